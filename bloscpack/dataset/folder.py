@@ -21,6 +21,7 @@ from .._crashsafe.acceptance import (
 )
 from .._crashsafe.acceptance import (
     DATASET_RULES,
+    REMEDY,
     check_in_dataset,
     folder_of_changes,
     is_believed,
@@ -230,7 +231,7 @@ class Folder:
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
-                "something else",
+                "something else. " + REMEDY,
                 section="metadata",
                 filename=self.store.path(JOURNAL),
             )
@@ -519,8 +520,9 @@ def _decoded(text: bytes, path: str) -> Json:
             raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else "nested too deeply"
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
+            "expected a value in JSON, found '%d' bytes: %s" % (len(text), reason),
             section="metadata",
             filename=path,
         ) from error

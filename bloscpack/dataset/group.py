@@ -308,6 +308,10 @@ class Group(Node, Mapping[str, Node]):
         for name, _ in find_members(self._layout.folder):
             yield name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens the group again, in any process, for reading."""
+        return reopened, (self._layout,)
+
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
@@ -428,3 +432,8 @@ class Group(Node, Mapping[str, Node]):
             from . import guard
 
             guard.remove_dataset(folder.store.subfolder(name))
+
+
+def reopened(layout: GroupLayout) -> Group:
+    """Return a group that was pickled."""
+    return Group(layout, None, Options())
