@@ -635,6 +635,30 @@ def test_copied_members_are_private(tmp_path, layout, action):
     assert {0o755, 0o644} == modes_of(target)
 
 
+@needs_root
+@pytest.mark.parametrize("bits", [0o000, 0o744])
+@pytest.mark.parametrize("source", ["group", "folder", "tree"])
+@pytest.mark.parametrize("to", ["zarr", "npz"])
+def test_a_member_that_may_not_be_read_is_not_left_out(sticky, source, to, bits):
+    if source == "tree":
+        with bigfile.File(sticky / "s", create=True) as tree:
+            for name in ("a", "in/b", "in/c"):
+                tree.create_from_array(name, ITEMS).close()
+    else:
+        if source == "group":
+            dataset.create_group(sticky / "s").close()
+        (sticky / "s" / "in").mkdir(parents=True)
+        for name in ("a", "in/b", "in/c"):
+            dataset.create_array(sticky / "s" / name, ITEMS).close()
+    for name in ("in/b", "in"):
+        (sticky / "s" / name).chmod(bits)
+        with as_user(VICTIM), pytest.raises(PermissionError) as caught:
+            dataset.convert(sticky / "s", sticky / "new", to=to)
+        assert str(sticky / "s" / name) in str(caught.value)
+        assert not (sticky / "new").exists()
+        (sticky / "s" / name).chmod(0o755)
+
+
 @pytest.mark.parametrize("action", ["recover", *LAYOUTS])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_copied_columns_are_private(tmp_path, layout, action):

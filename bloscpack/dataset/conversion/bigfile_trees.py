@@ -8,6 +8,7 @@ Without it, an array becomes a block with a data file for 32 Mi rows.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
@@ -144,9 +145,8 @@ def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
     folder = tree._tree.folder(name)
     files = {}
     for file in (LEGACY, ATTRIBUTES):
-        path = os.path.join(folder, file)
-        if os.path.lexists(path):
-            files[file] = tree._tree.read_text(path)
+        with suppress(FileNotFoundError):
+            files[file] = tree._tree.read_text(os.path.join(folder, file))
     try:
         values, more = encode(files, layout is not None)
     except FormatError as error:

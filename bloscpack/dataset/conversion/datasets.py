@@ -18,7 +18,7 @@ from ..array import Array
 from ..create import building, creating
 from ..folder import is_member_name
 from ..group import Group
-from ..layouts import LAYOUTS, array_class, table_class
+from ..layouts import LAYOUTS, array_class, find_members, table_class
 from ..layouts.base import NewArray
 from ..table import Table
 from . import zarr_stores
@@ -71,9 +71,11 @@ def _content(
     if isinstance(found, Table):
         return _table_content(found)
     group = found
+    # The copy of a group must not lack a member without a word.
+    listed = find_members(group._layout.folder, skip_unreadable=False)
     members = {
         name: _content(partial(group.__getitem__, name), join(path, name), request)
-        for name in group
+        for name, _ in listed
     }
     return GroupContent(members, group.attrs.asdict())
 
