@@ -2,7 +2,7 @@
 
 A copy is read and written in pieces. Its checksums are those of its own bytes, and its
 attributes keep their types. Rows that no writer has finished are not copied; the copy
-lists them as unfinished, too.
+lists them as unfinished, too. Only users who can read a block can read its copy.
 """
 
 from __future__ import annotations
@@ -94,21 +94,24 @@ def copy(
     """
     new_block = block if new_block is None else new_block
     old = source.open(block)
+    new_folder = target._tree.folder(target._full(new_block))
     # Two names may lead to one folder, through links or the tree of a group.
-    if old._folder == target._tree.folder(target._full(new_block)):
+    if old._folder == new_folder:
         raise UsageValueError("'%s' would be copied over itself" % block)
     dtype = old.dtype if dtype is None else numpy.dtype(dtype)
     check_convertible(old.dtype, dtype)
+    limited = target._limited(source._tree.limits_of(old._folder, new_folder))
     if not old.nmemb:
-        new = target.create(new_block)
+        new = limited.create(new_block)
     else:
         nfile = old.nfile if Nfile is None else Nfile
         watched = Watched(old, dtype, progress)
         unwritten = old._unwritten()
         if unwritten:
-            new = _copy_in_part(watched, target, new_block, nfile, unwritten)
+            new = _copy_in_part(watched, limited, new_block, nfile, unwritten)
         else:
-            new = target.create_from_array(new_block, watched, nfile)
+            new = limited.create_from_array(new_block, watched, nfile)
+    target.refresh()
     if len(old.attrs):
         new.attrs.copy_from(old.attrs)
     return new

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from .._crashsafe.ownership import Limits
     from .._format.row_sets import Rows
     from .._storage.protocols import Path
     from .dtypes import DType
@@ -155,6 +156,14 @@ class File:
         group = File.__new__(File)
         group._set_up(self._tree, full, self._nthreads)
         return group
+
+    def _limited(self, limits: Limits) -> File:
+        """Return the same tree; users whom `limits` allow read what it creates."""
+        tree = self._tree
+        file = File.__new__(File)
+        limited = Tree(tree.path, tree.follow_links, limits)
+        file._set_up(limited, self._group, self._nthreads)
+        return file
 
     def open(self, blockname: str) -> Column:
         """Return a block; the name ``.`` stands for the group itself."""

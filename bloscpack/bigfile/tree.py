@@ -6,6 +6,7 @@ data file must be a regular file; a pipe is not even opened for long. Small file
 replaced as a whole, and a change that depends on the old content holds the lock of the
 block's folder. Data files need no lock. A new file of a block has owner and access of
 the other files, and what root makes in the tree of another user belongs to that user.
+Only users who can read a block can read its copy.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import os
 import re
 import stat
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from .._crashsafe.ownership import (
     Attributes,
+    Limits,
     copy_attributes,
+    limit_access,
     of_another_user,
 )
 from .._crashsafe.replace import replacing
@@ -87,12 +91,19 @@ def is_data_file(name: str) -> bool:
 
 
 class Tree:
-    """The folder of a BigFile tree. With `follow_links` links may lead out of it."""
+    """The folder of a BigFile tree.
 
-    def __init__(self, path: str, follow_links: bool = False) -> None:
+    With `follow_links` links may lead out of it. New blocks and their files are read by
+    users whom `limits` allow; None for no limits.
+    """
+
+    def __init__(
+        self, path: str, follow_links: bool = False, limits: Limits | None = None
+    ) -> None:
         self.path = path
         self.root = os.path.realpath(path)
         self.follow_links = follow_links
+        self.limits = limits
 
     def folder(self, name: str) -> str:
         """Return the path of the folder of a block or a group."""
@@ -198,10 +209,11 @@ class Tree:
 
     def _create_file(self, path: str, flags: int) -> int:
         model = self.access(os.path.dirname(path))
-        descriptor = os.open(path, flags, 0o666 if model is None else 0o600)
+        mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
+        descriptor = os.open(path, flags, mode if model is None else 0o600)
         if model is not None:
             target = descriptor if os.chmod in os.supports_fd else path
-            copy_attributes(target, model, owner=True)
+            copy_attributes(target, model, owner=True, limit=self.limits)
         return descriptor
 
     def read_text(self, path: str) -> bytes:
@@ -219,7 +231,7 @@ class Tree:
         """Replace a header or a file of attributes as a whole."""
         path = self.checked(path)
         model = None if os.path.exists(path) else self.access(os.path.dirname(path))
-        with replacing(path, model=model) as fp:
+        with replacing(path, like=self.limits, model=model) as fp:
             fp.write(content)
 
     def access(self, folder: str) -> Attributes | None:
@@ -235,16 +247,35 @@ class Tree:
         found = Attributes(folder, only_access=True)
         return found if of_another_user(found) else None
 
+    def limits_of(self, folder: str, copy: str) -> Limits:
+        """Return the limits for readers of a copy of a block: only its readers.
+
+        All files of the block count, and all folders of the tree that are around the
+        block and not around the copy. `folder` and `copy` are real paths.
+        """
+        with os.scandir(folder) as entries:
+            places = [e.path for e in entries if e.is_file(follow_symlinks=False)]
+        for around in (Path(folder), *Path(folder).parents):
+            if Path(copy).is_relative_to(around):
+                break
+            places.append(str(around))
+            if str(around) == self.root:
+                break
+        return Limits(*(Attributes(p, only_access=True) for p in places or [folder]))
+
     def make_folder(self, name: str) -> str:
         """Create the folder of a block and those above it; return its path."""
         path = self.root
-        for part in filter(None, name.split("/")):
+        parts = [part for part in name.split("/") if part]
+        for number, part in enumerate(parts, 1):
             path = os.path.join(path, part)
             outer = Attributes(os.path.dirname(path), only_access=True)
             with suppress(FileExistsError):
                 os.mkdir(path)
                 if of_another_user(outer):
                     _give_folder(path, outer)
+                if self.limits is not None and number == len(parts):
+                    limit_access(path, self.limits)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)

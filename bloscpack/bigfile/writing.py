@@ -26,8 +26,8 @@ from ..exceptions import FormatError, StorageError, UsageValueError
 from . import coverage, header
 from .data_files import DataFiles
 from .dtypes import SILENT_CASTS
-from .header import MODULUS, Part
-from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
+from .header import FILE_NAME, MODULUS, Part
+from .tree import ATTRIBUTES, HEADER, UNWRITTEN, is_data_file, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -93,7 +93,11 @@ def make_block(tree: Tree, name: str, new: Header) -> str:
     files = DataFiles(tree, folder)
     for number in range(len(new.rows)):
         files.create(number)
-    for stale in (UNWRITTEN, "attr"):
+    stale_names = [UNWRITTEN, "attr"]
+    if tree.limits is not None:  # rows that are appended would be as public as these
+        names = {FILE_NAME % number for number in range(len(new.rows))}
+        stale_names += sorted(set(filter(is_data_file, os.listdir(folder))) - names)
+    for stale in stale_names:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, stale))
     tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
