@@ -109,7 +109,7 @@ class Model:
         self.of_folder = of_folder
 
     @classmethod
-    def around(cls, folder: Folder) -> Model:
+    def of_parent(cls, folder: Folder) -> Model:
         """Return the access of a new dataset in a folder, which replaces none.
 
         Root gives a new member of a group to the owner of the group.
@@ -155,7 +155,7 @@ class NewAccess(Access):
             model = self.model_of(around) if name else self._like
             folder = model.folder
             if name and folder is not None:
-                folder = folder.inside(last) if folder.is_folder(last) else None
+                folder = folder.subfolder(last) if folder.is_folder(last) else None
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
@@ -172,7 +172,7 @@ class NewAccess(Access):
             return
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
-                held = folder.inside(name).hold()
+                held = folder.subfolder(name).hold()
                 self.give(held.number, self.of_folder(name), name)
             elif kind == stat.S_IFREG:
                 file = folder.open_file(name)
@@ -210,7 +210,7 @@ class FolderLimits(Limits):
         first, _, rest = name.partition("/")
         if first not in self._parts:
             self._parts[first] = (
-                FolderLimits(self._folder.inside(first), self.inputs)
+                FolderLimits(self._folder.subfolder(first), self.inputs)
                 if self._folder.is_folder(first)
                 else self.whole()
             )
@@ -222,7 +222,7 @@ class FolderLimits(Limits):
         for name, kind in self._folder.entries():
             if kind == stat.S_IFDIR and is_safe_part(name):
                 with suppress(PermissionError):  # the copy has nothing of it
-                    part = FolderLimits(self._folder.inside(name), self.inputs)
+                    part = FolderLimits(self._folder.subfolder(name), self.inputs)
                     inputs += part.whole().inputs
         return Limits(*inputs)
 

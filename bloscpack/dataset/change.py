@@ -109,6 +109,14 @@ class Change:
         """Write the content that a file gets when the change is committed."""
         self.finish(self._begin_with(name, content), at_once=False)
 
+    def staged_identity(self, name: str) -> object:
+        """Return what `Folder.identity` returns for a staged file when it is committed.
+
+        None if that is unknown.
+        """
+        place = self._staged.get(name)
+        return None if place is None else self._root.identity(place)
+
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
         self._removed.append(name)
@@ -131,7 +139,7 @@ class Change:
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self._root.inside(name).hold()
+        made = self._root.subfolder(name).hold()
         self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
@@ -144,10 +152,15 @@ class Change:
         with self._lock:
             if not self._has_changes:
                 self._use_folder(CHANGES)
-            if not self._root.is_folder(CHANGES):
-                self._make_folder(CHANGES)
+            status = self._root.status_of(CHANGES)
+            if status is None or not stat.S_ISDIR(status.st_mode):
+                try:
+                    self._make_folder(CHANGES)
+                except PermissionError as error:  # it concerns the dataset
+                    where = self._root.path()
+                    raise type(error)(error.errno, error.strerror, where) from error
             elif not self._has_changes:  # another user may have made it
-                self._root.changes()
+                self._root.check_changes(status)
             self._has_changes = True
         place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
         like = self._access.of_file(name)

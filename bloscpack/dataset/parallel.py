@@ -136,11 +136,11 @@ class FolderTarget(Target):
 
     def hidden(self) -> Folder:
         """Return the hidden folder."""
-        return self.name.around.inside(self.place)
+        return self.name.parent.subfolder(self.place)
 
     def staged(self) -> Folder:
         """Return the folder of the dataset until it is committed."""
-        return self.hidden().inside(self.name.name)
+        return self.hidden().subfolder(self.name.name)
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is, and which folder it is."""
@@ -170,7 +170,7 @@ class FolderTarget(Target):
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
         name = self.name
-        remove_leftover(name.around, self.place, name)
+        remove_leftover(name.parent, self.place, name)
 
     def _is_staged(self) -> bool:
         """Return whether the dataset has not got its name.
@@ -240,7 +240,7 @@ class ShardChange(Change):
             super().make_folder(name)
         found = self._root.status_of(name)
         if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
-            made = self._root.inside(name).hold()
+            made = self._root.subfolder(name).hold()
             self._access.give(made.number, self._access.of_folder(name), name)
 
     def abandon(self, *files: UnfinishedFile) -> None:
@@ -262,7 +262,7 @@ def begin(
     """
     root, access = _checked(path, mode)
     target = FolderTarget(root, mode, sync)
-    around = target.name.around
+    around = target.name.parent
     os.makedirs(around.root, exist_ok=True)
     earlier = [name for name in around.names("") if name.startswith(_start(root))]
     with naming_dataset(root, target.hidden().root):

@@ -1028,3 +1028,16 @@ def test_a_block_that_root_creates_belongs_to_the_owner_of_the_tree(tmp_path):
     assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
         path
     )
+
+
+@needs_root
+def test_a_folder_that_can_not_be_changed_is_named(sticky):
+    path = sticky / "a"
+    dataset.create_array(path, ITEMS).close()
+    with (
+        as_user(VICTIM),
+        dataset.open(path, "r+") as array,
+        pytest.raises(PermissionError) as caught,
+    ):
+        array.append([1])
+    assert str(path) == caught.value.filename
