@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
-    from .contents import Content
-    from .request import Request
+    from .contents import Content, Request
 
 # The name of the attribute.
 RECORD = "bigfile"
@@ -190,8 +189,7 @@ def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
             member.watch(None)
             member = table
         if isinstance(member, TableContent):
-            columns = {column: member.column(column) for column in member.columns}
-            member = GroupContent({**columns}, member.attrs)
+            member = GroupContent(member.members, member.attrs)
         found[name] = member
         if isinstance(member, GroupContent):
             for inner, each in member.members.items():

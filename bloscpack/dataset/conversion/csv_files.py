@@ -18,10 +18,10 @@ import numpy
 
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .contents import (
-    Column,
-    GroupContent,
+    ArrayContent,
     TableContent,
     as_table,
+    import_package,
     regrouped,
     rows_in_block,
 )
@@ -44,7 +44,6 @@ from .csv_values import (
     texts_of,
     values_of_items,
 )
-from .request import import_package
 from .text_columns import Lengths
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..._format.dtypes import DType
-    from .contents import Columns, Content
-    from .request import Request
+    from .contents import Columns, Content, Request
 
 # Number of rows that are read at a time to find the types.
 SCAN_ROWS = 65536
@@ -137,7 +135,7 @@ def read(path: str, request: Request) -> Content:
             dtypes[name] = None
         doubtful = [name for name, scan in scans.items() if scan.doubtful]
         _read_texts(path, pandas, dtypes, doubtful)
-    columns = {name: Column(dtype) for name, dtype in dtypes.items() if dtype}
+    columns = {n: ArrayContent(d, (length,)) for n, d in dtypes.items() if d}
     blocks = partial(_blocks, path, pandas, columns, typed, request.lose)
     return TableContent(columns, length, blocks)
 
@@ -275,7 +273,7 @@ def _read_texts(
 def _blocks(
     path: str,
     pandas: Any,
-    columns: dict[str, Column],
+    columns: dict[str, ArrayContent],
     typed: bool,
     lose: Callable[[str], None],
 ) -> Iterator[Columns]:
@@ -337,13 +335,12 @@ def _native(dtype: DType) -> DType:
 
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
-    assert not isinstance(content, GroupContent)
     table = as_table(content)
     for name, column in table.columns.items():
-        if column.inner or column.dtype.kind not in "biufcmMUS":
+        if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
             raise UsageTypeError(
                 "CSV can't hold the column '%s' of dtype '%s' and shape %s"
-                % (name, column.dtype, (table.length, *column.inner))
+                % (name, column.dtype, column.shape)
             )
         if column.dtype.kind == "m":
             unit, count = numpy.datetime_data(column.dtype)

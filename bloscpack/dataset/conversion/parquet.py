@@ -15,19 +15,23 @@ import numpy
 
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
-from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
-from .request import import_package
+from .contents import (
+    ArrayContent,
+    TableContent,
+    as_table,
+    import_package,
+    rows_in_block,
+)
 from .text_columns import Lengths, decoded, fixed, fixed_from, native, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
-    from .contents import Columns, Content
-    from .request import Request
+    from .contents import Columns, Content, Request
 
 # The key of attributes in metadata.
 ATTRIBUTES = b"bloscpack.attributes"
@@ -74,25 +78,33 @@ def read(path: str, request: Request) -> Content:
         file = request.resources.enter_context(
             parquet.ParquetFile(path, buffer_size=BUFFER_NBYTES, pre_buffer=False)
         )
-        schema = file.schema_arrow
-        columns: dict[str, Column] = {}
-        names = _names(file, schema, request)
-        for name, field in ((name, schema.field(i)) for i, name in names.items()):
+        schema, length = file.schema_arrow, file.metadata.num_rows
+        columns: dict[str, ArrayContent] = {}
+        stored: dict[str, str] = {}
+        read_batches = partial(_batches, file, columns, stored, path, pyarrow)
+        for number, name in _names(file, schema, request).items():
             if name in columns:
                 raise UsageValueError("there are two columns '%s'" % name)
+            field = schema.field(number)
             dtype, inner = _dtype_of(field, file, pyarrow.types)
             if getattr(field.type, "tz", None) is not None:
                 request.lose("the time zone of the column '%s'" % field.name)
-            columns[name] = Column(dtype, inner, _attributes(field.metadata, path))
-    stored = {name: schema.names[number] for number, name in names.items()}
-    read_batches = partial(_batches, file, columns, stored, path, pyarrow)
-    return TableContent(
-        columns,
-        file.metadata.num_rows,
-        read_batches,
-        attrs=_attributes(schema.metadata, path),
-        column_rows=lambda name: (block[name] for block in read_batches(only=[name])),
-    )
+            stored[name] = field.name
+            columns[name] = ArrayContent(
+                dtype,
+                (length, *inner),
+                partial(_column, name, read_batches),
+                _attributes(field.metadata, path),
+            )
+    attrs = _attributes(schema.metadata, path)
+    return TableContent(columns, length, read_batches, attrs)
+
+
+def _column(
+    name: str, read_batches: Callable[..., Iterator[Columns]]
+) -> Iterator[Array]:
+    """Yield blocks of rows of a column, without reading the other columns."""
+    return (block[name] for block in read_batches(only=[name]))
 
 
 def _names(file: Any, schema: Any, request: Request) -> dict[int, str]:
@@ -224,7 +236,7 @@ def _missing(name: str) -> UsageValueError:
 
 def _batches(
     file: Any,
-    columns: dict[str, Column],
+    columns: dict[str, ArrayContent],
     stored: dict[str, str],
     path: str,
     pyarrow: Any,
@@ -236,21 +248,27 @@ def _batches(
     with _named(path, pyarrow):
         for batch in file.iter_batches(batch_size=step, columns=wanted):
             yield {
-                name: _items(batch.column(stored[name]), columns[name], name, pyarrow)
+                name: _items(
+                    batch.column(stored[name]),
+                    columns[name].dtype,
+                    columns[name].shape[1:],
+                    name,
+                    pyarrow,
+                )
                 for name in only or columns
             }
 
 
-def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
+def _items(
+    array: Any, dtype: DType, inner: tuple[int, ...], name: str, pyarrow: Any
+) -> Array:
     """Return an array of Arrow as one of NumPy."""
-    dtype, array = column.dtype, _decoded(array)
-    if column.inner:
+    array = _decoded(array)
+    if inner:
         length = len(array)
         while pyarrow.types.is_fixed_size_list(array.type):
             array = _whole(array, name).flatten()
-        return _items(array, Column(dtype), name, pyarrow).reshape(
-            length, *column.inner
-        )
+        return _items(array, dtype, (), name, pyarrow).reshape(length, *inner)
     if dtype.kind == "V":
         joined = b"".join(_whole(array, name).to_pylist())
         return numpy.frombuffer(joined, dtype)
@@ -288,7 +306,6 @@ def _text(array: Any, dtype: DType, name: str, pyarrow: Any) -> Array:
 
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
-    assert not isinstance(content, GroupContent)
     pyarrow, parquet = _pyarrow("writing Parquet")
     table = as_table(content)
     schema = _schema(table, pyarrow)
@@ -308,7 +325,7 @@ def _schema(table: TableContent, pyarrow: Any) -> Any:
     fields = []
     for name, column in table.columns.items():
         found = _type_for(column.dtype, name, pyarrow)
-        for size in reversed(column.inner):
+        for size in reversed(column.shape[1:]):
             found = pyarrow.list_(found, size)
         fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
     return pyarrow.schema(fields, metadata=_metadata(table.attrs))
