@@ -12,12 +12,12 @@ import weakref
 import numpy
 
 from ..exceptions import UsageTypeError, UsageValueError
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .dtypes import block_dtype, check_convertible
 from .header import Header
 from .reading import Reader
 from .tree import Tree, clean_name
-from .writing import PIECE_NBYTES, Writer, read_header, read_unwritten, threads_for
+from .writing import Writer, read_header, read_state, threads_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Column:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.size,) if self.nmemb == 1 else (self.size, self.nmemb)
+        return self.size, *self._layout.row_shape
 
     @property
     def ndim(self) -> int:
@@ -146,9 +146,7 @@ class Column:
 
     def _unwritten(self) -> Rows:
         """Return the rows that no writer has finished."""
-        _, content = read_header(self._tree, self._folder)
-        known = read_unwritten(self._tree, self._folder, content, self.size)
-        return known or []
+        return read_state(self._tree, self._folder)[2]
 
     def __len__(self) -> int:
         return self.size
@@ -185,15 +183,12 @@ class Column:
                 % (length, start, self.name, self.size)
             )
         stop = min(start + length, self.size)
-        if out is None:
-            return self._reader.read(start, stop)
         shape = (stop - start, *self.shape[1:])
-        if out.shape != shape:
+        if out is not None and out.shape != shape:
             raise UsageValueError(
                 "'out' has the shape %s, expected %s" % (out.shape, shape)
             )
-        self._reader.read_into(out, start, stop)
-        return out
+        return self._reader.read(start, stop, out)
 
     def __getitem__(self, index: Index) -> Any:
         self._check_open()
@@ -206,7 +201,7 @@ class Column:
         return rows if dtype is None else rows.astype(dtype)
 
     def __iter__(self) -> Iterator[Any]:
-        step = max(1, PIECE_NBYTES // max(1, self._layout.row_nbytes))
+        step = self._layout.piece_rows
         for start in range(0, self.size, step):
             yield from self.read(start, step)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from ...bigfile import Column, File
-    from ...bigfile.attrs import AttributeSet
+    from ...bigfile.attributes import AttributeSet
     from ...bigfile.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -220,8 +220,7 @@ def _plain(value: object) -> object:
 
 def _create(args: Namespace) -> None:
     from ..._storage.spool import seekable_with_size
-    from ...bigfile.copying import Watched
-    from ...bigfile.raw_items import RawItems
+    from ...bigfile.copying import RawItems, Watched
 
     tree = _open(args, create=True)
     name, *more = args.names

@@ -20,9 +20,9 @@ from ..url_folder import open_folder
 from .contents import (
     Request,
     TableContent,
-    arrays_of,
     has_attributes_around,
     is_table,
+    named_arrays,
     nodes_of,
     without_group,
 )
@@ -337,7 +337,7 @@ def _not_held(content: Content, wanted: Format) -> Iterator[str]:
     for name, node in nodes_of(content):
         if node.attrs and (not wanted.attributes or (is_partial and name)):
             yield "the attributes"
-    for _, array in arrays_of(content):
+    for _, array in named_arrays(content):
         if not wanted.layout and array.has_fill_value:
             yield "the fill value"
         if array.dims is not None and wanted.layout != "zarr":

@@ -8,17 +8,16 @@ Without it, an array becomes a block with a data file for 32 Mi rows.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 
 import numpy
 
 from ...bigfile import File, header
+from ...bigfile.attributes import files_of
 from ...bigfile.column import Column
 from ...bigfile.dtypes import WIDTHS, block_dtype, check_storable
-from ...bigfile.file import new_header
-from ...bigfile.header import Header
+from ...bigfile.header import Header, new_header
 from ...bigfile.json_attributes import decode, encode
 from ...bigfile.tree import (
     ATTRIBUTES,
@@ -142,12 +141,8 @@ def _rows(column: Column, stored: DType) -> Iterator[Array]:
 def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
     """Return the attributes of a block or a group with the record."""
     folder = tree._tree.folder(name)
-    files = {}
-    for file in (LEGACY, ATTRIBUTES):
-        with suppress(FileNotFoundError):
-            files[file] = tree._tree.read_text(os.path.join(folder, file))
     try:
-        values, more = encode(files, layout is not None)
+        values, more = encode(files_of(tree._tree, folder), layout is not None)
     except FormatError as error:
         error.filename = folder
         raise

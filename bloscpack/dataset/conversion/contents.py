@@ -289,7 +289,7 @@ def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
         yield from nodes_of(member, "%s/%s" % (name, inner) if name else inner)
 
 
-def arrays_of(content: Content) -> Iterator[tuple[str, ArrayContent]]:
+def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
     """Yield all arrays and columns, with slashes in their names."""
     for name, node in nodes_of(content):
         if isinstance(node, ArrayContent):

@@ -26,8 +26,8 @@ from .contents import (
     FORTRAN_FACTOR,
     ArrayContent,
     GroupContent,
-    arrays_of,
     as_array,
+    named_arrays,
     rows_in_block,
 )
 from .zip_files import ZipErrors, open_zip
@@ -248,7 +248,7 @@ def write_npz(content: Content, request: Request) -> None:
         request.new_file() as out_fp,
         zipfile.ZipFile(out_fp, "w") as archive,
     ):
-        for name, array in arrays_of(content):
+        for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:
                 write_array(member, array)
