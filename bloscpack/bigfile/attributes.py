@@ -12,10 +12,10 @@ import re
 import struct
 from collections.abc import MutableMapping
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy
 
-from ..abstract_objects import ImmutableObject
 from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
 from .dtypes import MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, locked_folder
@@ -44,15 +44,12 @@ _BLANKS = b" \t"
 _LEGACY = struct.Struct("=ii8s")
 
 
-class Attribute(ImmutableObject):
+class Attribute(NamedTuple):
     """A value as it is stored: name of its type, number of items, and their bytes."""
 
-    __slots__ = ("data", "dtype_name", "nmemb")
-
-    def __init__(self, dtype_name: str, nmemb: int, data: bytes) -> None:
-        self.dtype_name = dtype_name
-        self.nmemb = nmemb
-        self.data = data
+    dtype_name: str
+    nmemb: int
+    data: bytes
 
     @property
     def dtype(self) -> DType:
@@ -207,15 +204,9 @@ def _complex(value: complex) -> str:
 
 # How the original shows a value. Other types are shown by their name.
 FORMATS: dict[str, Any] = {
-    "b1": lambda value: "%d" % value,
-    "i4": lambda value: "%d" % value,
-    "i8": lambda value: "%d" % value,
-    "u4": lambda value: "%d" % value,
-    "u8": lambda value: "%d" % value,
-    "f4": lambda value: "%g" % value,
-    "f8": lambda value: "%g" % value,
-    "c8": _complex,
-    "c16": _complex,
+    **dict.fromkeys(("b1", "i4", "i8", "u4", "u8"), "%d".__mod__),
+    **dict.fromkeys(("f4", "f8"), "%g".__mod__),
+    **dict.fromkeys(("c8", "c16"), _complex),
 }
 
 

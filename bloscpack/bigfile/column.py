@@ -22,7 +22,6 @@ from .writing import Writer, read_header, read_state, threads_for
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Any, TypeVar
 
     from .._format.row_sets import Rows
@@ -275,27 +274,25 @@ class Column:
         The header is replaced when the rows are in the files. Until then, and after a
         crash, the block has its old rows.
         """
-        self._check_open()
-        self._check_has_rows()
+        self._check_has_columns()
         rows = self._as_rows(buf)
-        self._check_nfile(len(rows), Nfile)
-        nthreads = threads_for(rows.nbytes, self._nthreads)
-        self._writer.append(rows, len(rows), Nfile, nthreads)
+        self._add_rows(rows, len(rows), Nfile)
 
     def grow(self, size: int, Nfile: int = 1) -> None:
         """Add `size` rows without values, in `Nfile` new data files."""
-        self._check_open()
-        self._check_has_rows()
-        self._check_nfile(operator.index(size), Nfile)
-        self._writer.append(None, size, Nfile, 1)
+        self._check_has_columns()
+        self._add_rows(None, operator.index(size), Nfile)
 
-    def _check_has_rows(self) -> None:
+    def _check_has_columns(self) -> None:
+        self._check_open()
         if not self.nmemb:
             raise UsageValueError("the block '%s' has no columns" % self.name)
 
-    def _check_nfile(self, size: int, nfile: int) -> None:
+    def _add_rows(self, rows: Array | None, size: int, nfile: int) -> None:
         if size < 0 or nfile < 0 or (size and not nfile):
             raise UsageValueError("%d rows can't be in %d files" % (size, nfile))
+        nbytes = 0 if rows is None else rows.nbytes
+        self._writer.append(rows, size, nfile, threads_for(nbytes, self._nthreads))
 
     def flush(self) -> None:
         """Add the checksums of the written rows to the header."""
@@ -315,12 +312,7 @@ class Column:
     def __enter__(self) -> Column:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:

@@ -12,10 +12,10 @@ import operator
 import re
 from bisect import bisect_right
 from itertools import accumulate
+from typing import NamedTuple
 from zlib import crc32
 
 from .._format.row_sets import union
-from ..abstract_objects import ImmutableObject
 from ..exceptions import DamageError, UsageValueError
 from .dtypes import block_dtype, check_storable, name_of
 
@@ -57,19 +57,16 @@ def split_rows(size: int, nfiles: int) -> list[int]:
     ]  # fmt: skip
 
 
-class Part(ImmutableObject):
+class Part(NamedTuple):
     """Rows of one data file: file `number`, rows [start, stop) of that file.
 
     ``row`` is the number in the block of the first of these rows.
     """
 
-    __slots__ = ("number", "row", "start", "stop")
-
-    def __init__(self, number: int, start: int, stop: int, row: int) -> None:
-        self.number = number
-        self.start = start
-        self.stop = stop
-        self.row = row
+    number: int
+    start: int
+    stop: int
+    row: int
 
 
 class Header:

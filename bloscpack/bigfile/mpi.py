@@ -22,7 +22,6 @@ from .writing import Writer, added, write_header
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
     from .._storage.protocols import Path
@@ -365,13 +364,8 @@ class ColumnMPI(Column):
         finally:
             super().close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close(error)
+    def __exit__(self, *error: Any) -> None:
+        self._close(error[1])
 
 
 def _text(error: BaseException) -> str:

@@ -122,7 +122,7 @@ class Tree:
 
     def is_block(self, name: str) -> bool:
         """Return whether a folder of this name has a header."""
-        return self._has_header(self._file(name, ""))
+        return self._has_header(os.path.join(self.root, *name.split("/")))
 
     def _has_header(self, folder: str) -> bool:
         """Return whether a folder has a header, which no link out of the tree is."""
@@ -137,9 +137,6 @@ class Tree:
             return os.path.isdir(self.folder(name))
         except StorageError:
             return False
-
-    def _file(self, name: str, file: str) -> str:
-        return os.path.join(self.root, *name.split("/"), file)
 
     def blocks(self, group: str = "") -> list[str]:
         """Return the names of all blocks in a group, relative to it, sorted."""
