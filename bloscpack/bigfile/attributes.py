@@ -91,7 +91,7 @@ def attribute_of(name: str, value: Any) -> Attribute:
     block any more.
     """
     if isinstance(value, str):
-        data = value.encode("utf-8", "surrogateescape") or b"\0"
+        data = encoded_text(value) or b"\0"
         return Attribute("<" + TEXT + "1", len(data), data)
     try:
         array = numpy.atleast_1d(numpy.asarray(value)).ravel()
@@ -100,7 +100,7 @@ def attribute_of(name: str, value: Any) -> Attribute:
     if array.size == 0:
         raise UsageValueError("attribute '%s' is empty, which is not possible" % name)
     if array.dtype.kind == "U":
-        array = numpy.array([item.encode("utf-8") for item in array.tolist()])
+        array = numpy.array([encoded_text(item) for item in array.tolist()])
     if array.dtype.kind == "S" and not array.dtype.itemsize:
         array = array.astype("S1")
     dtype_name = name_of(array.dtype)
@@ -112,9 +112,23 @@ def attribute_of(name: str, value: Any) -> Attribute:
     return Attribute(dtype_name, array.size, array.tobytes())
 
 
+def encoded_text(text: str) -> bytes:
+    """Return text as UTF-8; raise `UsageValueError` for a surrogate, which JSON allows.
+
+    The surrogates that stand for bytes of a name become these bytes again.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UsageValueError(
+            "an attribute can't contain %a: it is no character"
+            % error.object[error.start]
+        ) from error
+
+
 def encoded_name(name: str) -> bytes:
     """Return the bytes of a name; raises `UsageValueError` for an impossible one."""
-    encoded = name.encode("utf-8", "surrogateescape")
+    encoded = encoded_text(name)
     if not encoded or _BAD_NAME.search(encoded):
         raise UsageValueError(
             "the name of an attribute can't be empty or contain blanks or control "
@@ -321,7 +335,7 @@ class AttributeSet(Base):
 
     def raw(self, name: str) -> Attribute:
         """Return an attribute as it is stored: type, number of items, bytes."""
-        found = self._load().get(name.encode("utf-8", "surrogateescape"))
+        found = self._load().get(encoded_text(name))
         if found is None:
             raise KeyError(name)
         return found
@@ -334,7 +348,7 @@ class AttributeSet(Base):
 
     def __delitem__(self, name: str) -> None:
         self.raw(name)
-        self._change([name.encode("utf-8", "surrogateescape")], {})
+        self._change([encoded_text(name)], {})
 
     def update(self, *others: Any, **named: Any) -> None:
         """Set several attributes in one step."""

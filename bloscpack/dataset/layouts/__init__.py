@@ -196,6 +196,7 @@ def find_members(
             found = find_any(folder.dataset(name), skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
+            found.folder.forget_document()  # the caller may keep all members
 
 
 def prepare_change(
