@@ -273,12 +273,12 @@ class Tree:
         for number, part in enumerate(parts, 1):
             path = os.path.join(path, part)
             outer = Attributes(os.path.dirname(path), only_access=True)
+            model = outer if of_another_user(outer) else None
+            limits = self.limits if number == len(parts) else None
             with suppress(FileExistsError):
                 os.mkdir(path)
-                if of_another_user(outer):
-                    _give_folder(path, outer)
-                if self.limits is not None and number == len(parts):
-                    limit_access(path, self.limits)
+                if model is not None or limits is not None:
+                    _give_folder(path, model, limits)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)
@@ -290,12 +290,21 @@ class Tree:
             raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
 
 
-def _give_folder(path: str, model: Attributes) -> None:
-    """Give a new folder, and no other one, owner and access of the folder around it."""
+def _give_folder(path: str, model: Attributes | None, limits: Limits | None) -> None:
+    """Give a new folder, and no other one, owner and access of `model`, if any.
+
+    Only users whom `limits` allow may read it.
+    """
+    if os.chmod not in os.supports_fd:
+        return
     descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
     try:
-        if is_new_folder(descriptor):
-            copy_attributes(descriptor, model, owner=True)
+        if not is_new_folder(descriptor):
+            return
+        if model is not None:
+            copy_attributes(descriptor, model, owner=True, limit=limits)
+        elif limits is not None:
+            limit_access(descriptor, limits)
     finally:
         os.close(descriptor)
 
