@@ -156,7 +156,7 @@ class _Checker:
 
     def __init__(self, tree: Tree, nthreads: int, progress: Progress | None) -> None:
         self._tree = tree
-        self._nthreads = nthreads
+        self.nthreads = nthreads
         self._progress = progress
         self.findings: list[TreeFinding] = []
         self.nblocks = self.nfiles = self.nbytes = self.nattributes = 0
@@ -198,11 +198,6 @@ class _Checker:
         self.nbytes += nbytes
         if self._progress is not None:
             self._progress(nbytes)
-
-    @property
-    def nthreads(self) -> int:
-        """The number of threads that sum bytes."""
-        return self._nthreads
 
 
 class _BlockCheck:

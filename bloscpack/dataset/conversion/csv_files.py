@@ -180,7 +180,7 @@ class _File:
         scans, length = self._scan()
         names = list(scans)
         if scans[names[-1]].missing:
-            check_counts(self._path, len(names))
+            check_counts(self._path)
         unknown = [name for name in self._given if name not in names]
         if unknown:
             raise UsageValueError(

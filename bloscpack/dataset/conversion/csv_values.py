@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import operator
 import re
 import warnings
 from _thread import allocate_lock
@@ -62,23 +63,46 @@ def _long_values() -> Iterator[None]:
                 csv.field_size_limit(limit)
 
 
-def check_counts(path: str, expected: int) -> None:
-    """Raise `FormatError` if a line has too few values: pandas adds missing ones."""
+def _find_line(
+    path: str, is_wrong: Callable[[int, int], bool]
+) -> tuple[int, int, int] | None:
+    """Return the number of the first line that has a wrong number of values.
+
+    `is_wrong` compares its number of values, which comes next, with the number of
+    names, which comes last.
+    """
     with (
         open(path, encoding="utf-8-sig", newline="") as fp,
         _long_values(),
         suppress(csv.Error),  # of Python 3.10, which refuses zero bytes
     ):
         reader = csv.reader(fp)
+        count = None
         for values in reader:
             if values in ([], [""]) or (len(values) == 1 and values[0].isspace()):
                 continue  # pandas skips blank lines
-            if len(values) < expected:
-                raise DamageError(
-                    "expected '%d' values in each line, found '%d' in line %d"
-                    % (expected, len(values), reader.line_num),
-                    filename=path,
-                )
+            count = len(values) if count is None else count
+            if is_wrong(len(values), count):
+                return reader.line_num, len(values), count
+    return None
+
+
+def check_counts(path: str) -> None:
+    """Raise `FormatError` if a line has too few values: pandas adds missing ones."""
+    found = _find_line(path, operator.lt)
+    if found is not None:
+        number, count, expected = found
+        raise DamageError(
+            "expected '%d' values in each line, found '%d' in line %d"
+            % (expected, count, number),
+            filename=path,
+        )
+
+
+def longer_line(path: str) -> str:
+    """Return the first line with more values than names, for an error about it."""
+    found = _find_line(path, operator.gt)
+    return "a line" if found is None else "line %d" % found[0]
 
 
 def check_line_lengths(path: str) -> None:
@@ -107,17 +131,6 @@ def may_have_zero_first(path: str) -> bool:
             found = CUT_OFF.search(block)
             end = found[0][:1] + found[0][1:].strip() if found else b""
     return False
-
-
-def longer_line(path: str) -> str:
-    """Return the first line with more values than names, for an error about it."""
-    with open(path, encoding="utf-8-sig", newline="") as fp, suppress(csv.Error):
-        reader = csv.reader(fp)
-        count = len(next(reader, ()))
-        for values in reader:
-            if len(values) > count:
-                return "line %d" % reader.line_num
-    return "a line"
 
 
 # From text

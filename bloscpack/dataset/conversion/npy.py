@@ -54,11 +54,7 @@ def read(path: str, request: Request) -> Content:
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
-    return _content(partial(_opened, path), array, path)
-
-
-def _opened(path: str) -> BinaryIO:
-    return open(path, "rb")
+    return _content(lambda: open(path, "rb"), array, path)
 
 
 def read_npz(path: str, request: Request) -> Content:
