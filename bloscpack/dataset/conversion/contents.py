@@ -136,6 +136,8 @@ class ArrayContent:
         of the items in the source. None for an array in C order.
     progress
         Called with the plain bytes of each block that has been read.
+    may_be_lost
+        Whether the array is left out, and named, if the target can't hold it.
     """
 
     dtype: DType
@@ -146,8 +148,11 @@ class ArrayContent:
     dims: Sequence[str | None] | None = None
     read_stored: Callable[[], Iterable[Array]] | None = None
     progress: Progress | None = None
+    may_be_lost: bool = False
 
     kind = "array"
+    # Whether the array is left out, and named, if the target can't hold it.
+    may_be_lost = False
 
     @property
     def members(self) -> dict[str, Content]:

@@ -13,15 +13,16 @@ from os.path import join, lexists
 import numpy
 
 from ... import dataset
-from ...exceptions import UsageError, UsageValueError
+from ..._archives.names import BLP
+from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
 from ..folder import BAD_NAME, is_member_name
 from ..group import Group
-from ..layouts import LAYOUTS, array_class, find_members, table_class
+from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
 from ..table import Table
-from . import zarr_stores
+from . import blp, zarr_stores
 from .contents import (
     ArrayContent,
     GroupContent,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array as Items
     from ..change import Change
+    from ..folder import Folder
     from .contents import Columns, Content, Request
 
 # Number of plain bytes of a block of rows that is appended to a table.
@@ -74,7 +76,25 @@ def _content(
         name: _content(partial(found.__getitem__, name), join(path, name), request)
         for name, _ in listed
     }
+    if not found._layout.folder.is_remote:
+        _add_files(members, found._layout.folder, path, request)
     return GroupContent(members, found.attrs.asdict())
+
+
+def _add_files(
+    members: dict[str, Content], folder: Folder, path: str, request: Request
+) -> None:
+    """Add the arrays in ``.blp`` files, as in the folder of an unzipped archive."""
+    for file in blp_files(folder):
+        name = file.removesuffix(BLP)
+        try:
+            if name not in members:
+                members[name] = content = blp.read(join(path, file), request)
+                content.may_be_lost = True
+                continue
+        except NotANumpyArray:
+            pass
+        request.lose("the file '%s'" % join(path, file))
 
 
 def _array_content(array: Array) -> ArrayContent:
@@ -161,6 +181,9 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
             except UsageError as error:
                 if isinstance(member, GroupContent):  # it has named its member
                     raise
+                if isinstance(member, ArrayContent) and member.may_be_lost:
+                    request.lose("'%s' (%s)" % (inner, error))
+                    continue
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif _is_table(content, layout):
         table = as_table(content)
