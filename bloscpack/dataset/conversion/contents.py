@@ -151,8 +151,6 @@ class ArrayContent:
     may_be_lost: bool = False
 
     kind = "array"
-    # Whether the array is left out, and named, if the target can't hold it.
-    may_be_lost = False
 
     @property
     def members(self) -> dict[str, Content]:
