@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from .._format.dtypes import encode_dtype
-from .._reading.description import ratio_of
+from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported, UsageError
 from .checking import joined_name, open_for_check
 from .layouts import detect, find_members
