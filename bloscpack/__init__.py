@@ -118,42 +118,6 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
 _CALLABLE_MODULES = ("append", "recover", "references", "verify")
-# All public modules: those without a leading underscore, except `__main__`.
-_MODULES = (
-    *_CALLABLE_MODULES,
-    "abstract_io",
-    "abstract_objects",
-    "args",
-    "bigfile",
-    "bytes_io",
-    "checksums",
-    "cli",
-    "compat_util",
-    "constants",
-    "dataset",
-    "defaults",
-    "describe",
-    "exceptions",
-    "file_io",
-    "file_object",
-    "fp_io",
-    "headers",
-    "integrations",
-    "lazy_array",
-    "log",
-    "memory_io",
-    "metacodecs",
-    "npy_io",
-    "numpy_io",
-    "pretty",
-    "reader",
-    "references",
-    "repacking",
-    "serializers",
-    "sysutil",
-    "version",
-    "zip_io",
-)
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 
 
@@ -171,9 +135,16 @@ def __getattr__(name: str) -> object:
         value: object = getattr(import_module("." + _HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
-        return import_module("." + name, __name__)
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    missing = "module %r has no attribute %r" % (__name__, name)
+    if name.startswith("_"):
+        raise AttributeError(missing)
+    module = "%s.%s" % (__name__, name)
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise AttributeError(missing) from None
 
 
 def __dir__() -> list[str]:
