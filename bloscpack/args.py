@@ -72,9 +72,16 @@ if TYPE_CHECKING:
         meta_level: int
         max_meta_size: int | Callable[[int], int]
 
+    class LoopKeywords(PackKeywords, total=False):
+        """The keywords of `pack`: its settings, ``nthreads`` and ``progress``."""
+
+        nthreads: int | None
+        progress: Progress | None
+
     from ._format.dtypes import Array
     from ._format.tuning import Setting
     from ._storage.protocols import Buffer
+    from .abstract_io import Progress
 
     Sample = Buffer | Array
 

@@ -103,27 +103,34 @@ class PlainBytesSource(PlainSource):
         return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
 
 
-class PlainBytesSink(PlainSink):
-    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
+class MemorySink(PlainSink):
+    """Fills memory of known size; any thread may decompress into its place."""
 
     concurrent = True
     random_access = True
 
-    def __init__(self, nbytes: int) -> None:
-        self._nbytes = nbytes
-        self._bytes = BytesUnderConstruction(nbytes)
-        self._filled = 0
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._ends = [0]
 
     def put(self, compressed: bytes) -> int:
         """Decompress the next chunk; return its plain size in bytes."""
         nbytes = decode_header(compressed).nbytes
         with own_settings:
-            decompress_into(compressed, self.room(self._filled, nbytes))
-        self._filled += nbytes
+            decompress_into(compressed, self.room(self._ends[-1], nbytes))
         return nbytes
 
     def room(self, start: int, nbytes: int) -> memoryview:
-        return self._bytes.view[start : start + nbytes]
+        self._ends.append(start + nbytes)
+        return self._memory[start : start + nbytes]
+
+
+class PlainBytesSink(MemorySink):
+    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._bytes = BytesUnderConstruction(nbytes)
+        super().__init__(self._bytes.view)
 
     def getvalue(self) -> bytes:
         """Return the bytes; no other method may be called afterwards."""
