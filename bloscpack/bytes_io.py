@@ -11,12 +11,13 @@ import io
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
-from ._format.chunks import decompress_into
+from ._format.chunks import check_digest, decompress, decompress_into
 from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
 from .args import effective_limits
+from .exceptions import FormatError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -69,6 +70,29 @@ class SectionsSource(CompressedSource):
 
     def tasks(self) -> Iterator[Frame]:
         return read_frames(self._cursor, self.bloscpack_header, self.limits)
+
+    def load_verified(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        """Return a chunk and its digest, like `load`, once the digest is verified."""
+        try:
+            compressed, digest = self.load(frame)
+            check_digest(compressed, digest, self.bloscpack_header.checksum_impl)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        return compressed, digest
+
+    def plain(self, frame: Frame, compressed: Buffer | None = None) -> bytes:
+        """Return the plain bytes of a chunk; called by any thread in `own_settings`.
+
+        `compressed` is the chunk if it was loaded already.
+        """
+        if compressed is None:
+            compressed, _ = self.load_verified(frame)
+        try:
+            return decompress(compressed, frame.header)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
 
     def peek_behind(self, size: int) -> bytes:
         """Return up to `size` bytes behind the last chunk, after all were read."""

@@ -20,7 +20,7 @@ from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
-from .constants import BLOSCPACK_HEADER_LENGTH, MAX_THREADS
+from .constants import MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from .headers import check_range
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
-    from ._streams.outputs import Output, Settings
+    from ._streams.outputs import Output
+    from ._streams.writing import Settings
     from .args import AnyLimits, PackKeywords
     from .serializers import Json
 
@@ -149,21 +150,13 @@ class BloscpackFile(io.BufferedIOBase):
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
-            from ._streams.outputs import Settings
+            from ._streams.writing import Settings
 
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
                 settings["clevel"] = compresslevel
-            self._open_output(
-                Settings(
-                    chunk_size,
-                    metadata,
-                    nthreads,
-                    sync,
-                    storage_options,
-                    dict(settings),
-                )
-            )
+            args = chunk_size, metadata, nthreads, sync, storage_options
+            self._open_output(Settings(*args, settings))
         self._closed = False
 
     def _open_input(
@@ -185,9 +178,7 @@ class BloscpackFile(io.BufferedIOBase):
                     source, nthreads=nthreads, limits=limits, **remote
                 )
             except FormatError as error:
-                self._failure = stream_error(
-                    error, *_beginning(source, {**remote, "limits": limits})
-                )
+                self._failure = stream_error(error)
                 return
             raw = PartsReader(self._parts, nthreads)
         else:
@@ -560,24 +551,6 @@ def open(
 
 def _is_path(file: object) -> bool:
     return isinstance(file, (str, bytes, os.PathLike))
-
-
-def _beginning(
-    source: str | Storage, remote: dict[str, Any]
-) -> tuple[bytes | None, int | None]:
-    """Return the first bytes of a file, and its size; None if limits forbid it."""
-    if isinstance(source, Storage):
-        return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
-    if is_url(source):
-        from ._storage.remote import RemoteStorage
-
-        try:
-            with RemoteStorage(source, **{**remote, "whole": None}) as storage:
-                return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
-        except FormatError:
-            return None, None
-    with disk.open(source, "rb") as fp:
-        return fp.read(BLOSCPACK_HEADER_LENGTH), os.fstat(fp.fileno()).st_size
 
 
 def _refuse(needed: str, **given: bool) -> None:

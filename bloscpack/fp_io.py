@@ -12,9 +12,9 @@ import os
 from . import log
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
-from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
 from ._format.chunks import plain_size
+from ._format.metadata import Section, encode_section
 from ._format.sections import skip_frames
 from ._storage.base import read_up_to, write_all
 from ._storage.cursor import Cursor
@@ -180,9 +180,10 @@ class CompressedFPSink(CompressedSink):
         self._write(encoded)
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        section = metadata_section.encode_section(metadata, metadata_args)
-        self.write_section(section.blocks())
-        self.begin_trailer(metadata)
+        if not isinstance(metadata, Section):
+            metadata = encode_section(metadata, metadata_args)
+        self.write_section(metadata.blocks())
+        self.begin_trailer(metadata.value)
 
     def begin_trailer(self, metadata: object) -> None:
         """Write a trailer behind the last chunk if the metadata say so."""

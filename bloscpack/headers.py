@@ -461,7 +461,13 @@ def check_magic(buffer_: bytes, size: int | None = None) -> None:
     found = name_format(buffer_, size)
     if found is not None:
         message += "; this is " + found
-    raise NotReadable(message, section="header", offset=0)
+    raise _not_readable(message, buffer_, size)
+
+
+def _not_readable(message: str, prefix: bytes, size: int | None) -> NotReadable:
+    error = NotReadable(message, section="header", offset=0)
+    error.prefix, error.size = bytes(prefix), size
+    return error
 
 
 def find_layout(prefix: bytes, size: int | None = None) -> int:
@@ -499,12 +505,9 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
         ):
             return 0
     if len(prefix) < BLOSCPACK_HEADER_LENGTH:
-        raise NotReadable(
-            "attempting to decode a bloscpack header of length '%d', not '%d'"
-            % (len(prefix), BLOSCPACK_HEADER_LENGTH),
-            section="header",
-            offset=0,
-        )
+        message = "attempting to decode a bloscpack header of length '%d', not '%d'"
+        message %= len(prefix), BLOSCPACK_HEADER_LENGTH
+        raise _not_readable(message, prefix, size)
     layout = prefix[4]
     # A file of layout 0 has no version byte; its first chunk was recognised above.
     if layout == 0 or layout not in HEADER_LENGTHS:

@@ -42,13 +42,14 @@ class Section:
     """An encoded section, without its room in memory.
 
     ``front`` is the header and the stored text, ``room`` the number of reserved bytes
-    behind them, and ``digest`` the digest of the text.
+    behind them, ``digest`` the digest of the text, and ``value`` the metadata.
     """
 
-    def __init__(self, front: bytes, room: int, digest: bytes) -> None:
+    def __init__(self, front: bytes, room: int, digest: bytes, value: object) -> None:
         self.front = front
         self.room = room
         self.digest = digest
+        self.value = value
 
     @property
     def size(self) -> int:
@@ -120,7 +121,7 @@ def encode_section(
         "metadata section occupies a total of %s"
         % double_pretty_size(section_size(header))
     )
-    return Section(encoded + stored, room, digest)
+    return Section(encoded + stored, room, digest, metadata)
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:

@@ -94,4 +94,5 @@ class Survey:
         room = header.max_meta_size - header.meta_comp_size
         fp.seek(room, os.SEEK_CUR)
         digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
-        return Section(front, room, read_up_to(fp, digest_size))
+        digest = read_up_to(fp, digest_size)
+        return Section(front, room, digest, self.beginning.metadata)

@@ -9,23 +9,19 @@ from collections import deque
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
-from .._format.chunks import check_digest, decompress
 from .._loop.nthreads import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from .._loop.packing import pack
 from ..abstract_io import PlainSource
 from ..args import BloscArgs, BloscpackArgs, MetadataArgs
-from ..exceptions import FormatError
 from ..fp_io import CompressedFPSink, CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .._format.metadata import Section
     from .._format.sections import Frame
     from .._storage.protocols import BinaryFile, Buffer, Writable
     from ..abstract_io import Progress
-    from ..headers import BloscpackHeader
     from .plan import Plan
     from .survey import Survey
 
@@ -45,11 +41,9 @@ def write_planned(
     count = effective_nthreads(nthreads, None)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
-    sink = _Sink(out_fp, plan.section, plan.metadata)
+    sink = CompressedFPSink(out_fp, new=True)
     if plan.blosc_args is None:
-        _copy(
-            source, sink, plan.header, effective_nthreads(count, old.cut[0]), progress
-        )
+        _copy(source, sink, plan, effective_nthreads(count, old.cut[0]), progress)
         return
     pack(
         _Recut(source, old.nbytes),
@@ -65,44 +59,29 @@ def write_planned(
     )
 
 
-class _Sink(CompressedFPSink):
-    """A sink that writes an encoded metadata section, whose value is `metadata`."""
-
-    def __init__(
-        self, out_fp: Writable, section: Section | None, metadata: object
-    ) -> None:
-        super().__init__(out_fp, new=True)
-        self._section = section
-        self._metadata = metadata
-
-    def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        assert self._section is not None
-        self.write_section(self._section.blocks())
-        self.begin_trailer(self._metadata)
-
-
 # Copying chunks
 
 
 def _copy(
     source: CompressedFPSource,
-    sink: _Sink,
-    header: BloscpackHeader,
+    sink: CompressedFPSink,
+    plan: Plan,
     nthreads: int,
     progress: Progress | None,
 ) -> None:
     """Copy the chunks, and the digests too if the checksum is the same."""
+    header = plan.header
     old, new = source.bloscpack_header.checksum_impl, header.checksum_impl
     sink.configure(BloscArgs(), header)
     sink.write_bloscpack_header()
-    if header.metadata:
-        sink.write_metadata(None, MetadataArgs())
+    if plan.section is not None:
+        sink.write_metadata(plan.section, MetadataArgs())
     sink.init_offsets()
 
     def work(frame: Frame) -> tuple[bytes, bytes, int]:
-        compressed, digest = load_checked(source, frame)
+        compressed, digest = map(bytes, source.load_verified(frame))
         if not old.size:
-            _plain(frame, compressed)  # raises if the chunk is damaged
+            source.plain(frame, compressed)  # raises if the chunk is damaged
         if new is not old:
             digest = new(compressed)
         return compressed, digest, frame.header.nbytes
@@ -118,25 +97,6 @@ def _copy(
     with own_settings:
         for_each(source.tasks(), work, deliver, nthreads, batch, size < QUICK_CHUNK)
     sink.finalize()
-
-
-def load_checked(source: CompressedFPSource, frame: Frame) -> tuple[bytes, bytes]:
-    """Return a chunk and its digest; raise `FormatError` unless they fit."""
-    try:
-        compressed, digest = map(bytes, source.load(frame))
-        check_digest(compressed, digest, source.bloscpack_header.checksum_impl)
-    except FormatError as error:
-        error.locate(frame.number, frame.offset)
-        raise
-    return compressed, digest
-
-
-def _plain(frame: Frame, compressed: bytes) -> bytes:
-    try:
-        return decompress(compressed, frame.header)
-    except FormatError as error:
-        error.locate(frame.number, frame.offset)
-        raise
 
 
 # Cutting chunks again
@@ -164,8 +124,7 @@ class _OldChunk:
         """Return the plain bytes; the first thread that calls this decompresses."""
         with self._lock:
             if self._plain is None:
-                compressed, _ = load_checked(self._source, self._frame)
-                self._plain = _plain(self._frame, compressed)
+                self._plain = self._source.plain(self._frame)
             plain = self._plain
             self._uses -= 1
             if not self._uses:

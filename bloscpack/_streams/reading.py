@@ -16,7 +16,6 @@ from functools import partial
 
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
-from .._format.chunks import check_digest, decompress
 from .._format.other_formats import PREFIX_LENGTH, name_format
 from .._loop.nthreads import QUICK_CHUNK, effective_nthreads
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from .._engine.ahead import Task
     from .._format.sections import Frame
     from .._reading.opened import OpenedFile
-    from .._storage.protocols import Buffer, Readable
+    from .._storage.protocols import Readable
     from ..args import AnyLimits
     from ..serializers import Json
 
@@ -118,7 +117,7 @@ class PartsReader(io.RawIOBase):
         try:
             return self.parts.read(start, stop)
         except FormatError as error:
-            raise stream_error(error, None, None) from error
+            raise stream_error(error) from error
 
     def _read_directly(self, view: memoryview, position: int) -> int:
         """Fill `view` as far as it ends with a chunk; return the number of bytes."""
@@ -140,7 +139,7 @@ class PartsReader(io.RawIOBase):
             if error.chunk is not None and 0 <= error.chunk < self.parts.nchunks:
                 intact = self.parts.span(error.chunk)[0] - position
             if not 0 < intact < len(view):
-                raise stream_error(error, None, None) from error
+                raise stream_error(error) from error
         # Chunks that another thread has decompressed may precede it.
         return self._read_intact(view[:intact], position)
 
@@ -176,7 +175,7 @@ class PipeReader(io.RawIOBase):
     def __init__(
         self, fp: Readable, limits: AnyLimits | None, nthreads: int | None
     ) -> None:
-        self._fp = _Recorded(fp)
+        self._fp = fp
         self._limits = limits
         self._nthreads = nthreads
         self._source: CompressedFPSource | None = None
@@ -221,7 +220,7 @@ class PipeReader(io.RawIOBase):
 
     def _fail(self, error: FormatError) -> NoReturn:
         """Raise an error, now and in each later read."""
-        self._error = stream_error(error, self._fp.beginning, None)
+        self._error = stream_error(error)
         raise self._error from error
 
     def readinto(self, buffer: Any) -> int:
@@ -259,15 +258,8 @@ class PipeReader(io.RawIOBase):
 
     def _decompress(self, frame: Frame) -> bytes:
         assert self._source is not None
-        try:
-            compressed, digest = self._source.load(frame)
-            header = self._source.bloscpack_header
-            check_digest(compressed, digest, header.checksum_impl)
-            with own_settings:
-                return decompress(compressed, frame.header)
-        except FormatError as error:
-            error.locate(frame.number, frame.offset)
-            raise
+        with own_settings:
+            return self._source.plain(frame)
 
     def close(self) -> None:
         """Drop the chunks that were read ahead; the file object stays open."""
@@ -282,37 +274,16 @@ def _throw(error: Exception) -> NoReturn:
     raise error
 
 
-class _Recorded:
-    """A file object that can't seek, and the first bytes read from it."""
-
-    def __init__(self, fp: Readable) -> None:
-        self._fp = fp
-        self.beginning = b""
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._fp.read(size)
-        if data and len(self.beginning) < BLOSCPACK_HEADER_LENGTH:
-            missing = BLOSCPACK_HEADER_LENGTH - len(self.beginning)
-            self.beginning += bytes(data[:missing])
-        return data
-
-    def seekable(self) -> bool:
-        return False
-
-
-def stream_error(
-    error: FormatError, prefix: Buffer | None, size: int | None
-) -> FormatError:
+def stream_error(error: FormatError) -> FormatError:
     """Return the error that a compressed stream raises in place of a `FormatError`.
 
-    `prefix` are the first bytes of the file, and `size` is its size; None if unknown.
     The error for another format names the format and is an `OSError`; the error for a
     file that ends too early is an `EOFError`. The classes of the standard library that
     read compressed files raise these.
     """
     kind: type[FormatError]
-    if isinstance(error, NotReadable) and prefix is not None:
-        prefix = bytes(prefix)
+    if isinstance(error, NotReadable) and error.prefix is not None:
+        prefix = error.prefix
         if prefix[: len(MAGIC)] == MAGIC[: len(prefix)]:
             kind = EndsTooEarly
             message = "%s: expected a header of '%d' bytes, found '%d'" % (
@@ -322,7 +293,7 @@ def stream_error(
             )
         else:
             kind = NotABloscpackFile
-            found = name_format(prefix[:PREFIX_LENGTH], size)
+            found = name_format(prefix[:PREFIX_LENGTH], error.size)
             message = "expected a Bloscpack file, found %s" % (
                 found or "one that begins %r" % prefix[: len(MAGIC)]
             )
