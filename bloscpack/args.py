@@ -9,7 +9,12 @@ from . import log
 from ._compat import sibling_names
 from ._format.chunk_sizes import calculate_nchunks as calculate_nchunks
 from ._format.chunk_sizes import parse_chunk_size as parse_chunk_size
-from .abstract_objects import MutableMappingObject, plain_number, plain_numbers
+from .abstract_objects import (
+    MutableMappingObject,
+    parameters_of,
+    plain_number,
+    plain_numbers,
+)
 from .checksums import check_valid_checksum
 from .constants import (
     MAX_BUFFERSIZE,
@@ -85,17 +90,6 @@ if TYPE_CHECKING:
 
     Sample = Buffer | Array
 
-BLOSC_ARGS = ("typesize", "clevel", "shuffle", "cname")
-BLOSCPACK_ARGS = ("offsets", "checksum", "max_app_chunks")
-METADATA_ARGS = (
-    "magic_format",
-    "meta_checksum",
-    "meta_codec",
-    "meta_level",
-    "max_meta_size",
-)
-LIMITS = ("metadata", "nbytes", "metadata_values")
-
 
 class BloscArgs(MutableMappingObject):
     """Settings for the compression of chunks with Blosc.
@@ -131,7 +125,6 @@ class BloscArgs(MutableMappingObject):
     BloscArgs(typesize=8, clevel=5, shuffle=True, cname='zstd')
     """
 
-    _attributes = BLOSC_ARGS
     blocksize = 0
 
     def __init__(
@@ -145,6 +138,8 @@ class BloscArgs(MutableMappingObject):
         self.clevel = clevel
         self.shuffle = shuffle
         self.cname = cname
+
+    _attributes = parameters_of(__init__)
 
     @classmethod
     def auto(cls, sample: Sample, goal: str = "balanced") -> BloscArgs:
@@ -243,8 +238,6 @@ class BloscpackArgs(MutableMappingObject):
         Ignored without an offset table, or if the number of chunks is unknown.
     """
 
-    _attributes = BLOSCPACK_ARGS
-
     def __init__(
         self,
         offsets: bool = DEFAULT_OFFSETS,
@@ -254,6 +247,8 @@ class BloscpackArgs(MutableMappingObject):
         self.offsets = offsets
         self.checksum = "None" if checksum is None else checksum
         self.max_app_chunks = max_app_chunks
+
+    _attributes = parameters_of(__init__)
 
     def check(self) -> None:
         """Raise `NoSuchChecksum`, a `UsageError`, if no checksum has the name."""
@@ -308,8 +303,6 @@ class MetadataArgs(MutableMappingObject):
         bytes of the uncompressed text.
     """
 
-    _attributes = METADATA_ARGS
-
     def __init__(
         self,
         magic_format: bytes = DEFAULT_MAGIC_FORMAT,
@@ -323,6 +316,8 @@ class MetadataArgs(MutableMappingObject):
         self.meta_codec = "None" if meta_codec is None else meta_codec
         self.meta_level = meta_level
         self.max_meta_size = max_meta_size
+
+    _attributes = parameters_of(__init__)
 
     @property
     def should_compress(self) -> bool:
@@ -408,8 +403,6 @@ class Limits(MutableMappingObject):
     1000000000
     """
 
-    _attributes = LIMITS
-
     def __init__(
         self,
         metadata: int | Callable[[int], int] = DEFAULT_METADATA_LIMIT,
@@ -419,6 +412,8 @@ class Limits(MutableMappingObject):
         self.metadata = metadata
         self.nbytes = nbytes
         self.metadata_values = metadata_values
+
+    _attributes = parameters_of(__init__)
 
     def check(self) -> None:
         """Raise `UsageError` if a limit is negative, or `UsageTypeError` if no int."""
@@ -435,9 +430,7 @@ class Limits(MutableMappingObject):
         stored_size
             Size in bytes of the stored metadata.
         """
-        limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
-        check_range("metadata", limit, 0, MAX_CHUNKS)
-        return plain_number(limit)
+        return self._effective("metadata", stored_size)
 
     def effective_metadata_values(self, stored_size: int) -> int:
         """Return the maximum number of JSON values and keys in the metadata.
@@ -447,10 +440,12 @@ class Limits(MutableMappingObject):
         stored_size
             Size in bytes of the stored metadata.
         """
-        limit = self.metadata_values
-        limit = limit(stored_size) if callable(limit) else limit
-        check_range("metadata_values", limit, 0, MAX_CHUNKS)
-        return plain_number(limit)
+        return self._effective("metadata_values", stored_size)
+
+    def _effective(self, name: str, stored_size: int) -> int:
+        limit = self[name](stored_size) if callable(self[name]) else self[name]
+        check_range(name, limit, 0, MAX_CHUNKS)
+        return int(limit)
 
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `Unsupported`, a `FormatError`, if a file is larger than its limit.
@@ -583,6 +578,10 @@ def pack_settings(
         settings_from(MetadataArgs, "metadata_args", metadata_args, keywords),
     )
 
+
+BLOSC_ARGS = BloscArgs._attributes
+BLOSCPACK_ARGS = BloscpackArgs._attributes
+METADATA_ARGS = MetadataArgs._attributes
 
 # Names kept from 0.16
 

@@ -17,7 +17,7 @@ from ._format.blosc_header import (
 )
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
-from .abstract_objects import MutableMappingObject, plain_number
+from .abstract_objects import MutableMappingObject, parameters_of, plain_number
 from .checksums import (
     CHECKSUMS,
     CHECKSUMS_AVAIL,
@@ -237,17 +237,6 @@ class BloscpackHeader(MutableMappingObject):
         There is no checksum of that name.
     """
 
-    _attributes = (
-        "format_version",
-        "offsets",
-        "metadata",
-        "checksum",
-        "typesize",
-        "chunk_size",
-        "last_chunk",
-        "nchunks",
-        "max_app_chunks",
-    )
     _bytes_attributes = ("chunk_size", "last_chunk")
 
     def __init__(
@@ -290,6 +279,8 @@ class BloscpackHeader(MutableMappingObject):
         self.last_chunk = last_chunk
         self.nchunks = nchunks
         self.max_app_chunks = max_app_chunks
+
+    _attributes = parameters_of(__init__)
 
     @property
     def checksum_impl(self) -> Hash:
@@ -601,17 +592,6 @@ class MetadataHeader(MutableMappingObject):
         There is no checksum or codec of that name.
     """
 
-    _attributes = (
-        "magic_format",
-        "meta_options",
-        "meta_checksum",
-        "meta_codec",
-        "meta_level",
-        "meta_size",
-        "max_meta_size",
-        "meta_comp_size",
-        "user_codec",
-    )
     _bytes_attributes = ("meta_size", "max_meta_size", "meta_comp_size")
 
     def __init__(
@@ -647,6 +627,8 @@ class MetadataHeader(MutableMappingObject):
         self.max_meta_size = plain_number(max_meta_size)
         self.meta_comp_size = plain_number(meta_comp_size)
         self.user_codec = user_codec
+
+    _attributes = parameters_of(__init__)
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the metadata header."""

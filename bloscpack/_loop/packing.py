@@ -6,7 +6,7 @@ from .. import log
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each, run_length
 from .._format.chunks import compress, plain_size
-from ..abstract_io import compress_chunk
+from ..abstract_io import compress_chunk, log_digest
 from ..abstract_objects import plain_number
 from ..args import pack_settings
 from ..exceptions import StorageError
@@ -176,6 +176,7 @@ def _compress_all(
         _check_chunk(header, count, nbytes, len(compressed))
         rest = None
         if digesting:
+            log_digest(checksum, digest)
             rest = sink.put_digested(count, compressed, digest)
         else:
             sink.put(count, compressed)

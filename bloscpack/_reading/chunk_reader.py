@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from ..args import Limits
-    from .chunk_cache import ChunkCache
     from .chunk_index import ChunkIndex, Extent
-    from .chunk_source import Room
+    from .chunk_source import ChunkCache, Room
     from .runs import Run
 
     Result = TypeVar("Result")
@@ -313,19 +312,28 @@ class ChunkReader:
         Those from `keep_from` on are put into the cache.
         """
         if run.plain is not None:
-            yield self._from_cache(run.chunks[0][0], run.plain, room)
+            number = run.chunks[0][0]
+            place = None if room is None else room(number)
+            if place is not None:
+                place[:] = run.plain
+            yield number, memoryview(run.plain) if place is None else place
             return
         content = self._runs.content(run)
         for number, offset, stop, size in run.chunks:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
             try:
-                header, chunk = self._verify(number, frame, stop - offset)
+                header = self._check_frame(number, frame, stop - offset)
+                chunk = frame[: header.ctbytes]
+                if place is None:
+                    check_plain_size(header, size)
                 if place is None and number >= keep_from:
-                    place = self._decompress_and_keep(number, chunk, header, size)
+                    assert self._cache is not None
+                    plain = decompress(chunk, header)
+                    self._cache.put(number, plain)
+                    place = memoryview(plain)
                 else:
                     if place is None:
-                        check_plain_size(header, size)
                         place = self._plain_workspace.view(size)
                     decompress_into(chunk, place, header)
             except FormatError as error:
@@ -343,49 +351,27 @@ class ChunkReader:
 
     def _plain_run(self, run: Run) -> memoryview:
         """Return the plain bytes of all chunks of a run, joined."""
-        content = self._runs.content(run)
         plain = self._plain_workspace.view(sum(chunk[3] for chunk in run.chunks))
-        position = 0
-        for number, offset, stop, size in run.chunks:
-            frame = content[offset - run.offset : stop - run.offset]
-            try:
-                header, chunk = self._verify(number, frame, stop - offset)
-                decompress_into(chunk, plain[position : position + size], header)
-            except FormatError as error:
-                error.locate(number, offset)
-                raise
+        places, position = {}, 0
+        for number, _, _, size in run.chunks:
+            places[number] = plain[position : position + size]
             position += size
+        for _ in self._plain_chunks(run, places.get, self.index.nchunks):
+            pass
         return plain
 
-    def _verify(
-        self, number: int, frame: memoryview, size: int
-    ) -> tuple[BloscHeader, memoryview]:
-        """Return header and bytes of a chunk, whose size and digest are right."""
-        header = self._check_size(number, frame, size)
-        chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
-        check_digest(chunk, digest, self.header.checksum_impl)
-        if self.witness is None and number + 1 < self.index.nchunks:
-            self.witness = self.index.offset(number), size, zlib.crc32(frame)
-        return header, chunk
-
-    @staticmethod
-    def _from_cache(
-        number: int, plain: bytes, room: Room | None
-    ) -> tuple[int, memoryview]:
-        place = None if room is None else room(number)
-        if place is None:
-            return number, memoryview(plain)
-        place[:] = plain
-        return number, place
-
-    def _check_size(self, number: int, frame: memoryview, size: int) -> BloscHeader:
+    def _check_frame(self, number: int, frame: memoryview, size: int) -> BloscHeader:
         """Return the header of a chunk.
 
-        Raises `FormatError` unless the chunk and its digest have `size` bytes.
+        Raises `FormatError` unless the chunk and its digest have `size` bytes, and the
+        digest fits.
         """
-        header = decode_header(frame)
-        found = header.ctbytes + self.header.checksum_impl.size
+        header, checksum = decode_header(frame), self.header.checksum_impl
+        found = header.ctbytes + checksum.size
         if found == size == len(frame):
+            check_digest(frame[: header.ctbytes], frame[header.ctbytes :], checksum)
+            if self.witness is None and number + 1 < self.index.nchunks:
+                self.witness = self.index.offset(number), size, zlib.crc32(frame)
             return header
         if found != size and self.index.from_table and number + 1 < self.index.nchunks:
             end = self.index.offset(number) + found
@@ -402,16 +388,6 @@ class ChunkReader:
             "found '%d'" % (found, len(frame)),
             section="chunks",
         )
-
-    def _decompress_and_keep(
-        self, number: int, chunk: memoryview, header: BloscHeader, size: int
-    ) -> memoryview:
-        """Return the plain bytes of a chunk, and put them into the cache."""
-        plain = decompress(chunk, header)
-        check_plain_size(header, size)
-        assert self._cache is not None
-        self._cache.put(number, plain)
-        return memoryview(plain)
 
     def entry_offset(self, number: int) -> int:
         """Return the file position of an entry of the offset table."""

@@ -36,9 +36,8 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from ..serializers import user_metadata
-from .chunk_cache import ChunkCache
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader
-from .chunk_source import ChunkSource
+from .chunk_source import ChunkCache, ChunkSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -115,15 +114,14 @@ class OpenedFile(ChunkSource):
 
     def __init__(
         self,
-        storage: Storage | None,
-        local: _LocalFile | None,
+        source: Storage | _LocalFile,
         cache: ChunkCache,
         limits: Limits | None,
         name: str | None,
         nthreads: int | None,
     ) -> None:
         self.name = name
-        self._local = local
+        self._source = source
         self._nthreads = nthreads
         self.renew_locks()
         renew_after_fork(self)
@@ -133,11 +131,10 @@ class OpenedFile(ChunkSource):
         # The last state of a changed file in which it was found.
         self._accepted: object = None
         with self._naming_errors():
-            if local is None:
-                assert storage is not None
-                self._reader = ChunkReader(storage, cache, limits)
+            if isinstance(source, Storage):
+                self._reader = ChunkReader(source, cache, limits)
             else:
-                self._reader, self._snapshot = local.read_beginning()
+                self._reader, self._snapshot = source.read_beginning()
         reader = self._reader
         self._beginning = reader.beginning
         self._index = reader.index  # stays: later ones have the same spans, and more
@@ -166,10 +163,8 @@ class OpenedFile(ChunkSource):
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""
-        if self._local is not None:
-            self._local.close()
-        elif self.name is not None:
-            self._reader.storage.close()
+        if self.name is not None:
+            self._source.close()
 
     def version(self) -> tuple[object, ...]:
         """Return a value that differs for other content, the same on each machine."""
@@ -314,8 +309,8 @@ class OpenedFile(ChunkSource):
                 return True
             if self._snapshot is None or self._snapshot.is_unchanged():
                 return False
-            assert self._local is not None
-            reader, snapshot = self._local.read_beginning()
+            assert isinstance(self._source, _LocalFile)
+            reader, snapshot = self._source.read_beginning()
             if not (self._continues(reader) and self._has_witness(reader)):
                 raise self._changed()
             self._reader, self._snapshot = reader, snapshot
@@ -387,31 +382,29 @@ def open_parts(
         check_range("nthreads", nthreads, 1, MAX_THREADS)
     cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
+    source: Storage | _LocalFile
     if is_url(file) and local_path(file) == file:
         from .._storage.remote import RemoteStorage
 
-        remote = RemoteStorage(
+        name = file
+        source = RemoteStorage(
             file,
             storage_options=storage_options,
             whole=None if whole else False,
             limits=limits,
         )
-        try:
-            return OpenedFile(remote, None, cache, checked, file, nthreads)
-        except BaseException:
-            remote.close()
-            raise
-    if isinstance(file, (str, os.PathLike)):
+    elif isinstance(file, (str, os.PathLike)):
         file = local_path(file)
         name = os.fsdecode(file)
-        local = _LocalFile(file, checked, cache)
-        try:
-            return OpenedFile(None, local, cache, checked, name, nthreads)
-        except BaseException:
-            local.close()
-            raise
-    storage = storage_from(file, "a path, a URL, a file object or bytes")
-    return OpenedFile(storage, None, cache, checked, None, nthreads)
+        source = _LocalFile(file, checked, cache)
+    else:
+        source = storage_from(file, "a path, a URL, a file object or bytes")
+        return OpenedFile(source, cache, checked, None, nthreads)
+    try:
+        return OpenedFile(source, cache, checked, name, nthreads)
+    except BaseException:
+        source.close()
+        raise
 
 
 def storage_from(

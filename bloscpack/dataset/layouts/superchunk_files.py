@@ -32,8 +32,7 @@ from ..._format.chunks import (
     decompress_into,
 )
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
+from ..._reading.chunk_source import ChunkCache, ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
