@@ -405,35 +405,32 @@ class BloscpackFile(io.BufferedIOBase):
         is abandoned, and this raises `StorageError`. In a process that has inherited
         a file that is written, it raises `UsageError`, and changes nothing.
         """
+        is_inherited = self._output is not None and not self._owner.is_here
+        self._end(None)
+        if is_inherited:
+            self._owner.check(self._label)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Close the file; one that is written fails if there is an error."""
         if not self._owner.is_here:
-            is_written = self._output is not None
-            self._leave()
-            if is_written:
-                self._owner.check(self._label)
+            if self._output is not None:  # its files and threads are the owner's
+                _OF_PARENT.append(self._output)
+            self._release()
             return
         with self._owner:
-            if self._closed:
-                return
+            output = self._output
             try:
-                if self._output is not None:
+                if output is not None and error is None:
                     self._find_output().finish()
-            except BaseException as error:
-                self._abandon(error)
+            except BaseException as failure:
+                error = failure
                 raise
             finally:
-                self._release()
-
-    def _abandon(self, error: BaseException) -> None:
-        """Leave the old file under the path."""
-        output, self._output = self._output, None
-        if output is not None:
-            output.abandon(error)
-
-    def _leave(self) -> None:
-        """Close the file in a process that has inherited it."""
-        if self._output is not None:  # the other process has the file and the threads
-            _OF_PARENT.append(self._output)
-        self._release()
+                try:
+                    if output is not None and error is not None:
+                        output.abandon(error)
+                finally:
+                    self._release()
 
     def _release(self) -> None:
         buffer, self._buffer = self._buffer, None
@@ -446,19 +443,8 @@ class BloscpackFile(io.BufferedIOBase):
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
-            self._discard(error[1])
+            self._end(error[1])
         self.close()
-
-    def _discard(self, error: BaseException) -> None:
-        """Close the file; one that was written has failed because of `error`."""
-        if not self._owner.is_here:
-            self._leave()
-            return
-        with self._owner:
-            try:
-                self._abandon(error)
-            finally:
-                self._release()
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
@@ -466,7 +452,7 @@ class BloscpackFile(io.BufferedIOBase):
         if self._output is None:
             self.close()
             return
-        self._discard(StorageError("the file was not closed"))
+        self._end(StorageError("the file was not closed"))
         if self._owner.is_here:
             warnings.warn(
                 "the file %r was not closed, so nothing was written" % self._label,
@@ -487,7 +473,7 @@ class _TextFile(io.TextIOWrapper):
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
-            self.buffer._discard(error[1])
+            self.buffer._end(error[1])
         self.close()
 
     def __del__(self) -> None:
@@ -543,7 +529,7 @@ def open(
         binary._begins_text = True
         return _TextFile(binary, io.text_encoding(encoding), errors, newline)
     except BaseException as error:
-        binary._discard(error)
+        binary._end(error)
         raise
     finally:
         binary._begins_text = False

@@ -610,9 +610,9 @@ class MetadataHeader(MutableMappingObject):
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
         check_range("meta_level", meta_level, 0, MAX_CLEVEL)
-        check_range("meta_size", meta_size, 0, MAX_META_SIZE)
-        check_range("max_meta_size", max_meta_size, 0, MAX_META_SIZE)
-        check_range("meta_comp_size", meta_comp_size, 0, MAX_META_SIZE)
+        sizes = meta_size, max_meta_size, meta_comp_size
+        for name, size in zip(self._bytes_attributes, sizes, strict=True):
+            check_range(name, size, 0, MAX_META_SIZE)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
             if len(value) > 8:
                 raise UsageValueError(
@@ -671,15 +671,15 @@ class MetadataHeader(MutableMappingObject):
         _check_number("codec", codec, CODECS, "metadata")
         try:
             return MetadataHeader(
-                magic_format=decode_magic_string(magic_format),
-                meta_options=format(options, "08b"),
-                meta_checksum=CHECKSUMS_AVAIL[checksum],
-                meta_codec=CODECS_AVAIL[codec],
-                meta_level=level,
-                meta_size=meta_size,
-                max_meta_size=max_meta_size,
-                meta_comp_size=meta_comp_size,
-                user_codec=decode_magic_string(user_codec),
+                decode_magic_string(magic_format),
+                format(options, "08b"),
+                CHECKSUMS_AVAIL[checksum],
+                CODECS_AVAIL[codec],
+                level,
+                meta_size,
+                max_meta_size,
+                meta_comp_size,
+                decode_magic_string(user_codec),
             )
         except UsageError as error:
             raise DamageError(str(error), section="metadata") from error

@@ -12,8 +12,7 @@ from __future__ import annotations
 from . import log
 from ._crashsafe.locking import open_locked
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._repacking.plan import SETTINGS, Plan
-from ._repacking.survey import Survey
+from ._repacking.plan import SETTINGS, Plan, Survey
 from ._repacking.writing import write_planned
 from ._storage.base import naming_errors
 from .abstract_objects import plain_numbers

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
+# Errors of `flock` if another process has locked the file.
+LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # The files of this process that have not got their final name.
 _unfinished: list[TemporaryFile] = []
 
@@ -48,7 +50,9 @@ class TemporaryFile(Owner):
                 return
             self._guard = os.dup(self.fp.fileno())
             # Another writer may have removed it before it was locked.
-            if _lock(self._guard) is not False and self._has_name():
+            failure = try_lock(self._guard)
+            is_mine = failure is None or failure.errno not in LOCKED
+            if is_mine and self._has_name():
                 return
             _unfinished.remove(self)
             # Another user may have locked it. The next writer removes a usual name; no
@@ -137,7 +141,7 @@ class TemporaryFile(Owner):
         _unfinished.remove(self)
         if self._guard is not None:
             guard, self._guard = self._guard, None
-            _unlock(guard)
+            unlock(guard)
             os.close(guard)
 
 
@@ -175,7 +179,7 @@ def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
     safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(name, access | safely)
     try:
-        if _lock(descriptor) and _refers_to(name, descriptor):
+        if try_lock(descriptor) is None and _refers_to(name, descriptor):
             disk.remove(name)
     finally:
         os.close(descriptor)
@@ -195,20 +199,24 @@ def _refers_to(name: str, descriptor: int) -> bool:
     return os.path.samestat(found, os.fstat(descriptor))
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Lock a file; return False if it is locked already, None without locks."""
+def try_lock(descriptor: int) -> OSError | None:
+    """Lock an open file or folder; return the error of the system if that fails.
+
+    Another writer has the lock if the number of the error is in `LOCKED`. Otherwise the
+    file system has no locks, or, if the error has no number, the system.
+    """
     try:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        return None
+    except ImportError as error:
+        return OSError(str(error))
     except OSError as error:
-        return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
-    return True
+        return error
+    return None
 
 
-def _unlock(descriptor: int) -> None:
+def unlock(descriptor: int) -> None:
     """Unlock a file: closing it is not enough if the process has forked meanwhile."""
     with suppress(ImportError, OSError):
         import fcntl

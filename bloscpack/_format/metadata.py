@@ -89,7 +89,7 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
-    args = metadata_args or MetadataArgs()
+    args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = _compressed(text, args)
@@ -117,10 +117,9 @@ def encode_section(
     log.debug("raw_metadata_header: %r", encoded)
     log.debug("metadata has %d preallocated empty bytes", room)
     log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
-    log.debug(
-        "metadata section occupies a total of %s"
-        % double_pretty_size(section_size(header))
-    )
+    if log.enabled(log.DEBUG):
+        size = double_pretty_size(section_size(header))
+        log.debug("metadata section occupies a total of %s", size)
     return Section(encoded + stored, room, digest, metadata)
 
 

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from .._format.sections import Frame
     from .._storage.protocols import BinaryFile, Buffer, Writable
     from ..abstract_io import Progress
-    from .plan import Plan
-    from .survey import Survey
+    from .plan import Plan, Survey
 
     # The first byte of a span of plain bytes, its end, and the old chunks in it.
     Span = tuple[int, int, list["_OldChunk"]]
