@@ -272,7 +272,14 @@ def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
         for frame in skip_frames(cursor, header):
             sizes.add(frame.header)
     elif header.nchunks:
-        sizes.add(_first_chunk(cursor, header, strict))
+        if strict:
+            sizes.add(next(find_frames(cursor, header)).header)
+        else:
+            try:
+                sizes.add(decode_header(cursor.peek(BLOSC_HEADER_LENGTH)))
+            except FormatError as error:
+                error.locate(0, cursor.position)
+                raise
     shard = describe_shard(fp, beginning, first_at, cbytes)
     # No digest covers these bytes: check that no writer changed the file meanwhile.
     check(header)
@@ -298,16 +305,6 @@ def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
         shard=shard,
         first_chunk=_describe_chunk(sizes.first),
     )
-
-
-def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> BloscHeader:
-    if strict:
-        return next(find_frames(cursor, header)).header
-    try:
-        return decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
-    except FormatError as error:
-        error.locate(0, cursor.position)
-        raise
 
 
 class _Sizes:

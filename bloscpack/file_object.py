@@ -132,7 +132,8 @@ class BloscpackFile(io.BufferedIOBase):
         if nthreads is not None:
             check_range("nthreads", nthreads, 1, MAX_THREADS)
         # The name as the caller wrote it, None for a file object.
-        self._name = os.fspath(file) if _is_path(file) else None
+        is_path = isinstance(file, (str, bytes, os.PathLike))
+        self._name = os.fspath(file) if is_path else None
         self._file: Any = file if self._name is None else os.fsdecode(self._name)
         refuse_text(file)
         self._label = shown_name(self._name or repr(file))
@@ -533,10 +534,6 @@ def open(
         raise
     finally:
         binary._begins_text = False
-
-
-def _is_path(file: object) -> bool:
-    return isinstance(file, (str, bytes, os.PathLike))
 
 
 def _refuse(needed: str, **given: bool) -> None:

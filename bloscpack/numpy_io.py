@@ -247,7 +247,12 @@ def pack_items(
         rows = rows_for(array, order, chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
-        if not _names_checksum(bloscpack_args, settings):
+        # An object always names a checksum, a dictionary may leave it out.
+        chosen = isinstance(bloscpack_args, BloscpackArgs) or (
+            settings.get("checksum") is not None
+            or (bloscpack_args is not None and "checksum" in bloscpack_args)
+        )
+        if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
     else:
         size = whole_items(chunk_size, array.itemsize, array.nbytes)
@@ -257,13 +262,6 @@ def pack_items(
     found[0].typesize = typesize_of(array.dtype)
     cut = calculate_nchunks(array.nbytes, size)
     pack(source, sink, *cut, described, *found, nthreads=nthreads, progress=progress)
-
-
-def _names_checksum(given: AnyBloscpackArgs | None, settings: PackKeywords) -> bool:
-    """Return whether the caller chose a checksum: `BloscpackArgs` always have one."""
-    if settings.get("checksum") is not None or isinstance(given, BloscpackArgs):
-        return True
-    return given is not None and "checksum" in given
 
 
 def typesize_of(dtype: DType) -> int:

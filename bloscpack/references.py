@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import os
+from collections.abc import Mapping
 
 from ._compat import make_callable
 from ._format.array_metadata import Description
@@ -45,7 +46,7 @@ from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
@@ -120,7 +121,8 @@ def references(
     describe = Format2 if zarr_format == 2 else Format3
     named = _named(files, name, concat)
     groups: dict[str, JsonObject] = {"": {}}
-    arrays = _with_datasets(named, groups, alone=name is None and _is_one(files))
+    alone = name is None and not isinstance(files, Mapping) and len(named) == 1
+    arrays = _with_datasets(named, groups, alone=alone)
     refs: JsonObject = {}
     for group, attributes in groups.items():
         refs.update(describe.group(group, attributes))
@@ -211,8 +213,6 @@ def _named(
     files: Path | Sequence[Path] | Mapping[str, Path], name: str | None, concat: bool
 ) -> list[tuple[str, list[Path]]]:
     """Return the name of each array, and the files that it consists of."""
-    from collections.abc import Mapping
-
     named: list[tuple[str, list[Path]]]
     if isinstance(files, Mapping):
         named = [(key, [path]) for key, path in files.items()]
@@ -238,13 +238,6 @@ def _check_different(named: Sequence[tuple[str, object]]) -> None:
             raise UsageError(
                 "two arrays have the name '%s': give a mapping of names to files" % key
             )
-
-
-def _is_one(files: object) -> bool:
-    """Return whether a single file was given, without a name."""
-    return isinstance(files, (str, bytes, os.PathLike)) or (
-        isinstance(files, (list, tuple)) and len(files) == 1
-    )
 
 
 def _with_datasets(

@@ -170,7 +170,9 @@ def remove_leftovers(target: str, locked: int | None = None) -> None:
             if locked is not None and os.path.samestat(status, os.fstat(locked)):
                 disk.remove(name)
             # A pipe or a device is not even opened.
-            elif stat.S_ISREG(status.st_mode) and _is_mine(status):
+            elif stat.S_ISREG(status.st_mode) and (
+                hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
+            ):  # root may remove the files of all users
                 _remove_if_unlocked(name, status)
 
 
@@ -183,11 +185,6 @@ def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
             disk.remove(name)
     finally:
         os.close(descriptor)
-
-
-def _is_mine(status: os.stat_result) -> bool:
-    """Return whether a file is of this user; root may remove the files of all."""
-    return hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
 
 
 def _refers_to(name: str, descriptor: int) -> bool:

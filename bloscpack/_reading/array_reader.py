@@ -79,11 +79,15 @@ class ArrayReader:
 
         They are a new array, or a scalar if integers select a single item.
         """
-        if isinstance(key, str) and self.dtype.names is not None:
-            return self._read_field(key)
-        if _is_names(key) and self.dtype.names is not None:
-            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-            return self.read()[key]
+        if self.dtype.fields is not None:
+            if isinstance(key, str):
+                if key not in self.dtype.fields:
+                    raise ValueError("no field of name %s" % key)
+                dtype, offset = self.dtype.fields[key][:2]
+                return self.read_axes(self._full(), dtype, offset)
+            if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+                numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
+                return self.read()[key]
         position = self._position(key)
         if position is not None:
             return self._read_item(position)
@@ -142,12 +146,6 @@ class ArrayReader:
 
     def _full(self) -> list[Steps | Picks]:
         return [Steps(n, 0, 1, n) for n in self.shape]
-
-    def _read_field(self, name: str) -> Array:
-        if self.dtype.fields is None or name not in self.dtype.fields:
-            raise ValueError("no field of name %s" % name)
-        dtype, offset = self.dtype.fields[name][:2]
-        return self.read_axes(self._full(), dtype, offset)
 
     def read_axes(
         self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
@@ -223,7 +221,3 @@ class ArrayReader:
             )
         if not out.flags.writeable:
             raise UsageValueError("out: expected a writable array")
-
-
-def _is_names(key: object) -> bool:
-    return isinstance(key, list) and bool(key) and all(isinstance(k, str) for k in key)

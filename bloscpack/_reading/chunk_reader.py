@@ -219,7 +219,7 @@ class ChunkReader:
             If a chunk is damaged. `deliver` has been called for all chunks before it.
         """
 
-        if numbers and self._is_last(numbers[-1]):
+        if numbers and self.index.span(numbers[-1])[1] == self.index.nbytes:
             # This may replace the table: no extent of it may be used before. An error
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
@@ -284,10 +284,6 @@ class ChunkReader:
         if not numbers:
             return 0
         return self.index.span(numbers[-1])[1] - self.index.span(numbers[0])[0]
-
-    def _is_last(self, number: int) -> bool:
-        """Return whether a chunk has the last plain byte of the file, or is behind."""
-        return self.index.span(number)[1] == self.index.nbytes
 
     def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.

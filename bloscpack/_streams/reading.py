@@ -181,6 +181,8 @@ class PipeReader(io.RawIOBase):
         self._source: CompressedFPSource | None = None
         self._frames: Iterator[Frame] = iter(())
         self._error: Exception | None = None
+        # The error in the file behind the chunks that were read ahead.
+        self._late_error: FormatError | None = None
         self._plain = memoryview(b"")
         self._position = 0
         self._tasks: deque[Task] = deque()
@@ -229,6 +231,8 @@ class PipeReader(io.RawIOBase):
         while not self._plain:
             self._take_frames()
             if not self._tasks:
+                if self._late_error is not None:
+                    self._fail(self._late_error)
                 return 0
             try:
                 self._plain = memoryview(self._ahead.result(self._tasks.popleft()))
@@ -248,10 +252,9 @@ class PipeReader(io.RawIOBase):
             try:
                 frame = next(self._frames, None)
             except FormatError as error:  # raised behind the intact chunks
-                self._tasks.append(self._ahead.submit(partial(_throw, error)))
-                self._frames = iter(())
-                break
+                self._late_error, frame = error, None
             if frame is None:
+                self._frames = iter(())
                 break
             self._tasks.append(self._ahead.submit(partial(self._decompress, frame)))
         self._chunks_ahead = min(2 * self._chunks_ahead, self._max_chunks)
@@ -268,10 +271,6 @@ class PipeReader(io.RawIOBase):
         self._tasks.clear()
         self._plain = memoryview(b"")
         super().close()
-
-
-def _throw(error: Exception) -> NoReturn:
-    raise error
 
 
 def stream_error(error: FormatError) -> FormatError:

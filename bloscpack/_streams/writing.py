@@ -230,8 +230,10 @@ class ChunkWriter:
             self._submit(self._batch)
             self._batch = bytearray()
         self._deliver(0)
-        if self._sink is None:
-            self._begin_known()
+        if self._sink is None:  # all chunks are in memory
+            args = self._settings.bloscpack_args
+            cut = calculate_nchunks(self.nbytes, self._settings.chunk_size)
+            self._begin(cut, args.effective_max_app_chunks(cut[0]), None)
         assert self._sink is not None
         self._sink.finalize()
         self._ahead.close()
@@ -277,12 +279,6 @@ class ChunkWriter:
         assert self._sink is not None
         for compressed, digest in frames:
             self._sink.put_digested(0, compressed, digest)
-
-    def _begin_known(self) -> None:
-        """Write a file whose chunks are all in memory."""
-        args = self._settings.bloscpack_args
-        cut = calculate_nchunks(self.nbytes, self._settings.chunk_size)
-        self._begin(cut, args.effective_max_app_chunks(cut[0]), None)
 
     def _begin_unknown(self) -> None:
         """Write the chunks that were kept in memory, with more to come."""
