@@ -120,18 +120,21 @@ class ArrayReader:
         Return None for every other key, and for integers that are out of range.
         """
         entries = key if isinstance(key, tuple) else (key,)
-        if len(entries) != len(self.shape):
+        shape = self.shape
+        if len(entries) != len(shape):
             return None
+        if self.order == "F":
+            entries, shape = entries[::-1], shape[::-1]
         position = 0
         # Horner's scheme, from the slowest axis to the fastest one.
-        for i, n in zip(
-            self._in_order(entries), self._in_order(self.shape), strict=True
-        ):
-            if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
-                return None
+        for i, n in zip(entries, shape, strict=True):
+            if type(i) is not int:
+                if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
+                    return None
+                i = int(i)
             if not -n <= i < n:
                 return None
-            position = position * n + (int(i) if i >= 0 else int(i) + n)
+            position = position * n + (i if i >= 0 else i + n)
         return position
 
     def _read_item(self, position: int) -> Any:
@@ -141,7 +144,8 @@ class ArrayReader:
         buffer = bytearray(size)
         self._source.read_into(memoryview(buffer), position * size)
         item: Array = numpy.ndarray((), self.dtype, buffer)
-        check_text(item)
+        if self.dtype.kind in "UV":
+            check_text(item)
         return item[()]
 
     def _full(self) -> list[Steps | Picks]:
