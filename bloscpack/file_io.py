@@ -7,6 +7,7 @@ is compared with the size of the file before memory is allocated.
 
 from __future__ import annotations
 
+import io
 import os
 from functools import partial
 
@@ -488,8 +489,12 @@ def _unpack_bytes(
     source: SectionsSource, nthreads: int | None, progress: Progress | None
 ) -> tuple[bytes, Json]:
     nbytes = source.bloscpack_header.nbytes
+    if nbytes is None:
+        with io.BytesIO() as out_fp:
+            unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
+            return out_fp.getvalue(), source.metadata
     sink: PlainBytesSink | JoinedBytesSink
-    if nbytes is None or nbytes < WORTH_NO_COPY:
+    if nbytes < WORTH_NO_COPY:
         sink = JoinedBytesSink()
     else:
         try:

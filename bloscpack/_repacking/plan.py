@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from .. import log
+from .. import defaults, log
 from .._format import offsets as offset_table
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
@@ -42,15 +42,6 @@ from ..constants import (
     FORMAT_VERSION,
     MAGIC,
     METADATA_HEADER_LENGTH,
-)
-from ..defaults import (
-    DEFAULT_CHUNK_SIZE,
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_MAX_META_SIZE,
-    DEFAULT_SHUFFLE,
-    DEFAULT_TYPESIZE,
 )
 from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall
 from ..serializers import is_array, shard_rows, user_metadata
@@ -268,7 +259,7 @@ class Plan:
         if nchunks > 1:
             return chunk_size
         # A single chunk was cut to its own size; the next one need not be as small.
-        return max(chunk_size, parse_chunk_size(DEFAULT_CHUNK_SIZE))
+        return max(chunk_size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
 
     def _new_cut(self, chunk_size: int | str | None) -> Cut:
         old = self._old
@@ -294,12 +285,17 @@ class Plan:
     def _complete(self, settings: Settings, typesize: int) -> BloscArgs:
         """Return the settings of Blosc, by default the settings of the first chunk."""
         first = self._old.first
-        cname, shuffle = DEFAULT_CNAME, int(DEFAULT_SHUFFLE)
+        cname, shuffle = defaults.DEFAULT_CNAME, int(defaults.DEFAULT_SHUFFLE)
         if first is not None:
-            cname = CNAME_MAPPING.get(first.codec_number, DEFAULT_CNAME)
+            cname = CNAME_MAPPING.get(first.codec_number, defaults.DEFAULT_CNAME)
             shuffle = SHUFFLES[first.filter]
             typesize = typesize or first.typesize
-        args = BloscArgs(typesize or DEFAULT_TYPESIZE, DEFAULT_CLEVEL, shuffle, cname)
+        args = BloscArgs(
+            typesize or defaults.DEFAULT_TYPESIZE,
+            defaults.DEFAULT_CLEVEL,
+            shuffle,
+            cname,
+        )
         for name in args:
             value = settings.get(name)
             if value is not None:
@@ -313,7 +309,7 @@ class Plan:
             return given
         old = self._old.header
         if not old.offsets or old.format_version != FORMAT_VERSION:
-            return DEFAULT_MAX_APP_CHUNKS
+            return defaults.DEFAULT_MAX_APP_CHUNKS
         before, after = self._old.cut[1], self.cut[1]
         if before == after:
             return old.max_app_chunks
@@ -357,5 +353,5 @@ def _encode_like(
     except MetadataSectionTooSmall:
         if old is None or "max_meta_size" in given:
             raise
-    args.max_meta_size = DEFAULT_MAX_META_SIZE
+    args.max_meta_size = defaults.DEFAULT_MAX_META_SIZE
     return encode_section(metadata, args)
