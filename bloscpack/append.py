@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._format.dtypes import Array
-    from ._format.sections import Beginning
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable
     from .abstract_io import Progress
     from .args import AnyBloscArgs, BloscKeywords
@@ -291,13 +290,8 @@ def append_from(
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
-            accept(read_locked(locked_file).metadata)
+            accept(read_sections(locked_file)[0].metadata)
         append_locked(locked_file, new_content_fp, new_size, blosc_args, **keywords)
-
-
-def read_locked(locked_file: LockedFile) -> Beginning:
-    """Return the sections in front of the chunks of a file that is locked."""
-    return read_sections(locked_file)[0]
 
 
 def append_locked(

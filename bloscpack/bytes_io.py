@@ -17,7 +17,7 @@ from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
 from .args import effective_limits
-from .exceptions import FormatError
+from .exceptions import DamageError, FormatError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -127,6 +127,17 @@ class PlainBytesSource(PlainSource):
         return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
 
 
+def announced_bytes(size: int, nbytes: int) -> BytesUnderConstruction:
+    """Return memory for `size` bytes of a file whose header states `nbytes`."""
+    try:
+        return BytesUnderConstruction(size)
+    except MemoryError as error:
+        raise DamageError(
+            "the header announces '%d' bytes, for which there is no memory" % nbytes,
+            section="header",
+        ) from error
+
+
 class MemorySink(PlainSink):
     """Fills memory of known size; any thread may decompress into its place."""
 
@@ -153,7 +164,7 @@ class PlainBytesSink(MemorySink):
     """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
 
     def __init__(self, nbytes: int) -> None:
-        self._bytes = BytesUnderConstruction(nbytes)
+        self._bytes = announced_bytes(nbytes, nbytes)
         super().__init__(self._bytes.view)
 
     def getvalue(self) -> bytes:

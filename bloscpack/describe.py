@@ -77,7 +77,7 @@ class ArrayInfo(Record):
     Attributes
     ----------
     shape
-        Tuple of the lengths of the axes; None if it is no valid shape.
+        Tuple of the lengths of the axes; None if the stored value is invalid.
     dtype
         The dtype as text, without the quotation marks that are stored; None if it is
         missing.
@@ -281,7 +281,7 @@ def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
                 error.locate(0, cursor.position)
                 raise
     shard = describe_shard(fp, beginning, first_at, cbytes)
-    # No digest covers these bytes: check that no writer changed the file meanwhile.
+    # No digest covers these bytes: check that no writer changed the file.
     check(header)
     cbytes = cursor.position if cbytes is None else cbytes
     if not walked:

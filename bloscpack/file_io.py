@@ -35,7 +35,7 @@ from .bytes_io import (
 )
 from .constants import MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
-from .exceptions import DamageError, UsageTypeError
+from .exceptions import UsageTypeError
 from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
 from .fp_io import PlainFPSink as PlainFPSink
@@ -154,8 +154,8 @@ def pack_file_to_file(
     UsageError
         An argument is invalid.
     StorageError
-        The input became shorter while it was read. Bytes that were added meanwhile are
-        not stored.
+        The input became shorter while it was read. Bytes that another program appends
+        during the read are not stored.
     """
     check_distinct(in_file, out_file)
     without_url(in_file, "packing a file")
@@ -220,8 +220,8 @@ def unpack_file_from_file(
     out_file
         The file to write. It appears under this name only when it is complete.
     nthreads, progress
-        As in `bloscpack.abstract_io.pack`. If another process changes `in_file`
-        meanwhile, it is read again and `progress` counts its chunks again.
+        As in `bloscpack.abstract_io.pack`. If another process changes `in_file` during
+        the read, it is read again and `progress` counts its chunks again.
     sync
         As in `pack_file_to_file`.
     storage_options
@@ -494,17 +494,7 @@ def _unpack_bytes(
             unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
             return out_fp.getvalue(), source.metadata
     sink: PlainBytesSink | JoinedBytesSink
-    if nbytes < WORTH_NO_COPY:
-        sink = JoinedBytesSink()
-    else:
-        try:
-            sink = PlainBytesSink(nbytes)
-        except MemoryError as error:
-            raise DamageError(
-                "the header announces '%d' bytes, for which there is no memory"
-                % nbytes,
-                section="header",
-            ) from error
+    sink = JoinedBytesSink() if nbytes < WORTH_NO_COPY else PlainBytesSink(nbytes)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.getvalue(), source.metadata
 

@@ -250,7 +250,7 @@ class BloscpackFile(io.BufferedIOBase):
         return self._kind != "r"
 
     def seekable(self) -> bool:
-        """Return whether `seek` works: in a file that is read and is no pipe."""
+        """Return whether `seek` works: for reading, except from a pipe."""
         self._check_open()
         if self._kind != "r":
             return self._begins_text
@@ -315,7 +315,7 @@ class BloscpackFile(io.BufferedIOBase):
         return (self._buffer or self._find_buffer()).__next__()
 
     def peek(self, size: int = 0, /) -> bytes:
-        """Return some of the next plain bytes without moving; b'' at the end alone."""
+        """Return some of the next plain bytes without moving; b'' only at the end."""
         return (self._buffer or self._find_buffer()).peek(size)
 
     def pread(self, size: int, offset: int, /) -> bytes:

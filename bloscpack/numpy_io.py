@@ -439,8 +439,8 @@ def unpack_ndarray_from_file(
         Whether to return a pair: the array, and the value that `pack_ndarray` got as
         `metadata`.
     nthreads, progress
-        As in `bloscpack.abstract_io.pack`. If another process changes the file
-        meanwhile, it is read again and `progress` counts its chunks again.
+        As in `bloscpack.abstract_io.pack`. If another process changes the file during
+        the read, it is read again and `progress` counts its chunks again.
     limits
         The sizes that the file must not exceed; see `Limits`.
     storage_options

@@ -121,8 +121,8 @@ def references(
     describe = Format2 if zarr_format == 2 else Format3
     named = _named(files, name, concat)
     groups: dict[str, JsonObject] = {"": {}}
-    alone = name is None and not isinstance(files, Mapping) and len(named) == 1
-    arrays = _with_datasets(named, groups, alone=alone)
+    is_only = name is None and not isinstance(files, Mapping) and len(named) == 1
+    arrays = _with_datasets(named, groups, is_only)
     refs: JsonObject = {}
     for group, attributes in groups.items():
         refs.update(describe.group(group, attributes))
@@ -241,12 +241,12 @@ def _check_different(named: Sequence[tuple[str, object]]) -> None:
 
 
 def _with_datasets(
-    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], *, alone: bool
+    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], is_only: bool
 ) -> list[tuple[str, list[Source]]]:
     """Return the names and sources of all arrays, those in folders among them.
 
-    `groups` gets the name and the attributes of the group of each table; a table that
-    is `alone` is the root.
+    `groups` gets the name and the attributes of the group of each table. With `is_only`
+    nothing else was given, and the table is the root.
     """
     found: list[tuple[str, list[Source]]] = []
     for key, paths in named:
@@ -266,7 +266,7 @@ def _with_datasets(
                     "'%s' is a table, and only arrays can be joined"
                     % shown_name(os.fsdecode(path))
                 )
-            group = "" if alone or not key else key + "/"
+            group = "" if is_only or not key else key + "/"
             groups[group] = dataset.attributes
             found += [(group + name, [array]) for name, array in dataset.arrays.items()]
         if sources:

@@ -377,7 +377,7 @@ def overwrite_section(change: Change, section: Section) -> None:
 
 
 def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> None:
-    """Replace the metadata; with `grow`, by a larger file if there is no room."""
+    """Replace the metadata; with `grow`, rewrite the file if there is no room."""
     try:
         replace_metadata(locked_file, metadata)
     except (NoMetadataFound, MetadataSectionTooSmall):

@@ -109,8 +109,9 @@ class LockedFile:
         commit_copy(self)
 
     def _check_user(self) -> None:
-        """Raise `StorageError` for a member of the group whom no database knows.
+        """Raise `StorageError` if the user database does not list this user.
 
+        A process may have the group of the file without an entry in the database.
         Readers can't see that such a user is a member, so they would refuse its
         journal, and a copy would take the file from its owner.
         """
@@ -368,7 +369,7 @@ class FolderLock(Owner):
         if descriptor is None:
             return
         if self.is_here:
-            # Closing is not enough if the process has forked meanwhile.
+            # Closing is not enough if a child process has inherited the descriptor.
             with suppress(OSError):
                 self._fcntl.flock(descriptor, self._fcntl.LOCK_UN)
         os.close(descriptor)

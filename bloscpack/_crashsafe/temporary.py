@@ -214,7 +214,7 @@ def try_lock(descriptor: int) -> OSError | None:
 
 
 def unlock(descriptor: int) -> None:
-    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
+    """Unlock a file: closing is not enough if a child has inherited the descriptor."""
     with suppress(ImportError, OSError):
         import fcntl
 

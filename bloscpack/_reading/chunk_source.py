@@ -57,8 +57,8 @@ class ChunkSource(ABC):
             The numbers of the chunks, ascending.
         use
             Called with the number and the plain bytes of each chunk, in any thread and
-            in any order. It is called again for the same chunk if the file has changed
-            meanwhile. The bytes are valid during the call.
+            in any order. If the file changes during the read, it is called again for
+            the same chunk. The bytes are valid during the call.
         room
             Called with the number of a chunk; returns writable memory of the size of
             its span, into which it is decompressed, or None. Chunks that are

@@ -1,7 +1,7 @@
 """A file that stays open while parts of it are read, again and again.
 
-A file that was opened by its name may grow meanwhile: an append overwrites the last
-chunk, the header and free entries of the offset table. The opened file keeps the
+A file that was opened by its name may grow while it is open: an append overwrites the
+last chunk, the header and free entries of the offset table. The opened file keeps the
 plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
 the change, the sections in front of the chunks are read again, through the journal if
 there is one, and the read starts again. Digests prove that a chunk was read whole;
@@ -26,9 +26,9 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
+from ..bytes_io import announced_bytes
 from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import (
-    DamageError,
     FormatError,
     StorageError,
     UsageTypeError,
@@ -55,8 +55,6 @@ CACHE_NBYTES = 32 * 2**20
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
-
-_NO_NAME = nullcontext()
 
 
 class _LocalFile:
@@ -123,6 +121,9 @@ class OpenedFile(ChunkSource):
         self.name = name
         self._source = source
         self._nthreads = nthreads
+        self._naming_errors: AbstractContextManager[None] = (
+            nullcontext() if name is None else naming_errors(name)
+        )
         self.renew_locks()
         renew_after_fork(self)
         self._snapshot: Snapshot | None = None
@@ -130,7 +131,7 @@ class OpenedFile(ChunkSource):
         self._witness: Witness | None = None
         # The last state of a changed file in which it was found.
         self._accepted: object = None
-        with self._naming_errors():
+        with self._naming_errors:
             if isinstance(source, Storage):
                 self._reader = ChunkReader(source, cache, limits)
             else:
@@ -151,9 +152,6 @@ class OpenedFile(ChunkSource):
     def renew_locks(self) -> None:
         """Replace the lock by a free one."""
         self._refreshing = allocate_lock()
-
-    def _naming_errors(self) -> AbstractContextManager[None]:
-        return _NO_NAME if self.name is None else naming_errors(self.name)
 
     def __enter__(self) -> OpenedFile:
         return self
@@ -192,7 +190,7 @@ class OpenedFile(ChunkSource):
         Raises `FormatError` if the last chunk is damaged.
         """
         reader = self._reader
-        with self._naming_errors():
+        with self._naming_errors:
             end = reader.check_end()
         starts = [reader.index.offset(i) for i in range(self.nchunks)]
         return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
@@ -213,7 +211,7 @@ class OpenedFile(ChunkSource):
         `nthreads` is the number of threads; None for the default.
         """
         nthreads = self._nthreads if nthreads is None else nthreads
-        with self._naming_errors():
+        with self._naming_errors:
             for _ in range(BEGINNING_ATTEMPTS):
                 reader, snapshot = self._reader, self._snapshot
                 try:
@@ -337,17 +335,8 @@ class OpenedFile(ChunkSource):
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""
-        from .._engine.prealloc import BytesUnderConstruction
-
         size = max(0, min(stop, self.nbytes) - start)
-        try:
-            result = BytesUnderConstruction(size)
-        except MemoryError as error:
-            raise DamageError(
-                "the header announces '%d' bytes, for which there is no memory"
-                % self.nbytes,
-                section="header",
-            ) from error
+        result = announced_bytes(size, self.nbytes)
         self.read_into(result.view, start)
         return result.finish()
 

@@ -13,13 +13,14 @@ import os
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
+from .._appending.chunks import read_sections
 from .._crashsafe.locking import open_locked
 from .._crashsafe.replace import replacing
 from .._storage.base import bytes_left, naming_errors
 from .._storage.local import FileRange
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
-from ..append import append_fp, append_locked, read_locked
+from ..append import append_fp, append_locked
 from ..exceptions import UsageError
 from .writing import KEPT_NBYTES, ChunkWriter, insert_bytes
 
@@ -138,7 +139,7 @@ class Appended(Output):
 def _locked(path: str, sync: bool) -> Iterator[LockedFile]:
     """Lock a file; raise an error if it can't be appended to."""
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        read_locked(locked_file)
+        read_sections(locked_file)
         yield locked_file
 
 

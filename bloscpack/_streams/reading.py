@@ -120,7 +120,7 @@ class PartsReader(io.RawIOBase):
             raise stream_error(error) from error
 
     def _read_directly(self, view: memoryview, position: int) -> int:
-        """Fill `view` as far as it ends with a chunk; return the number of bytes."""
+        """Fill `view` up to the last end of a chunk; return the number of bytes."""
         stop = position + len(view)
         numbers = self.parts.numbers(position, stop)
         start_of_last, end = self.parts.span(numbers[-1])

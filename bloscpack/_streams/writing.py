@@ -2,7 +2,7 @@
 
 Strategy: `ChunkWriter` cuts the bytes into chunks. Worker threads compress them while
 the caller produces the next bytes; the thread of the caller stores them. The first
-compressed chunks stay in memory. If the caller closes the file meanwhile, the number of
+compressed chunks stay in memory. If the caller closes the file by then, the number of
 chunks is known before anything is written, and the file is the one that `pack` writes.
 Otherwise the rest is stored in one of three ways:
 
