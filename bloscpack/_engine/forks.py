@@ -5,8 +5,8 @@ release the lock in the child process. Objects with locks are listed here, and g
 ones in each child before any other code runs there.
 
 A fork also copies the files that the process has opened for changes. Two processes
-would overwrite each other's changes. So they belong to the process that opened them: see
-`Owner`.
+would overwrite what the other one writes: the files belong to the process that opened
+them, see `Owner`.
 """
 
 from __future__ import annotations
