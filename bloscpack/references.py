@@ -184,11 +184,12 @@ def _write_parquet(refs: JsonObject, out: str) -> None:
             "'bloscpack[parquet]'"
         ) from error
     import shutil
-    import tempfile
+    from uuid import uuid4
 
     folder, base = os.path.split(os.path.abspath(out))
     # Beside the output, so that renaming is atomic.
-    unfinished = tempfile.mkdtemp(".tmp", "." + base, folder)
+    unfinished = os.path.join(folder, ".%s%s.tmp" % (base, uuid4().hex))
+    os.mkdir(unfinished)
     try:
         local = fsspec.filesystem("file")
         mapper = LazyReferenceMapper.create(unfinished, fs=local)
@@ -196,17 +197,10 @@ def _write_parquet(refs: JsonObject, out: str) -> None:
             is_text = isinstance(value, str) and not value.startswith(INLINE)
             mapper[key] = value.encode() if is_text else value
         mapper.flush()
-        os.chmod(unfinished, 0o777 & ~_umask())
         os.rename(unfinished, out)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _named(

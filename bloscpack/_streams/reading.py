@@ -13,6 +13,7 @@ import io
 import os
 from collections import deque
 from functools import partial
+from itertools import islice
 
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
@@ -25,12 +26,13 @@ from ..exceptions import (
     FormatError,
     NotABloscpackFile,
     NotReadable,
+    StorageError,
 )
 from ..fp_io import CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any, NoReturn
 
     from .._engine.ahead import Task
@@ -179,14 +181,10 @@ class PipeReader(io.RawIOBase):
         self._limits = limits
         self._nthreads = nthreads
         self._source: CompressedFPSource | None = None
-        self._frames: Iterator[Frame] = iter(())
+        self._chunks: Generator[bytes] | None = None
         self._error: Exception | None = None
-        # The error in the file behind the chunks that were read ahead.
-        self._late_error: FormatError | None = None
         self._plain = memoryview(b"")
         self._position = 0
-        self._tasks: deque[Task] = deque()
-        self._chunks_ahead = 1
 
     def readable(self) -> bool:
         """Return True."""
@@ -206,19 +204,44 @@ class PipeReader(io.RawIOBase):
             raise self._error
         if self._source is None:
             try:
-                source = CompressedFPSource(self._fp, limits=self._limits)  # type: ignore[arg-type]
+                self._source = CompressedFPSource(self._fp, limits=self._limits)  # type: ignore[arg-type]
             except FormatError as error:
                 self._fail(error)
-            header = source.bloscpack_header
-            quick = 0 < header.chunk_size < QUICK_CHUNK
-            nthreads = 1 if quick else effective_nthreads(self._nthreads, None)
-            self._ahead = Ahead(nthreads)
-            self._max_chunks = max(
-                1, min(nthreads, MAX_WINDOW // max(header.chunk_size, 1))
-            )
-            self._frames = source.tasks()
-            self._source = source
+            self._chunks = self._decompressed(self._source)
         return self._source
+
+    def _decompressed(self, source: CompressedFPSource) -> Generator[bytes]:
+        """Yield the plain chunks; threads decompress the next ones, each time more."""
+        chunk_size = source.bloscpack_header.chunk_size
+        quick = 0 < chunk_size < QUICK_CHUNK
+        nthreads = 1 if quick else effective_nthreads(self._nthreads, None)
+        most = max(1, min(nthreads, MAX_WINDOW // max(chunk_size, 1)))
+        frames: Iterator[Frame] = source.tasks()
+        failure = None
+        wanted = 1
+        tasks: deque[Task] = deque()
+        ahead = Ahead(nthreads)
+
+        def decompress(frame: Frame) -> bytes:
+            with own_settings:
+                return source.plain(frame)
+
+        try:
+            while True:
+                if len(tasks) <= wanted // 2:
+                    try:
+                        for frame in islice(frames, wanted - len(tasks)):
+                            tasks.append(ahead.submit(partial(decompress, frame)))
+                    except FormatError as error:  # raised behind the intact chunks
+                        failure = error
+                    wanted = min(2 * wanted, most)
+                if not tasks:
+                    break
+                yield ahead.result(tasks.popleft())
+            if failure is not None:
+                raise failure
+        finally:
+            ahead.close()
 
     def _fail(self, error: FormatError) -> NoReturn:
         """Raise an error, now and in each later read."""
@@ -228,47 +251,28 @@ class PipeReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer`, at most to the end of a chunk; return the number of bytes."""
         self._opened()
+        assert self._chunks is not None
         while not self._plain:
-            self._take_frames()
-            if not self._tasks:
-                if self._late_error is not None:
-                    self._fail(self._late_error)
-                return 0
             try:
-                self._plain = memoryview(self._ahead.result(self._tasks.popleft()))
+                chunk = next(self._chunks, None)
             except FormatError as error:
                 self._fail(error)
+            except BaseException as error:  # no later read may look like the end
+                self._error = StorageError("an earlier read has failed: %s" % error)
+                raise
+            if chunk is None:
+                return 0
+            self._plain = memoryview(chunk)
         view = memoryview(buffer).cast("B")
         part, self._plain = self._plain[: len(view)], self._plain[len(view) :]
         view[: len(part)] = part
         self._position += len(part)
         return len(part)
 
-    def _take_frames(self) -> None:
-        """Read frames, each time more, and let threads decompress them."""
-        if len(self._tasks) > self._chunks_ahead // 2:
-            return
-        while len(self._tasks) < self._chunks_ahead:
-            try:
-                frame = next(self._frames, None)
-            except FormatError as error:  # raised behind the intact chunks
-                self._late_error, frame = error, None
-            if frame is None:
-                self._frames = iter(())
-                break
-            self._tasks.append(self._ahead.submit(partial(self._decompress, frame)))
-        self._chunks_ahead = min(2 * self._chunks_ahead, self._max_chunks)
-
-    def _decompress(self, frame: Frame) -> bytes:
-        assert self._source is not None
-        with own_settings:
-            return self._source.plain(frame)
-
     def close(self) -> None:
         """Drop the chunks that were read ahead; the file object stays open."""
-        if self._source is not None and not self.closed:
-            self._ahead.close()
-        self._tasks.clear()
+        if self._chunks is not None:
+            self._chunks.close()
         self._plain = memoryview(b"")
         super().close()
 
