@@ -248,13 +248,21 @@ class ChunkReader:
 
         # An empty cache has no chunk.
         cached = self.cached if self._cache else None
-        runs = plan_runs(self._extents(numbers), cached, self.storage.is_remote)
-        nruns = self._count_runs(numbers)
+        is_remote, index = self.storage.is_remote, self.index
+        runs = plan_runs(self._extents(numbers), cached, is_remote)
+        nbytes = 0  # from the first chunk to the last one
+        if numbers:
+            nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
+        # About the number of runs.
+        nruns = (
+            len(numbers) if is_remote else min(len(numbers), -(-nbytes // LOCAL_RUN))
+        )
+        nruns = max(1, nruns)
         with own_settings:
-            nthreads = nthreads_to_read(nthreads, nruns, self.index.chunk_size)
+            nthreads = nthreads_to_read(nthreads, nruns, index.chunk_size)
             batch = 1
-            if room is not None and not self.storage.is_remote:
-                batch = run_length(nruns, self._nbytes(numbers) // nruns, nthreads)
+            if room is not None and not is_remote:
+                batch = run_length(nruns, nbytes // nruns, nthreads)
             for_each(
                 self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
             )
@@ -272,18 +280,6 @@ class ChunkReader:
         if not numbers or size > limit:
             return index.nchunks
         return numbers[0] if len(numbers) * size <= limit else numbers[-1]
-
-    def _count_runs(self, numbers: Sequence[int]) -> int:
-        """Return about how many runs the chunks give, at least 1."""
-        if len(numbers) < 2 or self.storage.is_remote:
-            return max(1, len(numbers))
-        return max(1, min(len(numbers), -(-self._nbytes(numbers) // LOCAL_RUN)))
-
-    def _nbytes(self, numbers: Sequence[int]) -> int:
-        """Return the number of plain bytes from the first chunk to the last one."""
-        if not numbers:
-            return 0
-        return self.index.span(numbers[-1])[1] - self.index.span(numbers[0])[0]
 
     def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.
