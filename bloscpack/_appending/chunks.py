@@ -416,7 +416,7 @@ def append_to_copy(
     """Replace the file by a copy with more room, to which the bytes are appended."""
     from .._repacking.plan import Plan as CopyPlan
     from .._repacking.plan import Survey
-    from .._repacking.writing import write_planned
+    from ..repacking import write_planned
 
     old = Survey(locked_file.fp)
     nchunks, chunk_size, last_chunk = old.cut
