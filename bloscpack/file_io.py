@@ -190,12 +190,12 @@ def pack_fp_to_fp(
     size = size_of(in_fp)
     if size is not None:
         log.verbose("input file size: %s" % double_pretty_size(size))
-        cut = calculate_nchunks(size, chunk_size)
+        sizes = calculate_nchunks(size, chunk_size)
     else:
-        cut = -1, parse_chunk_size(chunk_size), -1
+        sizes = -1, parse_chunk_size(chunk_size), -1
     args = blosc_args, bloscpack_args, metadata_args
     sink = CompressedFPSink(out_fp, new=True)
-    pack(PlainFPSource(in_fp), sink, *cut, metadata, *args, **keywords)
+    pack(PlainFPSource(in_fp), sink, *sizes, metadata, *args, **keywords)
 
 
 def unpack_file_from_file(
@@ -427,8 +427,8 @@ def _pack_bytes(
     """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
     if log.enabled(log.VERBOSE):
         log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
-    cut = calculate_nchunks(view.nbytes, chunk_size)
-    pack(PlainBytesSource(view), sink, *cut, *args, **keywords)
+    sizes = calculate_nchunks(view.nbytes, chunk_size)
+    pack(PlainBytesSource(view), sink, *sizes, *args, **keywords)
     return view.nbytes
 
 

@@ -260,8 +260,8 @@ def pack_items(
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
-    cut = calculate_nchunks(array.nbytes, size)
-    pack(source, sink, *cut, described, *found, nthreads=nthreads, progress=progress)
+    sizes = calculate_nchunks(array.nbytes, size)
+    pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
 
 
 def typesize_of(dtype: DType) -> int:

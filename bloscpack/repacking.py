@@ -176,12 +176,12 @@ def write_planned(
     source = CompressedFPSource(in_fp)
     sink = CompressedFPSink(out_fp, new=True)
     if plan.blosc_args is None:
-        _copy(source, sink, plan, effective_nthreads(count, old.cut[0]), progress)
+        _copy(source, sink, plan, effective_nthreads(count, old.geometry[0]), progress)
         return
     pack(
         _Recut(source, old.nbytes),
         sink,
-        *plan.cut,
+        *plan.geometry,
         metadata=plan.section,
         blosc_args=plan.blosc_args,
         bloscpack_args=BloscpackArgs(

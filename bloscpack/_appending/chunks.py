@@ -419,7 +419,7 @@ def append_to_copy(
     from ..repacking import write_planned
 
     old = Survey(locked_file.fp)
-    nchunks, chunk_size, last_chunk = old.cut
+    nchunks, chunk_size, last_chunk = old.geometry
     sizes = BloscpackHeader(
         chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
     )
@@ -429,7 +429,7 @@ def append_to_copy(
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
     plan = CopyPlan(old, wanted)
     if how.expect is not None:
-        _, _, last_chunk = plan.cut
+        _, _, last_chunk = plan.geometry
         how.expect(old.nbytes + last_chunk + new_size)
         how.expect = None
     with locked_file.replacement() as temporary:

@@ -98,9 +98,9 @@ def pack(
             log.debug(metadata_args.pformat())
     if metadata is not None:
         metadata_args.check()
-    cut = nchunks, chunk_size, last_chunk
+    sizes = nchunks, chunk_size, last_chunk
     room = bloscpack_args.effective_max_app_chunks(nchunks)
-    header = header_for(blosc_args, bloscpack_args, cut, room, metadata is not None)
+    header = header_for(blosc_args, bloscpack_args, sizes, room, metadata is not None)
     if log.enabled(log.DEBUG):
         log.debug(header.pformat())
     source.configure(chunk_size, last_chunk, nchunks)
@@ -121,15 +121,15 @@ def pack(
 def header_for(
     blosc_args: BloscArgs,
     bloscpack_args: BloscpackArgs,
-    cut: tuple[int, int, int],
+    sizes: tuple[int, int, int],
     max_app_chunks: int,
     metadata: bool,
 ) -> BloscpackHeader:
     """Return the header of a new file.
 
-    `cut` are the number of chunks, the chunk size and the size of the last chunk.
+    `sizes` are the number of chunks, the chunk size and the size of the last chunk.
     """
-    nchunks, chunk_size, last_chunk = cut
+    nchunks, chunk_size, last_chunk = sizes
     return BloscpackHeader(
         offsets=bool(bloscpack_args.offsets) and nchunks != -1,
         metadata=metadata,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from .._format.dtypes import Array, DType
-    from .boxes import Picks
+    from .boxes import PositionList
     from .chunk_source import ChunkSource
 
     # Returns a new array of a shape and a dtype, with undefined items.
@@ -148,11 +148,14 @@ class ArrayReader:
             check_text(item)
         return item[()]
 
-    def _full(self) -> list[Steps | Picks]:
+    def _full(self) -> list[Steps | PositionList]:
         return [Steps(n, 0, 1, n) for n in self.shape]
 
     def read_axes(
-        self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
+        self,
+        axes: list[Steps | PositionList],
+        dtype: DType | None = None,
+        offset: int = 0,
     ) -> Array:
         """Return items as a new array, or the field of `dtype` at `offset` in them."""
         base, subshape = self.dtype, ()
@@ -167,7 +170,9 @@ class ArrayReader:
             result = result.transpose(*reversed(range(ndim)), *others)
         return result
 
-    def _fill(self, result: Array, axes: list[Steps | Picks], offset: int = 0) -> None:
+    def _fill(
+        self, result: Array, axes: list[Steps | PositionList], offset: int = 0
+    ) -> None:
         """Read the selected items, or a field at `offset` in them, into `result`.
 
         The array is contiguous and has the axes in the order of the file.

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ..serializers import Json
 
     # Number of chunks, chunk size and size of the last chunk.
-    Cut = tuple[int, int, int]
+    Geometry = tuple[int, int, int]
 
     class Settings(TypedDict, total=False):
         """The settings of `repack`, which documents them."""
@@ -96,7 +96,7 @@ SHUFFLES = {name: number for number, name in FILTERS.items()}
 class Survey:
     """The sections of a file of any layout, and the sizes of its chunks.
 
-    ``cut`` are the number of chunks, the chunk size and the size of the last chunk;
+    ``geometry`` is the number of chunks, the chunk size and the size of the last one;
     ``regular`` says whether all chunks have these sizes. ``first`` is the header of the
     first chunk, None without chunks. ``section`` is the metadata section with the text
     as stored, None without metadata.
@@ -132,7 +132,7 @@ class Survey:
         self.regular = len(sizes) <= 1 and last <= chunk_size
         if self.header.nchunks in (0, 1):  # it may be larger than the only chunk
             chunk_size = max(chunk_size, self.header.chunk_size)
-        self.cut: Cut = len(offsets), max(chunk_size, last), last
+        self.geometry: Geometry = len(offsets), max(chunk_size, last), last
 
     def _check_end(self, fp: BinaryFile, end: int) -> None:
         fp.seek(end)
@@ -166,7 +166,7 @@ class Survey:
 
 
 class Plan:
-    """The new file: ``header``, ``cut``, ``section`` and ``blosc_args``.
+    """The new file: ``header``, ``geometry``, ``section`` and ``blosc_args``.
 
     ``section`` is the encoded metadata section, None without metadata. ``blosc_args``
     are the settings to compress with, None if the chunks are copied.
@@ -181,13 +181,13 @@ class Plan:
         self._inner_nbytes: int | None = None
         self._choose_inner_chunks(settings)
         self.section = self._encode_section(settings)
-        self.cut = self._new_cut(settings.get("chunk_size"))
+        self.geometry = self._new_geometry(settings.get("chunk_size"))
         compress = given.keys() & {*BLOSC_ARGS}
         self.blosc_args: BloscArgs | None = None
         typesize = old.header.typesize
         if old.header.format_version < 2 and old.first is not None:
             typesize = old.first.typesize  # these layouts store none in the header
-        if compress or self.cut != old.cut or not old.regular:
+        if compress or self.geometry != old.geometry or not old.regular:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
@@ -199,10 +199,10 @@ class Plan:
         args = BloscpackArgs(
             offsets is None or bool(offsets), checksum, self._room(settings)
         )
-        room = args.effective_max_app_chunks(self.cut[0])
+        room = args.effective_max_app_chunks(self.geometry[0])
         has_metadata = self.section is not None
         self.header = header_for(
-            BloscArgs(typesize), args, self.cut, room, has_metadata
+            BloscArgs(typesize), args, self.geometry, room, has_metadata
         )
 
     def _new_metadata(self, settings: Settings) -> Json:
@@ -255,32 +255,30 @@ class Plan:
 
     def _usual_chunk_size(self) -> int:
         """Return the chunk size of a new shard, in bytes, for which none is given."""
-        nchunks, chunk_size, _ = self._old.cut
+        nchunks, chunk_size, _ = self._old.geometry
         if nchunks > 1:
             return chunk_size
         # A single chunk was cut to its own size; the next one need not be as small.
         return max(chunk_size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
 
-    def _new_cut(self, chunk_size: int | str | None) -> Cut:
+    def _new_geometry(self, chunk_size: int | str | None) -> Geometry:
         old = self._old
-        if self._inner_nbytes is not None:
-            cut = calculate_nchunks(old.nbytes, self._inner_nbytes)
-            return old.cut if old.regular and cut[0] == old.cut[0] == 1 else cut
-        if old.cut[0] == 0:
-            return old.cut
-        if chunk_size is None and old.regular:
-            return old.cut
-        size = "%dB" % old.cut[1] if chunk_size is None else chunk_size
-        if is_array(self.metadata):
-            from .._format.array_metadata import Description
-            from ..numpy_io import whole_items
+        if self._inner_nbytes is None:
+            if old.geometry[0] == 0 or (chunk_size is None and old.regular):
+                return old.geometry
+            size = "%dB" % old.geometry[1] if chunk_size is None else chunk_size
+            if is_array(self.metadata):
+                from .._format.array_metadata import Description
+                from ..numpy_io import whole_items
 
-            itemsize = Description(self.metadata).dtype.itemsize
-            size = whole_items(size, max(itemsize, 1), old.nbytes)
-        cut = calculate_nchunks(old.nbytes, size)
+                itemsize = Description(self.metadata).dtype.itemsize
+                size = whole_items(size, max(itemsize, 1), old.nbytes)
+        else:
+            size = self._inner_nbytes
+        new = calculate_nchunks(old.nbytes, size)
         # The chunk size of a single chunk may be larger than the chunk.
-        same = old.regular and cut[0] == old.cut[0] == 1
-        return old.cut if same else cut
+        same = old.regular and new[0] == old.geometry[0] == 1
+        return old.geometry if same else new
 
     def _complete(self, settings: Settings, typesize: int) -> BloscArgs:
         """Return the settings of Blosc, by default the settings of the first chunk."""
@@ -310,7 +308,7 @@ class Plan:
         old = self._old.header
         if not old.offsets or old.format_version != FORMAT_VERSION:
             return defaults.DEFAULT_MAX_APP_CHUNKS
-        before, after = self._old.cut[1], self.cut[1]
+        before, after = self._old.geometry[1], self.geometry[1]
         if before == after:
             return old.max_app_chunks
         return -(-old.max_app_chunks * before // max(after, 1))

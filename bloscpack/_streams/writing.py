@@ -97,11 +97,13 @@ class Settings:
         self.append_keywords["nthreads"] = nthreads
         self.append_keywords["metadata"] = UNCHANGED if metadata is None else metadata
 
-    def header(self, cut: tuple[int, int, int], max_app_chunks: int) -> BloscpackHeader:
-        """Return the header of a file; `cut` as in `header_for`."""
+    def header(
+        self, sizes: tuple[int, int, int], max_app_chunks: int
+    ) -> BloscpackHeader:
+        """Return the header of a file; `sizes` as in `header_for`."""
         has_metadata = self.section is not None
         args = self.blosc_args, self.bloscpack_args
-        return header_for(*args, cut, max_app_chunks, has_metadata)
+        return header_for(*args, sizes, max_app_chunks, has_metadata)
 
 
 class _Sink(CompressedFPSink):
@@ -232,8 +234,8 @@ class ChunkWriter:
         self._deliver(0)
         if self._sink is None:  # all chunks are in memory
             args = self._settings.bloscpack_args
-            cut = calculate_nchunks(self.nbytes, self._settings.chunk_size)
-            self._begin(cut, args.effective_max_app_chunks(cut[0]), None)
+            sizes = calculate_nchunks(self.nbytes, self._settings.chunk_size)
+            self._begin(sizes, args.effective_max_app_chunks(sizes[0]), None)
         assert self._sink is not None
         self._sink.finalize()
         self._ahead.close()
@@ -294,13 +296,13 @@ class ChunkWriter:
 
     def _begin(
         self,
-        cut: tuple[int, int, int],
+        sizes: tuple[int, int, int],
         max_app_chunks: int,
         insert: Insert | None,
         free: int = 0,
     ) -> None:
         new = self._insert is not None
         self._sink = _Sink(self._fp, insert, new, free)
-        self._sink.begin(self._settings, self._settings.header(cut, max_app_chunks))
+        self._sink.begin(self._settings, self._settings.header(sizes, max_app_chunks))
         kept, self._kept = self._kept, []
         self._store(kept)
