@@ -414,8 +414,9 @@ class BloscpackFile(io.BufferedIOBase):
     def _end(self, error: BaseException | None) -> None:
         """Close the file; one that is written fails if there is an error."""
         if not self._owner.is_here:
-            if self._output is not None:  # its files and threads are the owner's
+            if self._output is not None:
                 _OF_PARENT.append(self._output)
+                self._output.leave()
             self._release()
             return
         with self._owner:
@@ -463,7 +464,8 @@ class BloscpackFile(io.BufferedIOBase):
             )
 
 
-# Outputs that a child process has inherited: they must never be collected.
+# Outputs that a child process has inherited: their threads exist only in the owner, so
+# they must not be collected.
 _OF_PARENT: list[object] = []
 
 

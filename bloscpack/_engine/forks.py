@@ -55,6 +55,25 @@ def _renew_all() -> None:
         owner.renew_locks()
 
 
+class ForkSafeLock:
+    """A lock that is free in a child process after a fork."""
+
+    def __init__(self) -> None:
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = allocate_lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *args: object) -> None:
+        if self._lock.locked():  # not if the thread has forked inside of the block
+            self._lock.release()
+
+
 class NamedLocks:
     """A lock for each name, which the same thread may take several times."""
 

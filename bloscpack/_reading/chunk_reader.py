@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import io
 import zlib
-from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
 
 from .._engine.blosc_settings import own_settings
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock
 from .._engine.threads import Workspace, for_each, run_length
 from .._format.blosc_header import decode_header
 from .._format.chunks import (
@@ -94,8 +93,7 @@ class ChunkReader:
         self._limits = limits
         self._runs = RunReader(storage)
         self._plain_workspace = Workspace()
-        self.renew_locks()
-        renew_after_fork(self)
+        self._end_lock = ForkSafeLock()
         self._end: int | None = None
         self.replaced_table = False
         self.witness: Witness | None = None
@@ -109,10 +107,6 @@ class ChunkReader:
         self.is_cut = False
         index = index_from_table(self.beginning, self._first, storage.size)
         self.index: ChunkIndex = self._index_without_end() if index is None else index
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._end_lock = allocate_lock()
 
     def _index_without_end(self) -> ChunkIndex:
         """Return the index from the headers of the chunks.

@@ -16,11 +16,10 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from _thread import allocate_lock
 from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock
 from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
 from .._storage.disk import disk
 from .._storage.local import whole_file
@@ -124,8 +123,7 @@ class OpenedFile(ChunkSource):
         self._naming_errors: AbstractContextManager[None] = (
             nullcontext() if name is None else naming_errors(name)
         )
-        self.renew_locks()
-        renew_after_fork(self)
+        self._refreshing = ForkSafeLock()
         self._snapshot: Snapshot | None = None
         # A chunk that was read while the file was as it was opened.
         self._witness: Witness | None = None
@@ -148,10 +146,6 @@ class OpenedFile(ChunkSource):
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._refreshing = allocate_lock()
 
     def __enter__(self) -> OpenedFile:
         return self

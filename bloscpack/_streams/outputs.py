@@ -21,7 +21,7 @@ from .._storage.local import FileRange
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
 from ..append import append_fp, append_locked
-from ..exceptions import UsageError
+from ..exceptions import StorageError, UsageError
 from .writing import KEPT_NBYTES, ChunkWriter, insert_bytes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -62,6 +62,14 @@ class Output:
     def abandon(self, error: BaseException) -> None:
         """Drop the output because of an error."""
         self._opened.__exit__(type(error), error, error.__traceback__)
+
+    def leave(self) -> None:
+        """Close the files in a process that has inherited the output.
+
+        Otherwise the order in which Python drops them at the end of the process decides
+        what happens to the buffers and the file positions of the owner.
+        """
+        Output.abandon(self, StorageError("the output belongs to another process"))
 
 
 class Written(Output):

@@ -23,6 +23,7 @@ from functools import partial
 import numpy
 
 from ..._engine.blosc_settings import own_settings
+from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import decode_header
@@ -39,7 +40,7 @@ from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
-from .open_files import Lock, OpenFiles
+from .open_files import OpenFiles
 from .shard_index import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -123,7 +124,7 @@ class SuperchunkFiles(ChunkSource):
         self._check_description = check_description
         self._for_copies = False
         self._open = OpenFiles()
-        self._opening = Lock()  # threads that need the same file open it once
+        self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
