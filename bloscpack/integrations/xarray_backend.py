@@ -98,7 +98,9 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
             labels = Labels(lazy.metadata, lazy.ndim)
             variable = name or labels.name or _stem(filename_or_obj)
             labels.dims = [*dims] if dims is not None else labels.dims
-            encoded = _dataset(lazy, variable, labels, _names(drop_variables))
+            dropped = drop_variables or ()
+            dropped = {dropped} if isinstance(dropped, str) else {*dropped}
+            encoded = _dataset(lazy, variable, labels, dropped)
             decoded: Dataset = decode_cf(encoded, **options)
         except BaseException:
             lazy.close()
@@ -134,10 +136,6 @@ def _stem(file: Any) -> str:
     for ending in (EXTENSION, ".npy"):
         base = base.removesuffix(ending)
     return base or DEFAULT_NAME
-
-
-def _names(names: str | Iterable[str] | None) -> set[str]:
-    return {names} if isinstance(names, str) else {*(names or ())}
 
 
 def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> Dataset:
