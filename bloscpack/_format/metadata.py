@@ -42,13 +42,14 @@ class Section:
     """An encoded section, without its room in memory.
 
     ``front`` is the header and the stored text, ``room`` the number of reserved bytes
-    behind them, and ``digest`` the digest of the text.
+    behind them, ``digest`` the digest of the text, and ``value`` the metadata.
     """
 
-    def __init__(self, front: bytes, room: int, digest: bytes) -> None:
+    def __init__(self, front: bytes, room: int, digest: bytes, value: object) -> None:
         self.front = front
         self.room = room
         self.digest = digest
+        self.value = value
 
     @property
     def size(self) -> int:
@@ -88,7 +89,7 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
-    args = metadata_args or MetadataArgs()
+    args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = _compressed(text, args)
@@ -116,11 +117,10 @@ def encode_section(
     log.debug("raw_metadata_header: %r", encoded)
     log.debug("metadata has %d preallocated empty bytes", room)
     log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
-    log.debug(
-        "metadata section occupies a total of %s"
-        % double_pretty_size(section_size(header))
-    )
-    return Section(encoded + stored, room, digest)
+    if log.enabled(log.DEBUG):
+        size = double_pretty_size(section_size(header))
+        log.debug("metadata section occupies a total of %s", size)
+    return Section(encoded + stored, room, digest, metadata)
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:

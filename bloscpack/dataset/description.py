@@ -6,7 +6,7 @@ import math
 from functools import partial
 
 from .._format.dtypes import encode_dtype
-from .._reading.description import ratio_of
+from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
 from .checking import joined_name, open_for_check
 from .layouts import detect, find_members

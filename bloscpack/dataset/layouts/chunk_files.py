@@ -18,8 +18,7 @@ from ..._format.array_metadata import new_array
 from ..._format.blosc_header import MAX_RATIOS, decode_header
 from ..._format.chunks import compress, decompress_into
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
+from ..._reading.chunk_source import ChunkCache, ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
