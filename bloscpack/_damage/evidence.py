@@ -11,17 +11,20 @@ The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from .._format import offsets as offset_table
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
-from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
+from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .geometry import nbytes_of
+from .lenient_sections import OffsetTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,12 +190,66 @@ class Evidence:
         return best if total > 1 else None
 
 
-def is_plausible(entries: Sequence[int], largest_extent: int) -> bool:
-    """Return whether all entries of a table can be right at the same time."""
-    return all(
-        BLOSC_HEADER_LENGTH <= after - before <= largest_extent
-        for before, after in pairwise(entries)
-    )
+def with_known_entries(
+    storage: Storage, sections: Sections, chains: Sequence[Chain]
+) -> Sections:
+    """Return the sections with the entries of the offset table that may be right.
+
+    The table ends where its first entry says that the first chunk begins, whatever a
+    damaged header says about it.
+    """
+    header = sections.header
+    if not chains or (header is not None and header.format_version < 2):
+        return sections
+    expected = header is None or sections.table.start
+    if expected and sections.first != chains[0].start and not sections.table_fits:
+        sections = _with_table(storage, sections, chains[0].start)
+    sizes = [max(chain.sizes) for chain in chains]
+    if header is not None and len(chains) == len(chains[0]) == 1:
+        # A single chunk may be the last one, which is smaller.
+        sizes += header.chunk_size, header.last_chunk
+    table, largest = sections.table, max(sizes) + LARGEST_OVERHEAD
+    known = _known_entries(table.entries, sections.first, largest)
+    return sections._replace(table=table._replace(known=known))
+
+
+def _with_table(storage: Storage, sections: Sections, stop: int) -> Sections:
+    """Return the sections with the table that ends at `stop` or before, if any."""
+    start = sections.table.start or sections.base or BLOSCPACK_HEADER_LENGTH
+    first = int.from_bytes(storage.read_at(start, OFFSET_LENGTH), "little", signed=True)
+    nentries, rest = divmod(first - start, OFFSET_LENGTH)
+    if rest or not start < first <= stop:
+        return sections
+    found = offset_table.decode(storage.read_at(start, first - start))
+    entries = [*takewhile(lambda entry: entry > 0, found)]
+    table = OffsetTable(entries, start, nentries - len(entries))
+    return sections._replace(table=table, first=first)
+
+
+def _known_entries(
+    entries: Sequence[int], first: int | None, largest: int
+) -> Sequence[int]:
+    """Return the entries of a table, FREE in place of those that can't be right.
+
+    An entry is right if it is as far behind the one before as a chunk is long, or if
+    the next entry is as far behind it.
+    """
+
+    def is_extent(extent: int) -> bool:
+        return BLOSC_HEADER_LENGTH <= extent <= largest
+
+    if all(is_extent(after - before) for before, after in pairwise(entries)):
+        return entries
+    known, last = array("q"), None
+    for entry, after in pairwise([*entries, FREE]):
+        right = entry == first if last is None else is_extent(entry - last)
+        if right or (entry > (last or 0) and is_extent(after - entry)):
+            last = entry
+            known.append(entry)
+        else:
+            known.append(FREE)
+    # A single entry gives no extent.
+    return known if len(known) - known.count(FREE) > 1 else ()
 
 
 def gather(

@@ -15,7 +15,7 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
-from .evidence import gather
+from .evidence import gather, with_known_entries
 from .findings import Findings
 from .geometry import measure
 from .lenient_sections import find_header, find_metadata, read_sections
@@ -23,7 +23,6 @@ from .nested import drop_nested_chunks
 from .numbering import number_chunks
 from .proof import Proof, prove
 from .scan_choice import scan_file
-from .table_search import relocate_table
 from .trailer import without_trailer
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def inspect(
         raise sections.unreadable
     if scan.chains and sections.first != scan.chains[0].start:
         sections = find_metadata(storage, sections, findings)
-    sections = relocate_table(storage, sections, scan.chains)
+    sections = with_known_entries(storage, sections, scan.chains)
     array = _describe_array(sections, findings)
     evidence = gather(storage, sections, scan, array)
     chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
