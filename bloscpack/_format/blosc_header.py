@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
+from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..exceptions import DamageError
+from .codecs import BITSHUFFLE, BY_NUMBER, CNAME_MAPPING, FILTERS, NONE, SHUFFLE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ BLOSC_FLAG_BITSHUFFLE = 4
 BLOSC_FLAG_RESERVED = 8
 BLOSC_FLAG_SPLIT = 16
 BLOSC_CODEC_SHIFT = 5
-# Maximum number of plain bytes per compressed byte, by codec number: blosclz and lz4
-# extend a length by at most 255 per byte, snappy copies 64 bytes with three, zlib 258
-# bytes with two bits, zstd 128 KiB with four bytes.
-MAX_RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 2**15}
 # Size in bytes of an entry of the block table.
 BLOCK_START_LENGTH = 4
 
@@ -92,11 +89,16 @@ class BloscHeader:
         return bool(self.flags & BLOSC_FLAG_MEMCPY)
 
     @property
+    def shuffle(self) -> int:
+        """The number of the filter, as in the settings of Blosc."""
+        if self.flags & BLOSC_FLAG_BITSHUFFLE:
+            return BITSHUFFLE
+        return SHUFFLE if self.flags & BLOSC_FLAG_SHUFFLE else NONE
+
+    @property
     def filter(self) -> str:
         """The name of the filter: ``'none'``, ``'shuffle'`` or ``'bitshuffle'``."""
-        if self.flags & BLOSC_FLAG_BITSHUFFLE:
-            return "bitshuffle"
-        return "shuffle" if self.flags & BLOSC_FLAG_SHUFFLE else "none"
+        return FILTERS[self.shuffle]
 
     @property
     def nblocks(self) -> int:
@@ -162,8 +164,8 @@ def find_problem(
     if flags & BLOSC_FLAG_SHUFFLE and flags & BLOSC_FLAG_BITSHUFFLE:
         # Blosc 1 never writes both, and Blosc 2 gives them another meaning.
         return "number of filters", "0 or 1", 2
-    if codec not in CNAME_MAPPING:
-        return "codec number", "0 to %d" % max(CNAME_MAPPING), codec
+    if codec not in BY_NUMBER:
+        return "codec number", "0 to %d" % max(BY_NUMBER), codec
     if typesize == 0:
         return "typesize", "1 to 255", 0
     if nbytes > MAX_BUFFERSIZE:
@@ -180,7 +182,7 @@ def find_problem(
         return "ctbytes", allowed, ctbytes
     # Refuse a header that promises more than its codec can decompress from `ctbytes`,
     # before anything allocates memory for it.
-    most = MAX_RATIOS[codec] * ctbytes
+    most = BY_NUMBER[codec].max_ratio * ctbytes
     if nbytes > most:
         return "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
     return None

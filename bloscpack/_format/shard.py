@@ -17,7 +17,7 @@ import struct
 import sys
 from array import array
 
-from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
+from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError
 from ..serializers import SHARD, shard_rows
@@ -238,15 +238,13 @@ def settings_like(compressed: Buffer) -> Setting:
     The codec is another one if Blosc lacks that of the chunk, such as snappy.
     """
     from ..constants import CNAME_AVAIL
-    from .tuning import FILTERS, Setting
+    from .tuning import Setting
 
     header = decode_header(compressed)
-    cname = CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME)
-    shuffles = {name: number for number, name in FILTERS.items()}
     return Setting(
-        cname if cname in CNAME_AVAIL else DEFAULT_CNAME,
+        header.codec if header.codec in CNAME_AVAIL else DEFAULT_CNAME,
         DEFAULT_CLEVEL,
-        shuffles[header.filter],
+        header.shuffle,
         header.typesize,
         header.nbytes,
     )

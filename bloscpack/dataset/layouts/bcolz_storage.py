@@ -12,6 +12,7 @@ import sys
 import numpy
 
 from ..._format.blosc_header import BLOSC_FLAG_SPLIT, unpack_header
+from ..._format.codecs import read_by
 from ..._format.dtypes import holds_objects
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
@@ -254,7 +255,7 @@ BCOLZ = Rules(
     "bcolz",
     "cparams",
     {"cname": "lz4", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"),
+    read_by("bcolz"),
     (0, 1, 2),
     more_settings={"quantize": 0},
     chunk_base=4096,
@@ -264,7 +265,7 @@ BLZ = Rules(
     "blz",
     "bparams",
     {"cname": "blosclz", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "zlib"),
+    read_by("blz"),
     (0, 1),
     shuffle_type=bool,
     chunk_base=1024,
