@@ -16,7 +16,7 @@ from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
 from .evidence import gather, with_known_entries
-from .findings import Findings
+from .findings import Report
 from .geometry import measure
 from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
@@ -109,20 +109,20 @@ def inspect(
 
     Raises `NotReadable` or `Unsupported` if the storage holds no Bloscpack file.
     """
-    findings = Findings()
+    report = Report()
     whole = storage
-    sections = read_sections(whole, findings)
+    sections = read_sections(whole, report)
     storage = without_trailer(whole, sections)
     announced_first = sections.first
     scan = scan_file(storage, sections, nthreads, progress)
     if sections.header is not None:
-        _report_checksum(sections.header, scan.checksum, findings)
+        _report_checksum(sections.header, scan.checksum, report)
     if sections.unreadable is not None and not scan.chains:
         raise sections.unreadable
     if scan.chains and sections.first != scan.chains[0].start:
-        sections = find_metadata(storage, sections, findings)
+        sections = find_metadata(storage, sections, report)
     sections = with_known_entries(storage, sections, scan.chains)
-    array = _describe_array(sections, findings)
+    array = _describe_array(sections, report)
     evidence = gather(storage, sections, scan, array)
     chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
 
@@ -141,12 +141,12 @@ def inspect(
         evidence,
         numbering,
         measure(numbering, sections, evidence, array),
-        findings.kept,
+        report.findings,
         _examine_damaged(scan, sections.first, numbering),
     )
 
 
-def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -> None:
+def _report_checksum(header: BloscpackHeader, found: Hash, report: Report) -> None:
     stated = header.checksum_impl
     # The headers of layouts 0 and 1 do not state a checksum.
     offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
@@ -154,14 +154,14 @@ def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -
         why = "by the digests" if found.size else "as there are no digests"
         message = "expected the checksum '%s', %s, found '%s'"
         message %= found.name, why, stated.name
-        findings.add("header", "checksum", message, offset=offset)
+        report.add("header", "checksum", message, offset=offset)
     if not found.size:
         message = "there are no digests: damage is found only where Blosc fails"
         offset = offset if header.format_version >= 2 else 0
-        findings.note("header", "no-checksum", message, offset=offset)
+        report.note("header", "no-checksum", message, offset=offset)
 
 
-def _describe_array(sections: Sections, findings: Findings) -> Description | None:
+def _describe_array(sections: Sections, report: Report) -> Description | None:
     """Return the array that the metadata describe, None if they describe none."""
     metadata = sections.metadata
     if metadata is None or not is_array(metadata.value):
@@ -171,7 +171,7 @@ def _describe_array(sections: Sections, findings: Findings) -> Description | Non
     try:
         return Description(metadata.value)
     except FormatError as error:
-        findings.add("metadata", "array", error.message)
+        report.add("metadata", "array", error.message)
         return None
 
 

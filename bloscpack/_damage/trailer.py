@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .._storage.base import Storage
     from ..headers import BloscpackHeader
-    from .findings import Findings
+    from .findings import Report
     from .inspection import Inspection
     from .lenient_sections import Sections
 
@@ -189,7 +189,7 @@ def _index_starts(storage: Storage, start: int) -> Iterator[int]:
 # Checking
 
 
-def check_trailer(inspection: Inspection, findings: Findings) -> None:
+def check_trailer(inspection: Inspection, report: Report) -> None:
     """Compare the trailer with the chunks."""
     sections = inspection.sections
     header, metadata = sections.header, sections.metadata
@@ -199,20 +199,20 @@ def check_trailer(inspection: Inspection, findings: Findings) -> None:
     size = inner_size(metadata.value, header)
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
-        findings.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+        report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
     elif start == stop:
-        findings.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
+        report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        _TrailerCheck(inspection, findings, size, count_slots(header)).check()
+        _TrailerCheck(inspection, report, size, count_slots(header)).check()
 
 
 class _TrailerCheck:
     """Collects the findings about one trailer."""
 
     def __init__(
-        self, inspection: Inspection, findings: Findings, inner: int, nslots: int
+        self, inspection: Inspection, report: Report, inner: int, nslots: int
     ) -> None:
-        self.inspection, self.findings, self.inner = inspection, findings, inner
+        self.inspection, self.report, self.inner = inspection, report, inner
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         self.stop = self._stop(index_size(nslots))
@@ -236,7 +236,7 @@ class _TrailerCheck:
                 )
                 message %= whole.size - place
                 extent = place, whole.size
-                self.findings.note("chunks", ANOTHER, message, extent=extent)
+                self.report.note("chunks", ANOTHER, message, extent=extent)
                 return place
         return whole.size
 
@@ -267,7 +267,7 @@ class _TrailerCheck:
             self._check_entries()
 
     def _add(self, message: str, start: int, stop: int) -> None:
-        self.findings.add(SECTION, "trailer", message, extent=(start, stop))
+        self.report.add(SECTION, "trailer", message, extent=(start, stop))
 
     def _check_entries(self) -> None:
         chains = self.inspection.numbering.chains
