@@ -278,7 +278,7 @@ class _Checker:
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
         scan, proof = self.inspection.scan, self.inspection.proof
-        missing = scan.checker.missing_codec
+        missing = scan.missing_codec
         if missing is not None:
             message = missing.message + ": only digests were checked"
             self.report.add("chunks", "codec", message, offset=missing.offset)

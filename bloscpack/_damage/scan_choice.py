@@ -120,8 +120,8 @@ class _FileScanner(NamedTuple):
             return False
         if count > 1 or end == self.storage.size:
             return True
-        header = scan.checker.header_at(first)
-        return scan.checker.find_checksum((first, first, header)) is None
+        header = scan.header_at(first)
+        return scan.checksum_behind((first, first, header)) is None
 
     def _proves_no_digests(self, scan: ChunkScan) -> bool:
         """Return whether the chunks prove that the digests in the header do not exist.
