@@ -140,6 +140,7 @@ class Chunks:
 
 def survey(path: str, args: Namespace) -> Chunks:
     """Return all chunks of a file after checking them; damage does not raise."""
+    from ..._archives.detection import refuse_archive
     from ..._crashsafe.snapshot import read_snapshot
     from ..._damage.inspection import inspect
     from ..._engine.blosc_settings import own_settings
@@ -149,6 +150,7 @@ def survey(path: str, args: Namespace) -> Chunks:
     def read(fp: Seekable, check: Check) -> Chunks:
         nthreads = effective_nthreads(args.nthreads, None)
         with positional(fp) as storage:
+            refuse_archive(storage)
             inspection = inspect(storage, nthreads)
             chunks = _chunks_of(inspection)
         if inspection.sections.header is not None:
