@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
 
 BLOSC_HEADER = struct.Struct("<BBBBIII")
+FIELDS = (
+    *("version", "versionlz", "flags", "typesize", "nbytes", "blocksize"),
+    "ctbytes",
+)
 # Numbers of the chunk format and of the codec format that Blosc 1 writes.
 BLOSC_VERSION_FORMAT = 2
 BLOSC_VERSION_CODEC = 1
@@ -42,16 +46,7 @@ class BloscHeader:
     ``raw`` is the 16 bytes from which the header was decoded.
     """
 
-    __slots__ = (
-        "blocksize",
-        "ctbytes",
-        "flags",
-        "nbytes",
-        "raw",
-        "typesize",
-        "version",
-        "versionlz",
-    )
+    __slots__ = ("raw", *FIELDS)
 
     def __init__(
         self,
@@ -188,6 +183,15 @@ def find_problem(
     return None
 
 
+def check_plain_size(header: BloscHeader, size: int) -> None:
+    """Raise `FormatError` unless a chunk has `size` plain bytes."""
+    if header.nbytes != size:
+        raise DamageError(
+            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
+            section="chunks",
+        )
+
+
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
     """Return the size in bytes of header and block table, the least a chunk takes."""
     nblocks = -(-nbytes // blocksize)
@@ -208,16 +212,6 @@ def decode_block_starts(table: Buffer) -> tuple[int, ...]:
 
 
 # The header as a dictionary, names of 0.16 that are in `bloscpack.headers`, too
-
-_BLOSC_FIELDS = (
-    "version",
-    "versionlz",
-    "flags",
-    "typesize",
-    "nbytes",
-    "blocksize",
-    "ctbytes",
-)
 
 
 def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
@@ -240,7 +234,7 @@ def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
             section="chunks",
         )
     header = unpack_header(buffer_)
-    return OrderedDict((name, getattr(header, name)) for name in _BLOSC_FIELDS)
+    return OrderedDict((name, getattr(header, name)) for name in FIELDS)
 
 
 def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:

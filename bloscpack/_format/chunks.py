@@ -18,6 +18,7 @@ from ..exceptions import (
     Unsupported,
 )
 from .blosc_header import (
+    check_plain_size,
     decode_block_starts,
     decode_header,
     encode_block_starts,
@@ -136,15 +137,6 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
             section="chunks",
         )
     return header
-
-
-def check_plain_size(header: BloscHeader, size: int) -> None:
-    """Raise `FormatError` unless a chunk has `size` plain bytes."""
-    if header.nbytes != size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
-            section="chunks",
-        )
 
 
 def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:

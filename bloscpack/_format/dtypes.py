@@ -22,7 +22,7 @@ from .literals import parse_literal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from numpy.typing import NDArray
 
@@ -165,6 +165,13 @@ def shown(value: object) -> str:
     short.maxstring = short.maxother = SHOWN_CHARACTERS
     short.maxlist = short.maxtuple = short.maxdict = SHOWN_ELEMENTS
     return short.repr(value)[:SHOWN_CHARACTERS]
+
+
+def refuse(expected: str, found: object) -> NoReturn:
+    """Raise the `FormatError` of a wrong value in metadata."""
+    raise DamageError(
+        "expected %s, found %s" % (expected, shown(found)), section="metadata"
+    )
 
 
 def _parse(stored: object) -> object:

@@ -23,6 +23,7 @@ from ..headers import (
     decode_header,
 )
 from . import offsets as offset_table
+from .blosc_header import check_plain_size
 from .blosc_header import decode_header as decode_chunk_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -402,12 +403,8 @@ def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscH
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
     chunk = decode_chunk_header(head)
     expected = header.expected_nbytes(i)
-    if expected is not None and chunk.nbytes != expected:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'"
-            % (expected, chunk.nbytes),
-            section="chunks",
-        )
+    if expected is not None:
+        check_plain_size(chunk, expected)
     return chunk
 
 

@@ -24,14 +24,14 @@ import numpy
 
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from .dtypes import shown
+from .dtypes import refuse, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
     from ..serializers import Json, JsonObject
     from .dtypes import DType
@@ -328,7 +328,7 @@ def decode_fill_value(dtype: DType, stored: Json) -> Any:
     try:
         return _decode_item(dtype, stored)
     except (KeyError, TypeError, ValueError, OverflowError):
-        _refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
+        refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
 
 
 def _decode_item(dtype: DType, stored: Json) -> Any:
@@ -369,12 +369,6 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
 # Decoding
 
 
-def _refuse(expected: str, found: object) -> NoReturn:
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)), section="metadata"
-    )
-
-
 def _unsupported(reason: str) -> UsageError:
     return UsageError(
         "this library does not open this Zarr array: %s. zarr-python reads it; "
@@ -398,7 +392,7 @@ def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
         or len(stored) > NUMPY_NDIM
         or any(type(n) is not int or not least <= n <= MAX_NBYTES for n in stored)
     ):
-        _refuse("'%s' to be a list of lengths" % key, stored)
+        refuse("'%s' to be a list of lengths" % key, stored)
     return tuple(stored)
 
 
@@ -409,7 +403,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     structure than those of this library.
     """
     if document.get("zarr_format") != 3 or document.get("node_type") != "array":
-        _refuse(
+        refuse(
             "the document of a Zarr array of format 3",
             {key: document.get(key) for key in ("zarr_format", "node_type")},
         )
@@ -431,13 +425,13 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
-        _refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+        refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     names = document.get("dimension_names")
     if names is not None and (not isinstance(names, list) or len(names) != len(shape)):
-        _refuse("'dimension_names' for %d axes" % len(shape), names)
+        refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
-        _refuse("'attributes' to be an object in JSON", attributes)
+        refuse("'attributes' to be an object in JSON", attributes)
     return ArrayDocument(
         dtype,
         shape,
@@ -493,7 +487,7 @@ def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
         raise _unsupported("the codecs of its chunks are not bytes, blosc and crc32c")
     word, stored = found[0][1].get("endian"), found[1][1]
     if word not in tuple(ENDIANS):  # a list has no hash
-        _refuse("'endian' to be 'little' or 'big'", word)
+        refuse("'endian' to be 'little' or 'big'", word)
     endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):
