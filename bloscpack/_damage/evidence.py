@@ -1,5 +1,8 @@
 """Evidence: the statements of a damaged file about its chunks, gathered once.
 
+`measure` compares them with the numbered chunks. Reports, recoveries and pictures take
+counts, sizes and spans from the resulting `ChunkGeometry` alone.
+
 The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 1. `scan` finds chains of intact chunks, `lenient_sections` header, metadata and table;
@@ -17,13 +20,12 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import offsets as offset_table
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
-from .geometry import nbytes_of
 from .lenient_sections import OffsetTable
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
     from .._format.array_metadata import Description
     from .._storage.base import Storage
+    from .findings import Pair
     from .lenient_sections import Sections
+    from .numbering import Numbering
     from .scan import Chain, ChunkScan
 
 # Number of chunks compared with the table: as many equal extents identify a chain.
@@ -331,3 +335,106 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
     if last is not None and all(chain.sizes[-1] != last for chain in chains):
         last = found
     return usual, last
+
+
+# The geometry of the numbered chunks
+
+
+class ChunkGeometry(NamedTuple):
+    """The number of chunks, and the plain bytes and rows that each one holds.
+
+    ``chunk_size`` is the plain size of all chunks but the last, ``last_chunk`` of the
+    last one, None if unknown or if chunks differ. ``array`` describes the array in the
+    file, if any. ``found`` counts the chunks found, except the last one, by their
+    plain sizes; None means that none is known.
+    """
+
+    nchunks: int
+    chunk_size: int | None
+    last_chunk: int | None
+    array: Description | None = None
+    found: Counter[int] | None = None
+
+    @property
+    def nbytes(self) -> int | None:
+        """The plain size of all chunks, None if unknown."""
+        if self.nchunks == 0:
+            return 0
+        sizes = self.found or Counter()
+        nlost = self.nchunks - 1 - sizes.total()
+        if self.last_chunk is None or (nlost and self.chunk_size is None):
+            return None
+        found = sum(size * count for size, count in sizes.items())
+        return found + nlost * (self.chunk_size or 0) + self.last_chunk
+
+    @property
+    def row_nbytes(self) -> int:
+        """The bytes of a row of the array, 0 if its rows are not contiguous."""
+        array = self.array
+        if array is None or not array.shape:
+            return 0
+        contiguous = array.order != "F" or len(array.shape) == 1
+        return array.nbytes // max(array.shape[0], 1) if contiguous else 0
+
+    def size_of(self, i: int) -> int | None:
+        """Return the plain size that chunk `i` should have, None if unknown."""
+        return self.last_chunk if i == self.nchunks - 1 else self.chunk_size
+
+    def span(self, first: int, stop: int) -> Pair | None:
+        """Return the span of the chunks in [first, stop), None if unknown."""
+        size = self.size_of(stop - 1)
+        if size is None or (self.chunk_size is None and (first or stop - first > 1)):
+            return None
+        chunk_size = self.chunk_size or 0
+        return first * chunk_size, (stop - 1) * chunk_size + size
+
+    def rows(self, span: Pair | None) -> Pair | None:
+        """Return the rows of the array that a span touches, None if unknown."""
+        row_nbytes = self.row_nbytes
+        if span is None or not row_nbytes or self.array is None:
+            return None
+        nrows = self.array.shape[0]
+        return min(span[0] // row_nbytes, nrows), min(-(-span[1] // row_nbytes), nrows)
+
+    def place(self, first: int, stop: int) -> dict[str, int | Pair | None]:
+        """Return number, span and rows of chunks, as arguments of a finding."""
+        span = self.span(first, stop)
+        return {"chunk": first, "span": span, "rows": self.rows(span)}
+
+
+def nbytes_of(nchunks: int, chunk_size: int, last_chunk: int) -> int | None:
+    """Return the plain size of `nchunks` chunks of these sizes."""
+    return ChunkGeometry(nchunks, chunk_size, last_chunk).nbytes
+
+
+def measure(
+    numbering: Numbering,
+    sections: Sections,
+    evidence: Evidence,
+    array: Description | None,
+) -> ChunkGeometry:
+    """Return the geometry of the numbered chunks.
+
+    The chunks found count more than the sizes that the evidence has for them.
+    """
+    header, nchunks = sections.header, numbering.nchunks
+    chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
+    inner: Counter[int] = Counter()
+    for chain in numbering.chains:
+        inner.update(chain.sizes)
+    if last_chunk is not None:
+        inner[last_chunk] -= 1
+    inner = +inner
+    if chunk_size is None or header is None:
+        chunk_size = next(iter(inner)) if len(inner) == 1 else None
+    elif chunk_size not in inner:
+        # The last chunk alone says nothing about the size of the others.
+        chunk_size = header.chunk_size
+    if last_chunk is None and header is not None and header.format_version >= 2:
+        # A header with a wrong number of chunks is about another last chunk.
+        counted = header.nchunks in (-1, nchunks) or not numbering.chains
+        last_chunk = sections.stated_last_chunk if counted else None
+    if last_chunk is None and chunk_size and array is not None:
+        rest = array.nbytes - (nchunks - 1) * chunk_size
+        last_chunk = rest if 0 < rest <= chunk_size else None
+    return ChunkGeometry(nchunks, chunk_size, last_chunk, array, inner)

@@ -15,9 +15,8 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
-from .evidence import gather, with_known_entries
+from .evidence import gather, measure, with_known_entries
 from .findings import Report
-from .geometry import measure
 from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from ..abstract_io import Progress
     from ..checksums import Hash
     from ..headers import BloscpackHeader
-    from .evidence import Evidence
+    from .evidence import ChunkGeometry, Evidence
     from .findings import Finding
-    from .geometry import ChunkGeometry
     from .lenient_sections import Sections
     from .numbering import Numbering
     from .scan import ChunkScan, DamagedChunk

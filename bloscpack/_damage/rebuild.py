@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..serializers import Json, JsonObject
+    from .evidence import ChunkGeometry
     from .findings import Pair, Report
-    from .geometry import ChunkGeometry
     from .inspection import Inspection
     from .scan import Chain
 
