@@ -83,7 +83,7 @@ def recover_fp(
     Raises
     ------
     NotReadable
-        The bytes are no Bloscpack file. Nothing has been written.
+        The bytes are not a Bloscpack file. Nothing has been written.
     UsageError
         They are an archive, whose members are recovered after extracting them.
     FormatError

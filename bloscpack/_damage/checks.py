@@ -326,7 +326,7 @@ class _Checker:
     def _check_as_reader(self) -> None:
         """Report why readers refuse the file, although all its chunks are intact.
 
-        They find the first chunk by the sizes in front of it alone, and check that the
+        They find the first chunk only by the sizes in front of it, and check that the
         last one is the last.
         """
         cursor = Cursor(StorageFile(self.inspection.storage))

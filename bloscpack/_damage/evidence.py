@@ -1,7 +1,7 @@
 """Evidence: the statements of a damaged file about its chunks, gathered once.
 
 `measure` compares them with the numbered chunks. Reports, recoveries and pictures take
-counts, sizes and spans from the resulting `ChunkGeometry` alone.
+counts, sizes and spans only from the resulting `ChunkGeometry`.
 
 The core of `verify` and `recover` numbers the intact chunks in four steps:
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 NCOMPARED = 16
 # Maximum number of places in the table that are compared with one chain.
 MAX_PLACES = 32
-# Maximum number of bytes that the extent of a chunk has beside its plain bytes.
+# Maximum number of bytes in the extent of a chunk besides its plain bytes.
 LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
-# Maximum number of chunks believed without an offset table: always this many, and this
-# many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
+# Maximum number of chunks that a header without an offset table may state: always this
+# many, and this many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
 # to fill them in.
 MIN_NCHUNKS_LIMIT = 2**16
 NCHUNKS_LIMIT_PER_CHUNK = 1000
@@ -151,7 +151,7 @@ class Evidence:
         return not known or self.matches(chain, i, number)
 
     def is_unique(self, chain: Chain, i: int, number: int) -> bool:
-        """Return whether the table has the extent of chunk `i` at this number alone.
+        """Return whether the table has the extent of chunk `i` at this number only.
 
         The last chunk, whose extent is not known, must be marked by its plain size, or
         have an extent that the table does not have.

@@ -76,7 +76,7 @@ class Finding(Record):
         The name of the member of an archive, None in another file.
     file
         The name of the file or folder in a dataset, with slashes; ``'.'`` for the
-        folder of the dataset, None for a file that is checked alone.
+        folder of the dataset, None for a file that is not checked as part of a dataset.
     """
 
     section: str

@@ -21,7 +21,7 @@ from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
 from .proof import Proof, prove
-from .scan_choice import scan_file
+from .scan_choice import FileScanner
 from .trailer import without_trailer
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def inspect(
     sections = read_sections(whole, report)
     storage = without_trailer(whole, sections)
     announced_first = sections.first
-    scan = scan_file(storage, sections, nthreads, progress)
+    scan = FileScanner(storage, sections, nthreads, progress).scan()
     if sections.header is not None:
         _report_checksum(sections.header, scan.checksum, report)
     if sections.unreadable is not None and not scan.chains:

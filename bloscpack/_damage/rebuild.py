@@ -117,8 +117,8 @@ class Recovery(Record):
     @property
     def complete(self) -> bool:
         """Whether it is certain that nothing is lost, including a second file."""
-        alone = all(finding.kind != ANOTHER for finding in self.report.findings)
-        return alone and self.certain and not self.nlost and self.metadata != "lost"
+        single = all(finding.kind != ANOTHER for finding in self.report.findings)
+        return single and self.certain and not self.nlost and self.metadata != "lost"
 
     def as_dict(self) -> JsonObject:
         """Return the attributes and ``complete`` as values that JSON can hold."""
@@ -358,7 +358,7 @@ def _new_shape(
 ) -> list[int] | None:
     """Return the shape of the array in `nbytes` plain bytes without the lost chunks.
 
-    Return None if what remains is no array.
+    Return None if the remaining bytes are not an array.
     """
     array, row_nbytes = geometry.array, geometry.row_nbytes
     if array is not None and nbytes == array.nbytes:

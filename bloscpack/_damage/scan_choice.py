@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 MIN_TOUCHING = 4
 
 
-def scan_file(
-    storage: Storage, sections: Sections, nthreads: int, progress: Progress | None
-) -> ChunkScan:
-    """Return the scan that used the checksum of the file."""
-    return _FileScanner(storage, sections, nthreads, progress).scan()
+class FileScanner(NamedTuple):
+    """Scans of one file; `scan` chooses between them."""
 
-
-class _FileScanner(NamedTuple):
     storage: Storage
     sections: Sections
     nthreads: int

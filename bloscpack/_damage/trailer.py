@@ -119,7 +119,7 @@ def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int |
 
 
 def _search(storage: Storage) -> int | None:
-    """Return where the last trailer begins whose index is intact, None without one."""
+    """Return the start of the last trailer whose index is intact, None if none is."""
     budget = MAX_TIMES_READ * storage.size
     stop = storage.size - CRC_LENGTH
     for start in islice(_separators(storage), MAX_CANDIDATES):

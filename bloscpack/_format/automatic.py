@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Sizes = tuple[int, int]
     Fixed = dict[str, str | int]
 
-# The goal whose costs are sizes alone.
+# The goal whose costs are only sizes.
 SMALLEST = "ratio"
 # The levels for a codec that the user gives, if the goal has none for it.
 USUAL_LEVEL = {"speed": 1, "balanced": 5, "ratio": 9}

@@ -211,7 +211,7 @@ def decode_block_starts(table: Buffer) -> tuple[int, ...]:
     return struct.unpack_from("<%dI" % (len(table) // BLOCK_START_LENGTH), table)
 
 
-# The header as a dictionary, names of 0.16 that are in `bloscpack.headers`, too
+# The header as a dictionary: names of 0.16, which `bloscpack.headers` also has
 
 
 def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:

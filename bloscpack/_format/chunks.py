@@ -97,7 +97,7 @@ def in_block_order(compressed: bytes) -> bytes:
     """Return the chunk with its blocks in the order in which one thread writes them.
 
     Several threads of Blosc write the blocks in any order. Every block ends where
-    another block, or the chunk, ends: the block table has the starts alone.
+    another block, or the chunk, ends: the block table has only the starts.
     """
     from .._engine.prealloc import BytesUnderConstruction
 

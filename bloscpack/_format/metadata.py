@@ -2,7 +2,7 @@
 
 Bytes to value and back, no files (docs/format.rst, Metadata). The section is
 ``header | stored text | rest of the reserved space | digest``; the digest covers the
-stored text alone.
+stored text only.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def decode(
     `DEFAULT_METADATA_VALUES` of the stored size.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
-    header, is no JSON, has too many values, or exceeds `limit`, as in `check_header`.
+    header, is not JSON, has too many values, or exceeds `limit`, as in `check_header`.
     """
     check_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)

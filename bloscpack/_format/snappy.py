@@ -1,6 +1,6 @@
 """Decompress chunks of the codec snappy, which the wheels of Blosc lack.
 
-The extra ``snappy`` brings the codec alone (cramjam); the blocks of the chunk and the
+The extra ``snappy`` brings only the codec (cramjam); the blocks of the chunk and the
 filters are undone here (docs/format.rst, Chunks). Every size is checked before the
 codec is called, and it writes into memory of exactly that size.
 """
@@ -27,7 +27,7 @@ STREAM_LENGTH = struct.Struct("<i")
 
 
 def find_codec() -> ModuleType | None:
-    """Return the module that knows snappy; None without the extra."""
+    """Return the module that knows snappy, None if the extra is not installed."""
     try:
         from cramjam import snappy
     except ImportError:

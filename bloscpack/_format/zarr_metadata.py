@@ -180,7 +180,7 @@ def encode_json(document: JsonObject) -> bytes:
     """Return the content of ``zarr.json``, in the dialect of Python's module.
 
     It has words for numbers that JSON lacks, such as ``NaN``; zarr-python writes them,
-    too. Raises `UsageError` if an attribute is no JSON.
+    too. Raises `UsageError` if an attribute is not JSON.
     """
     for name in document.get("attributes", ()):
         if not isinstance(name, str):
