@@ -45,8 +45,8 @@ MAX_PLACES = 32
 # Maximum number of bytes in the extent of a chunk besides its plain bytes.
 LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
 # Maximum number of chunks that a header without an offset table may state: always this
-# many, and this many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
-# to fill them in.
+# many, and this many per chunk found. A damaged header may state 2**62 chunks, and
+# `recover` would try to fill them in.
 MIN_NCHUNKS_LIMIT = 2**16
 NCHUNKS_LIMIT_PER_CHUNK = 1000
 # The weight of a chunk whose extent the offset table has, compared with others.

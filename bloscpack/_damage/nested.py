@@ -131,8 +131,8 @@ class _NestingRules:
     def is_nested(self, chain: Chain, outer_stop: int | None, end: int) -> bool:
         """Return whether a chain lies inside a damaged chunk behind `end`.
 
-        `outer_stop` is the end of the damaged chunk whose header states an extent around
-        the chain.
+        `outer_stop` is the end of the damaged chunk whose header states an extent
+        around the chain.
         """
         evidence = self._evidence
         fits, at_end = evidence.fits_sizes(chain), chain.stop == evidence.size
