@@ -25,7 +25,7 @@ from .scan_choice import FileScanner
 from .trailer import without_trailer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .._format.array_metadata import Description
     from .._storage.base import Storage
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .findings import Finding
     from .lenient_sections import Sections
     from .numbering import Numbering
-    from .scan import ChunkScan, DamagedChunk
+    from .scan import Chain, ChunkScan, DamagedChunk
 
 # Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
 MAX_DAMAGED_EXAMINED = 1000
@@ -86,15 +86,12 @@ class Inspection:
 
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
-        chains, size = self.numbering.chains, self.whole.size
-        end = self.sections.first
-        for chain in (*chains, None):
-            start = size if chain is None else chain.start
+        first, size = self.sections.first, self.whole.size
+        for start, stop in _extents_between(self.numbering.chains, first, size):
             # If the end of the sections is unknown, this may be the file's own header.
-            found = None if end is None else find_header(self.whole, end, start)
+            found = None if start is None else find_header(self.whole, start, stop)
             if found is not None:
                 return found
-            end = None if chain is None else chain.stop
         return None
 
 
@@ -173,15 +170,25 @@ def _describe_array(sections: Sections, report: Report) -> Description | None:
         return None
 
 
+def _extents_between(
+    chains: Sequence[Chain], first: int | None, size: int
+) -> Iterator[tuple[int | None, int]]:
+    """Yield the extent in front of each chain, and the one behind the last.
+
+    The first extent begins at `first`, None if unknown; the last one ends at `size`.
+    """
+    stops = [first, *(chain.stop for chain in chains)]
+    return zip(stops, [*(chain.start for chain in chains), size], strict=True)
+
+
 def _examine_damaged(
     scan: ChunkScan, first: int | None, numbering: Numbering
 ) -> list[DamagedChunk]:
     """Return the damaged chunks between the chains, each with its problem."""
-    starts = [chain.start for chain in numbering.chains]
-    ends = [first, *(chain.stop for chain in numbering.chains)]
     found: list[DamagedChunk] = []
-    for end, start in zip(ends, [*starts, scan.storage.size], strict=True):
+    size = scan.storage.size
+    for start, stop in _extents_between(numbering.chains, first, size):
         room = MAX_DAMAGED_EXAMINED - len(found)
-        if room and end is not None and end < start:
-            found += map(scan.diagnosed, scan.damaged_chunks(end, start)[:room])
+        if room and start is not None and start < stop:
+            found += map(scan.diagnosed, scan.damaged_chunks(start, stop)[:room])
     return found

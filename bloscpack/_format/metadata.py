@@ -73,12 +73,6 @@ def section_size(header: MetadataHeader) -> int:
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
 
 
-def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes:
-    """Return the bytes of a section; see `encode_section`."""
-    section = encode_section(metadata, metadata_args)
-    return b"".join((section.front, bytes(section.room), section.digest))
-
-
 def encode_section(
     metadata: object, metadata_args: MetadataArgs | None = None
 ) -> Section:
