@@ -29,7 +29,6 @@ from .._format.tuning import (
     filters_to_try,
     piece_starts,
 )
-from ..args import BloscArgs
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
@@ -333,14 +332,11 @@ class Search:
         if self._pieces_of != setting.chunk_size:
             self._pieces = self.sample.pieces(setting.chunk_size)
             self._pieces_of = setting.chunk_size
-        args = BloscArgs(
-            setting.typesize, setting.clevel, setting.shuffle, setting.cname
-        )
         start = perf_counter()
         packing = unpacking = 0.0
         cbytes = nbytes = 0
         for piece in self._pieces:
-            compressed, took = timed(partial(compress, piece, args))
+            compressed, took = timed(partial(compress, piece, setting))
             packing += took
             _, took = timed(partial(decompress, compressed))
             unpacking += took

@@ -21,7 +21,7 @@ from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CNAME
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunks import compress
-from .codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, GOALS, NONE
+from .codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, GOALS, NONE, codec_named
 from .tuning import (
     CHUNK_SIZE,
     DEFAULT,
@@ -183,7 +183,8 @@ def _smallest(
     if not settings:
         return usual
     trials = {setting: setting for setting in (usual, *settings)}
-    fast = nbytes > SHORT_FOR_SLOW and not regular and slow.cname == "zstd"
+    long_blocks = codec_named(slow.cname).long_blocks
+    fast = long_blocks and nbytes > SHORT_FOR_SLOW and not regular
     if fast and "clevel" not in fixed:
         trials |= {setting: setting.but(clevel=FASTER_LEVEL) for setting in settings}
     sizes, least = (SLOW_WHOLE, SLOW_WHOLE[0]) if regular else (SLOW_LONG, COMPARED)
@@ -203,7 +204,7 @@ def _bounded(setting: Setting, nbytes: int, fixed: Fixed) -> Setting:
     Blocks of the last level are as long as a chunk.
     """
     longer = _with_long_blocks(setting, SMALLEST, fixed) or setting
-    if setting.cname != "zstd" or setting.clevel < LAST_LEVEL:
+    if not codec_named(setting.cname).long_blocks or setting.clevel < LAST_LEVEL:
         return longer
     if "clevel" in fixed or min(longer.chunk_size, nbytes) <= LONGEST_OF_LAST_LEVEL:
         return setting
@@ -250,7 +251,7 @@ def _with_filters(
 
 def _with_long_blocks(setting: Setting, goal: str, fixed: Fixed) -> Setting | None:
     """Return a setting with long blocks; None if they do not suit its codec."""
-    if setting.cname != "zstd" or setting.shuffle != NONE:
+    if not codec_named(setting.cname).long_blocks or setting.shuffle != NONE:
         return None
     chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
     block = min(chunk_size, max(BLOCK_SIZES.values()))
@@ -377,8 +378,7 @@ def _best(pieces: list[bytes], settings: Iterable[Setting], disk: float) -> Sett
 
 def _seconds(setting: Setting, ratio: float) -> float:
     """Return the time to compress and decompress a byte, from the table."""
-    codec = CODECS.get(setting.cname, CODECS[DEFAULT_CNAME])
-    text = codec.nanoseconds[max(setting.clevel, 1) - 1]
+    text = codec_named(setting.cname).nanoseconds[max(setting.clevel, 1) - 1]
     # Codecs skip filtered data that repeat, or that do not compress.
     if setting.shuffle == NONE:
         work = text * (0.1 + 0.9 * min(1.0, 4 / ratio))

@@ -34,6 +34,10 @@ BLOSC_FLAG_BITSHUFFLE = 4
 BLOSC_FLAG_RESERVED = 8
 BLOSC_FLAG_SPLIT = 16
 BLOSC_CODEC_SHIFT = 5
+# Blosc compresses each byte position of the items as a stream of its own only if the
+# items have at most this many bytes, and if a block has at least this many items.
+MAX_SPLITS = 16
+MIN_ITEMS_TO_SPLIT = 128
 # Size in bytes of an entry of the block table.
 BLOCK_START_LENGTH = 4
 
@@ -94,6 +98,12 @@ class BloscHeader:
     def filter(self) -> str:
         """The name of the filter: ``'none'``, ``'shuffle'`` or ``'bitshuffle'``."""
         return FILTERS[self.shuffle]
+
+    @property
+    def can_split(self) -> bool:
+        """Whether the items are small enough for streams of their own."""
+        nitems = self.blocksize // self.typesize
+        return self.typesize <= MAX_SPLITS and nitems >= MIN_ITEMS_TO_SPLIT
 
     @property
     def nblocks(self) -> int:

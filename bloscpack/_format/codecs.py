@@ -6,6 +6,8 @@ known at run time only: `constants.CNAME_AVAIL`.
 
 from __future__ import annotations
 
+from ..defaults import DEFAULT_CNAME
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,6 +49,8 @@ class Codec:
         do so for the smallest size.
     fast_level
         A low level that is fast enough for most goals, which ``tune`` also tries.
+    long_blocks
+        Whether it finds more in blocks longer than those that Blosc chooses.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Codec:
         levels_for_regular: Mapping[str, Sequence[int]] | None = None,
         probe: str | None = None,
         fast_level: int | None = None,
+        long_blocks: bool = False,
     ) -> None:
         self.name = name
         self.number = number
@@ -73,6 +78,7 @@ class Codec:
         self.levels_for_regular = levels_for_regular or {}
         self.probe = probe
         self.fast_level = fast_level
+        self.long_blocks = long_blocks
 
 
 # All codecs, the most promising for most data first; `tune` tries them in this order.
@@ -104,6 +110,7 @@ CODECS = {
             levels_for_regular={"balanced": (3,)},
             probe="slow",
             fast_level=2,
+            long_blocks=True,
         ),
         Codec(
             "blosclz",
@@ -138,6 +145,11 @@ CODECS = {
 BY_NUMBER = {codec.number: codec for codec in reversed(CODECS.values())}
 # The same as in release 0.16.
 CNAME_MAPPING = {number: BY_NUMBER[number].name for number in sorted(BY_NUMBER)}
+
+
+def codec_named(name: str) -> Codec:
+    """Return a codec; the default codec in place of one that is unknown here."""
+    return CODECS.get(name, CODECS[DEFAULT_CNAME])
 
 
 def read_by(program: str) -> tuple[str, ...]:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from .blosc_header import BloscHeader
 
-# Blosc compresses each byte position of the items as a stream of its own only if the
-# items have at most this many bytes, and if a block has at least this many items.
-MAX_SPLITS = 16
-MIN_ITEMS_TO_SPLIT = 128
 STREAM_LENGTH = struct.Struct("<i")
 
 
@@ -91,8 +87,7 @@ def _nstreams(header: BloscHeader, nbytes: int) -> int:
     typesize = header.typesize
     is_split = (
         not header.flags & BLOSC_FLAG_SPLIT
-        and typesize <= MAX_SPLITS
-        and header.blocksize // typesize >= MIN_ITEMS_TO_SPLIT
+        and header.can_split
         and nbytes == header.blocksize
         and nbytes % typesize == 0
     )

@@ -49,7 +49,9 @@ class RowLoss(Record):
 
 @dataclass(eq=False, repr=False)
 class DatasetReport(Report):
-    """The result of checking a dataset; the other attributes are those of `Report`.
+    """The result of checking a dataset.
+
+    The other attributes are those of `bloscpack.verify.Report`.
 
     Attributes
     ----------
