@@ -49,6 +49,9 @@ LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECK
 # `recover` would try to fill them in.
 MIN_NCHUNKS_LIMIT = 2**16
 NCHUNKS_LIMIT_PER_CHUNK = 1000
+# Maximum size in bytes of a table that is read without a header that states it: room
+# for eight million entries.
+MAX_TABLE_NBYTES = 2**26
 # The weight of a chunk whose extent the offset table has, compared with others.
 NAMED_WEIGHT = 8
 
@@ -224,7 +227,8 @@ def _with_table(storage: Storage, sections: Sections, stop: int) -> Sections:
     nentries, rest = divmod(first - start, OFFSET_LENGTH)
     if rest or not start < first <= stop:
         return sections
-    found = offset_table.decode(storage.read_at(start, first - start))
+    size = min(first - start, MAX_TABLE_NBYTES)
+    found = offset_table.decode(storage.read_at(start, size))
     entries = [*takewhile(lambda entry: entry > 0, found)]
     table = OffsetTable(entries, start, nentries - len(entries))
     return sections._replace(table=table, first=first)
@@ -238,16 +242,13 @@ def _known_entries(
     An entry is right if it is as far behind the one before as a chunk is long, or if
     the next entry is as far behind it.
     """
-
-    def is_extent(extent: int) -> bool:
-        return BLOSC_HEADER_LENGTH <= extent <= largest
-
-    if all(is_extent(after - before) for before, after in pairwise(entries)):
+    extents = range(BLOSC_HEADER_LENGTH, largest + 1)
+    if all(after - before in extents for before, after in pairwise(entries)):
         return entries
     known, last = array("q"), None
     for entry, after in pairwise([*entries, FREE]):
-        right = entry == first if last is None else is_extent(entry - last)
-        if right or (entry > (last or 0) and is_extent(after - entry)):
+        right = entry == first if last is None else entry - last in extents
+        if right or (entry > (last or 0) and after - entry in extents):
             last = entry
             known.append(entry)
         else:
