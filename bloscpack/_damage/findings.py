@@ -35,9 +35,13 @@ ANOTHER = "another"
 class Record:
     """A result whose attributes can be written as JSON."""
 
+    # Names of properties that are written, too.
+    derived: tuple[str, ...] = ()
+
     def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
-        return {name: _as_json(value) for name, value in vars(self).items()}
+        names = *vars(self), *self.derived
+        return {name: _as_json(getattr(self, name)) for name in names}
 
 
 def _as_json(value: Any) -> Any:
@@ -155,6 +159,8 @@ class Report(Record):
     cbytes: int = 0
     checksum: str | None = None
 
+    derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         """Whether there are no errors; there may be notes."""
@@ -203,10 +209,6 @@ class Report(Record):
         for name in SUMS & vars(self).keys() - excluded:
             total = (getattr(self, name) or 0) + (getattr(part, name) or 0)
             setattr(self, name, total)
-
-    def as_dict(self) -> JsonObject:
-        """Return the attributes and ``ok`` as values that JSON can hold."""
-        return {**super().as_dict(), "ok": self.ok}
 
     def __repr__(self) -> str:
         counts = counted(self.nerrors, ERROR), counted(self.nnotes, NOTE)

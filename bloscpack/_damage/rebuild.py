@@ -24,7 +24,7 @@ from .findings import ANOTHER, ERROR, Record, counted, plain_place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..serializers import Json, JsonObject
+    from ..serializers import Json
     from .evidence import ChunkGeometry
     from .findings import Pair, Report
     from .inspection import Inspection
@@ -114,15 +114,13 @@ class Recovery(Record):
     metadata: str = "none"
     remarks: list[str] = field(default_factory=list)
 
+    derived = ("complete",)
+
     @property
     def complete(self) -> bool:
         """Whether it is certain that nothing is lost, including a second file."""
         single = all(finding.kind != ANOTHER for finding in self.report.findings)
         return single and self.certain and not self.nlost and self.metadata != "lost"
-
-    def as_dict(self) -> JsonObject:
-        """Return the attributes and ``complete`` as values that JSON can hold."""
-        return {**super().as_dict(), "complete": self.complete}
 
     def __repr__(self) -> str:
         saved = counted(self.nsaved, "chunk")

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from .._format.row_sets import Rows
     from .._storage.protocols import Path
-    from ..serializers import JsonObject
     from .header import Header
     from .tree import Tree
 
@@ -92,14 +91,12 @@ class TreeReport(Record):
     nbytes: int
     findings: tuple[TreeFinding, ...]
 
+    derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         """Whether there is no error; notes do not count."""
         return not any(finding.severity == ERROR for finding in self.findings)
-
-    def as_dict(self) -> JsonObject:
-        """Return the report as values that JSON can hold."""
-        return {**super().as_dict(), "ok": self.ok}
 
 
 def verify(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .._damage.findings import Pair
-    from ..serializers import JsonObject
 
 
 # The name of the class for a finding about a dataset.
@@ -107,14 +106,12 @@ class DatasetRecovery(Record):
     remarks: list[str] = field(default_factory=list)
     certain: bool = True
 
+    derived = ("complete",)
+
     @property
     def complete(self) -> bool:
         """Whether it is certain that nothing is lost."""
         return self.certain and not self.losses and not self.lost_attributes
-
-    def as_dict(self) -> JsonObject:
-        """Return the attributes and ``complete`` as values that JSON can hold."""
-        return {**super().as_dict(), "complete": self.complete}
 
     def __repr__(self) -> str:
         saved = counted(self.nsaved, "chunk")
