@@ -24,6 +24,7 @@ from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
+    READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
@@ -50,7 +51,6 @@ from .description_check import DescriptionCheck
 from .file_names import FileNames
 from .identity import (
     KEY,
-    AlteredDocument,
     Identity,
     check_attributes,
     identified,
@@ -136,9 +136,10 @@ def read_array_document(folder: Folder) -> OwnDocument:
     except UsageError as error:
         path = folder.path(ZARR_JSON)
         if seems_signed(content) and not read_identity(content, value)[1]:
-            raise AlteredDocument(
+            reason = str(error).removesuffix(READ_OTHERWISE)  # it might be damaged
+            raise DamageError(
                 "the digest in '%s' is wrong, so it is damaged or another program has "
-                "changed it: %s" % (KEY, error),
+                "changed it (then remove this attribute): %s" % (KEY, reason),
                 section="metadata",
                 filename=path,
             ) from error
@@ -410,7 +411,6 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
@@ -485,10 +485,11 @@ class ZarrArray(ArrayLayout):
         """Take over the number of rows of a change that was committed."""
         self.close_files()
         staged, self._staged = self._staged, None
-        if staged is None:
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        # An earlier change may have staged a document, and failed.
+        if staged is None or staged[1] != check.identity:
             self._open()
         else:
-            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
             self._take(staged[0], check)
 
     def remove_unused(self, old_length: int) -> None:
