@@ -38,6 +38,7 @@ HOMES = {
     "_cli.verbs.compress": "process_compression_args",
     "_cli.verbs.decompress": "process_decompression_args",
     "_format.blosc_header": "decode_blosc_flags",
+    "_format.codecs": "CNAME_MAPPING",
     "_format.integers": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
     "decode_uint8 encode_int32 encode_int64 encode_uint32 encode_uint8",
     "_loop.packing": "pack",
@@ -49,7 +50,7 @@ HOMES = {
     "calculate_nchunks",
     "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP check_valid_checksum",
     "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH CNAME_AVAIL "
-    "CNAME_MAPPING EXTENSION FORMAT_VERSION MAGIC MAX_CHUNKS MAX_CLEVEL "
+    "EXTENSION FORMAT_VERSION MAGIC MAX_CHUNKS MAX_CLEVEL "
     "MAX_FORMAT_VERSION MAX_META_SIZE METADATA_HEADER_LENGTH MIN_CLEVEL SUFFIXES",
     "defaults": "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS DEFAULT_MAX_META_SIZE "

@@ -12,7 +12,12 @@ from itertools import pairwise
 
 from ._crashsafe.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
-from ._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
+from ._format.sections import (
+    SMALLEST_CHUNK,
+    read_beginning,
+    read_chunk_header,
+    skip_frames,
+)
 from ._storage.cursor import Cursor
 from ._storage.urls import shown_name
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
@@ -272,14 +277,14 @@ def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
         for frame in skip_frames(cursor, header):
             sizes.add(frame.header)
     elif header.nchunks:
-        if strict:
-            sizes.add(next(find_frames(cursor, header)).header)
-        else:
-            try:
+        try:
+            if strict:
+                sizes.add(read_chunk_header(cursor, header, 0))
+            else:
                 sizes.add(decode_header(cursor.peek(BLOSC_HEADER_LENGTH)))
-            except FormatError as error:
-                error.locate(0, cursor.position)
-                raise
+        except FormatError as error:
+            error.locate(0, cursor.position)
+            raise
     shard = describe_shard(fp, beginning, first_at, cbytes)
     # No digest covers these bytes: check that no writer changed the file.
     check(header)

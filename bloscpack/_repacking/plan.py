@@ -17,14 +17,12 @@ from .._format.sections import read_beginning, skip_frames
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     SEPARATOR,
-    SHARD,
     has_inner_chunks,
     row_nbytes,
     rows_for,
     rows_in,
     with_rows,
 )
-from .._format.tuning import FILTERS
 from .._loop.packing import header_for
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
@@ -38,13 +36,12 @@ from ..args import (
 from ..checksums import CHECKSUMS_LOOKUP, check_valid_checksum
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
-    CNAME_MAPPING,
     FORMAT_VERSION,
     MAGIC,
     METADATA_HEADER_LENGTH,
 )
 from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall
-from ..serializers import is_array, shard_rows, user_metadata
+from ..serializers import SHARD, is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -90,7 +87,6 @@ SETTINGS = (
     "shard",
     *META_SETTINGS,
 )
-SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
 class Survey:
@@ -285,8 +281,7 @@ class Plan:
         first = self._old.first
         cname, shuffle = defaults.DEFAULT_CNAME, int(defaults.DEFAULT_SHUFFLE)
         if first is not None:
-            cname = CNAME_MAPPING.get(first.codec_number, defaults.DEFAULT_CNAME)
-            shuffle = SHUFFLES[first.filter]
+            cname, shuffle = first.codec, first.shuffle
             typesize = typesize or first.typesize
         args = BloscArgs(
             typesize or defaults.DEFAULT_TYPESIZE,
