@@ -138,9 +138,10 @@ def _read_info(
     beginning = read_beginning(cursor)
     head, shard = _first_chunk_header(cursor, beginning.header), None
     if isinstance(beginning.metadata, dict) and "shard" in beginning.metadata:
-        from .._reading.description import describe_shard
+        from ..describe import describe_shard
 
-        shard = describe_shard(fp, beginning, cursor.position, size)
+        found = describe_shard(fp, beginning, cursor.position, size)
+        shard = None if found is None else found.as_dict()
     check(beginning.header)
     return beginning, head, shard
 

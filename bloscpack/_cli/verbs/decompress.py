@@ -246,9 +246,9 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     """
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
-    from ..._reading.description import describe_shard
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
+    from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)
@@ -257,7 +257,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
         for _ in skip_frames(cursor, beginning.header):
             pass
         shard = describe_shard(fp, beginning, first, cursor.left())
-        if shard is not None and shard["index"]:
+        if shard is not None and shard.index:
             return beginning.metadata, 0
         fp.seek(cursor.position)
         return beginning.metadata, bytes_left(fp) or 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..._engine.threads import WINDOW
 from ..._loop.nthreads import effective_nthreads
-from ..._reading.description import describe
+from ...describe import describe
 from ...log import printable
 from ..display import show_files, size_text
 from ..options import add_table_options

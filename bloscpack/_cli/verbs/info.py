@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ... import log
-from ..._reading.description import describe
 from ..._storage.urls import shown_name
+from ...describe import describe
 from .. import datasets
 from ..dataset_folders import is_dataset, names_dataset
 from ..display import say_json

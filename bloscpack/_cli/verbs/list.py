@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._reading.description import describe, ratio_of
+from ...describe import describe, ratio_of
 from ...log import printable
 from .. import datasets
 from ..display import UNKNOWN, array_text, show_files, size_text

@@ -10,8 +10,8 @@ import os
 import sys
 from array import array
 
-from ..._reading.description import ratio_of
 from ..._storage.urls import shown_name
+from ...describe import ratio_of
 from ...log import printable
 from ..dataset_folders import names_dataset
 from ..display import say, size_text

@@ -12,6 +12,7 @@ import sys
 import numpy
 
 from ..._format.blosc_header import BLOSC_FLAG_SPLIT, unpack_header
+from ..._format.codecs import read_by
 from ..._format.dtypes import holds_objects
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
@@ -37,10 +38,6 @@ MIN_EXPECTED = 2**20
 # Maximum number of items of a row in whose shape BLZ stores the fill value. Its reader
 # takes a single value, too, and a longer list would fill the file.
 MAX_NESTED = 2**16
-# Blosc 1.3 splits a block if its items have at most this size in bytes, and if it has
-# at least this number of items. It ignores the flag for blocks that are not split.
-MAX_SPLIT_TYPESIZE = 16
-MIN_SPLIT_ITEMS = 128
 
 
 class Rules:
@@ -206,12 +203,7 @@ class Rules:
         if not self.always_splits:
             return
         header = unpack_header(chunk)
-        if (
-            not header.is_copy
-            and header.flags & BLOSC_FLAG_SPLIT
-            and header.typesize <= MAX_SPLIT_TYPESIZE
-            and header.blocksize // header.typesize >= MIN_SPLIT_ITEMS
-        ):
+        if not header.is_copy and header.flags & BLOSC_FLAG_SPLIT and header.can_split:
             raise UsageError(
                 "Blosc did not split the blocks of a chunk (codec '%s'), and the "
                 "genuine BLZ would read the chunk wrong: unset BLOSC_SPLITMODE, or use "
@@ -254,7 +246,7 @@ BCOLZ = Rules(
     "bcolz",
     "cparams",
     {"cname": "lz4", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"),
+    read_by("bcolz"),
     (0, 1, 2),
     more_settings={"quantize": 0},
     chunk_base=4096,
@@ -264,7 +256,7 @@ BLZ = Rules(
     "blz",
     "bparams",
     {"cname": "blosclz", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "zlib"),
+    read_by("blz"),
     (0, 1),
     shuffle_type=bool,
     chunk_base=1024,

@@ -15,11 +15,11 @@ import numpy
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
-from ..._format.blosc_header import MAX_RATIOS, decode_header
+from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress_into
+from ..._format.codecs import CODECS
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
+from ..._reading.chunk_source import ChunkCache, ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
@@ -45,7 +45,7 @@ chunk_name = FileNames(DATA, "__", ".blp")
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
 # Maximum number of plain bytes per byte of a file, with the best codec.
-MAX_RATIO = max(MAX_RATIOS.values())
+MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
 
 
 def encode_file(chunk: bytes) -> bytes:

@@ -8,9 +8,8 @@ from whichever array. A file is closed when no thread uses it any more.
 from __future__ import annotations
 
 import weakref
-from _thread import allocate_lock
 
-from ..._engine.forks import renew_after_fork
+from ..._engine.forks import ForkSafeLock
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -20,26 +19,8 @@ if TYPE_CHECKING:
 LIMIT = 128
 
 
-class Lock:
-    """A lock that is free in a child process after a fork."""
-
-    def __init__(self) -> None:
-        self.renew_locks()
-        renew_after_fork(self)
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._lock = allocate_lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *args: object) -> None:
-        self._lock.release()
-
-
 # The lock of all that is open here.
-_lock = Lock()
+_lock = ForkSafeLock()
 # The files of all arrays, by identity of the `OpenFiles` and number; the one that was
 # not used for the longest time is first.
 _recent: dict[tuple[int, int], weakref.ref[OpenFiles]] = {}

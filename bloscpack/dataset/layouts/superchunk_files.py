@@ -23,24 +23,23 @@ from functools import partial
 import numpy
 
 from ..._engine.blosc_settings import own_settings
+from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
-from ..._format.blosc_header import decode_header
+from ..._format.blosc_header import check_plain_size, decode_header
 from ..._format.chunks import (
     check_digest,
-    check_plain_size,
     decompress_into,
 )
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
+from ..._reading.chunk_source import ChunkCache, ChunkSource
 from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
 from .chunk_files import MAX_RATIO
-from .open_files import Lock, OpenFiles
+from .open_files import OpenFiles
 from .shard_index import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -124,7 +123,7 @@ class SuperchunkFiles(ChunkSource):
         self._check_description = check_description
         self._for_copies = False
         self._open = OpenFiles()
-        self._opening = Lock()  # threads that need the same file open it once
+        self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._cache = ChunkCache(CACHE_NBYTES)
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
