@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import log
 from .._storage.urls import is_url, joined_url, public_name, shown_name
 from ..exceptions import BloscpackError
 from ..log import printable
-from .display import UNKNOWN, array_text, json_text, say, say_json, size_text, table
+from .console import console
+from .display import UNKNOWN, array_text, json_text, say_json, size_text, table
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from .progress import shown
 from .stdio import STREAM, shown_input
@@ -59,7 +59,7 @@ def info(path: str) -> int:
     """Show the description of a dataset; return the exit code."""
     described = describe(path)
     for line in _info_lines(described):
-        say(line)
+        console.say(line)
     return state_in(described)
 
 
@@ -160,7 +160,9 @@ def arrays(path: str, found: list[JsonObject]) -> int:
         name = described["name"]
         file = shown_name(path) if not name else _member_name(path, name)
         if "error" in described:
-            log.report("'%s': %s" % (printable(file), printable(described["error"])))
+            console.report(
+                "'%s': %s" % (printable(file), printable(described["error"]))
+            )
             code = max(code, state_in(described))
             continue
         fields = {k: v for k, v in described.items() if k != "attributes"}
@@ -221,7 +223,7 @@ def tell(path: str, report: DatasetReport) -> None:
     nbytes = size_text(report.nbytes_intact)
     if not report.ok:
         chunks, nbytes = "%d of %s" % (report.nintact, chunks), nbytes + " good"
-    say(
+    console.say(
         "%s: %s (%s %s, %s in %s, %s)"
         % (
             shown_input(path),
@@ -234,10 +236,10 @@ def tell(path: str, report: DatasetReport) -> None:
         )
     )
     for finding in report.findings:
-        say("  " + printable(str(finding)))
+        console.say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
-        say("  and %d more" % more)
+        console.say("  and %d more" % more)
 
 
 # recover
@@ -274,22 +276,24 @@ def _tell_recovery(recovery: DatasetRecovery, args: Namespace) -> None:
     total = recovery.nsaved + recovery.nlost
     plural = "s" * (total != 1)
     names = shown_input(args.damaged), printable(args.target)
-    say(
+    console.say(
         "%s: %d of %d chunk%s saved to %s"
         % (names[0], recovery.nsaved, total, plural, names[1])
     )
     errors = [f for f in recovery.report.findings if f.severity == "error"]
     for finding in errors[:FINDINGS_SHOWN]:
-        say("  " + printable(str(finding)))
+        console.say("  " + printable(str(finding)))
     if len(errors) > FINDINGS_SHOWN:
-        say("  and more damage, which 'blpk verify' shows")
+        console.say("  and more damage, which 'blpk verify' shows")
     for loss in recovery.losses[:LOSSES_SHOWN]:
-        say("  lost: %s" % printable(str(loss)))
+        console.say("  lost: %s" % printable(str(loss)))
     if len(recovery.losses) > LOSSES_SHOWN:
-        say("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+        console.say("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
     for member in recovery.lost_attributes:
-        say("  lost: the attributes of '%s'" % printable(member))
+        console.say("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
-        say("  note: the numbers of chunks, or how many there were, are not certain")
+        console.say(
+            "  note: the numbers of chunks, or how many there were, are not certain"
+        )
     for remark in recovery.remarks:
-        say("  note: %s" % printable(remark))
+        console.say("  note: %s" % printable(remark))

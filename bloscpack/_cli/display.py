@@ -2,20 +2,19 @@
 
 Contract: no control character, and no mark that changes the direction of text, reaches
 the terminal from a file name, an option or a file. `say`, `put_line` and the functions
-of `log` replace unprintable characters by escape sequences (`log.printable`), and so
+of `log` replace unprintable characters by escape sequences (`printable`), and so
 characters that the encoding of the terminal lacks. `json_text` and `say_json` use the
 escape sequences of JSON, so that their output stays valid JSON.
 """
 
 from __future__ import annotations
 
-import sys
 from math import isfinite
 
-from .. import log
 from ..constants import SUFFIXES
 from ..log import printable
 from ..pretty import pretty_size, reverse_pretty
+from .console import console
 from .exit_codes import for_each_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -28,25 +27,6 @@ if TYPE_CHECKING:
 UNKNOWN = "-"
 # Number of blanks in front of each level of JSON.
 INDENT = 2
-
-
-def say(line: str = "", *, coloured: bool = False) -> None:
-    """Print a line for a person.
-
-    It goes to standard output, or to standard error if standard output carries data. A
-    `coloured` line contains escape sequences for colours; the rest of it is printable.
-    """
-    if not coloured:
-        line = printable(line)
-    if log.OUTPUT_IS_DATA:
-        log.put_error(log.encodable(line, sys.stderr) + "\n")
-    else:
-        log.put(log.encodable(line, sys.stdout) + "\n")
-
-
-def put_line(line: str) -> None:
-    """Write a line to standard output, also where that carries data."""
-    log.put(log.encodable(printable(line), sys.stdout) + "\n")
 
 
 def json_text(value: object, compact: bool, encoding: str) -> str:
@@ -79,7 +59,7 @@ def json_text(value: object, compact: bool, encoding: str) -> str:
 
 def say_json(value: object) -> None:
     """Print a value as JSON in ASCII; NaN and infinities become null."""
-    log.put(_plain_json(value) + "\n")
+    console.put(_plain_json(value) + "\n")
 
 
 def say_json_list(pieces: Iterable[list[object]]) -> None:
@@ -87,9 +67,9 @@ def say_json_list(pieces: Iterable[list[object]]) -> None:
     before = "["
     for piece in filter(None, pieces):
         # Without the brackets around the items, and the line end before the last one.
-        log.put(before + _plain_json(piece)[1:-2])
+        console.put(before + _plain_json(piece)[1:-2])
         before = ","
-    log.put("[]\n" if before == "[" else "\n]\n")
+    console.put("[]\n" if before == "[" else "\n]\n")
 
 
 def _plain_json(value: object) -> str:
@@ -201,5 +181,5 @@ def show_files(
         if max(len(files), len(found)) > 1:
             rows.append(total(found, args.bytes))
         for line in table(rows, left):
-            say(line)
+            console.say(line)
     return worst

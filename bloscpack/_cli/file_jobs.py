@@ -50,7 +50,7 @@ def is_classic(args: Namespace) -> bool:
     )
 
 
-def output_is_data(args: Namespace) -> bool:
+def writes_data(args: Namespace) -> bool:
     """Return whether any output goes to standard output."""
     if args.output is not None:
         return descriptor_of(args.output) == 1

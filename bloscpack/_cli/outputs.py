@@ -25,6 +25,7 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
 from . import verb_table
+from .console import console
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .file_jobs import is_classic
 from .stdio import (
@@ -90,6 +91,8 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         _check_no_folder(out_file, "--output-dir", args, in_file)
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
+    if out_file == STREAM:
+        console.need_output()
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % shown_name(in_file))

@@ -15,8 +15,9 @@ import argparse
 import sys
 from contextlib import suppress
 
-from ..log import flush, hide, printable, put
+from ..log import printable
 from . import verb_table
+from .console import console
 from .exit_codes import EXIT_USAGE
 from .global_options import (
     GLOBAL,
@@ -27,8 +28,8 @@ from .global_options import (
     DefaultNumber,
     global_options,
 )
-from .habits import HABITS, advice
 from .help_text import BloscPackCustomFormatter, columns, wrapped
+from .hints import HABITS, advice, suggestions
 from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
@@ -134,12 +135,12 @@ class _BaseParser(argparse.ArgumentParser):
             super().print_help(file)
             return
         with suppress(BrokenPipeError):  # a pager may end at any time
-            put(self.format_help())
-            flush()
+            console.put(self.format_help())
+            console.flush()
 
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(AttributeError, OSError):  # None has no method `write`
-            super()._print_message(hide(message), file)
+            super()._print_message(console.hide(message), file)
 
 
 class _VerbParser(_BaseParser):
@@ -262,7 +263,7 @@ class _Parser(_BaseParser):
         # The list of verbs has no metavar, so argparse shows an empty name.
         message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
-        hints = verb_table.suggestions(word, plain="-d" in before)
+        hints = suggestions(word, plain="-d" in before)
         if hints:
             hint = " or ".join("'%s'" % hint for hint in hints)
             self._hint = "Did you mean %s?\n" % printable(hint)

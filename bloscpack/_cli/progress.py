@@ -15,7 +15,9 @@ from time import monotonic
 
 from .. import log
 from .._storage.urls import shown_name
+from ..log import encodable, printable
 from ..pretty import pretty_size
+from .console import console
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class _Screen:
     encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
 
     def write(self, text: str) -> None:
-        log.draw(text)
+        console.draw(text)
 
     def flush(self) -> None:
         """Do nothing: `write` has flushed."""
@@ -119,14 +121,14 @@ class _PlainDrawing:
             sizes = pretty_size(done), pretty_size(total), pretty_size(round(rate))
             text += "%3d%% %s/%s, %s/s, " % (share, *sizes)
             text += _time_text((total - done) / rate if rate else None) + " left"
-        text = _cut(log.encodable(text, sys.stderr), (_width() or 80) - 1)
+        text = _cut(encodable(text, sys.stderr), (_width() or 80) - 1)
         blanks = " " * (self._length - len(text))
         self._length = len(text)
-        log.draw("\r" + text + blanks)
+        console.draw("\r" + text + blanks)
 
     def erase(self) -> None:
         # A wide character takes two columns.
-        log.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
+        console.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
         self._length = 0
 
     def close(self) -> None:
@@ -198,7 +200,7 @@ class Bar:
             self._number = self._files.index(name, self._number)
         self._number += 1
         self._file_total, self._file_done = total, 0
-        name = log.printable(os.path.basename(shown_name(name)))
+        name = printable(os.path.basename(shown_name(name)))
         if len(name) > NAME_WIDTH:
             name = name[: NAME_WIDTH - 3] + "..."
         if len(self._files) > 1:
@@ -263,9 +265,9 @@ class Bar:
 
 def _should_show() -> bool:
     """Return whether standard error is a terminal without any other output on it."""
-    if log.QUIET or log.enabled(log.VERBOSE):
+    if console.quiet or log.enabled(log.VERBOSE):
         return False
-    if log.OUTPUT_IS_DATA and sys.stdout and sys.stdout.isatty():
+    if console.is_data and sys.stdout and sys.stdout.isatty():
         return False
     return bool(sys.stderr and sys.stderr.isatty())
 
@@ -291,12 +293,12 @@ def shown_for_run(
         yield
         return
     bar = _bar = Bar(files, size_of, bool(wanted))
-    log.before_message(bar.erase)
+    console.erase = bar.erase
     try:
         yield
     finally:
         _bar = None
-        log.before_message(None)
+        console.erase = None
         bar.close()
 
 

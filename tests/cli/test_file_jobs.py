@@ -9,6 +9,7 @@ import pytest
 import bloscpack
 from bloscpack import log
 from bloscpack._cli import file_jobs as jobs
+from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._crashsafe import journal
 
@@ -98,8 +99,8 @@ def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
     assert ["a", "out"] == sorted(os.listdir(tmp_path))
 
 
-def test_nothing_to_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+def test_nothing_to_do(tmp_path, capsys):
+    console.begin(owns_streams=False)
     todo = planned(arguments(str(tmp_path), recursive=True))
     assert 0 == jobs.run(todo, print, jobs.size_of, None)
     assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
@@ -148,7 +149,7 @@ def test_folders(tree, expected, subcommand):
 def tree(tmp_path, monkeypatch):
     """Return the current folder, with files that are inputs and others."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+    console.begin(owns_streams=False)
     (tmp_path / "below").mkdir()
     for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp"):
         (tmp_path / name).write_bytes(b"")
@@ -190,7 +191,7 @@ def test_what_is_skipped_is_reported(tree, capsys, monkeypatch, subcommand, line
     monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
     jobs.plan(args, lambda name: name + ".out")
     assert "blpk: skipped './b.blp.journal': " in capsys.readouterr().err
-    monkeypatch.setattr(log, "QUIET", True)
+    console.quiet = True
     jobs.plan(args, lambda name: name + ".out")
     assert ("", "") == capsys.readouterr()
 

@@ -12,6 +12,7 @@ from support import environment
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
+from bloscpack._cli.console import console
 from bloscpack._cli.display import array_text, table
 from bloscpack._reading.description import array_of, describe
 from bloscpack.headers import BloscpackHeader
@@ -24,7 +25,7 @@ CHUNK_SIZE = 10_000
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bloscpack.log.PREFIX", "blpk")
+    console.begin(owns_streams=False)
     args = BloscArgs(typesize=2, clevel=9, shuffle=2, cname="lz4")
     bloscpack.pack_bytes_to_file(PLAIN, "a.blp", CHUNK_SIZE, {"k": 1}, args)
     array = np.arange(3000.0).reshape(1000, 3)

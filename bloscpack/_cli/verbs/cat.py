@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import sys
 
-from ... import log
 from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
 from ...constants import MAGIC
 from ...reader import Reader, StreamReader
+from ..console import console, lost_output
 from ..dataset_folders import names_dataset
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
@@ -77,7 +77,7 @@ def run(args: Namespace) -> None:
             if streamed:
                 sys.stdout.buffer.flush()  # the next bytes may come much later
         except OSError as error:
-            raise log.lost(error) from error
+            raise lost_output(error) from error
 
     def read(fp: Seekable, check: Check) -> None:
         nonlocal streamed
@@ -93,11 +93,11 @@ def run(args: Namespace) -> None:
         from ..dataset_rows import cat
 
         cat(args.file_, bytes_, rows, deliver)
-        log.flush()
+        console.flush()
         return
     parts = args.bytes is not None or args.rows is not None
     read_snapshot(args.file_, read, attempts=1, parts=parts)
-    log.flush()
+    console.flush()
 
 
 def parse_span(text: str) -> slice:

@@ -10,6 +10,7 @@ from ..._storage.urls import is_url, last_part, shown_name
 from ...exceptions import UsageError
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import file_jobs
+from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..options import add_files, add_npy_option
 from ..quick_answers import log_metadata
@@ -78,13 +79,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 # All files
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if data or metadata go to standard output."""
-    if file_jobs.output_is_data(args):
-        log.need_output()
-        log.keep_out_of_output()
-    elif args.metadata_to is not None and descriptor_of(args.metadata_to) == 1:
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether data or metadata go to standard output."""
+    of_metadata = args.metadata_to is not None and descriptor_of(args.metadata_to) == 1
+    return file_jobs.writes_data(args) or of_metadata
 
 
 def run(args: Namespace) -> int:
@@ -302,8 +300,8 @@ def _keep_metadata(metadata: object, args: Namespace, like: Attributes | None) -
 
     text = json.dumps(metadata, indent=1) + "\n"
     if descriptor_of(args.metadata_to) == 1:
-        log.put(text)
-        log.flush()  # before the input is removed
+        console.put(text)
+        console.flush()  # before the input is removed
         return
     from ..._crashsafe.replace import replacing
     from ..outputs import sync_for

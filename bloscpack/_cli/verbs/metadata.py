@@ -10,6 +10,7 @@ import sys
 
 from ... import log
 from ...exceptions import MetadataSectionTooSmall, NoMetadataFound
+from ..console import console
 from ..dataset_folders import names_dataset
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
@@ -74,26 +75,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file_", metavar="<file>", help="file or dataset")
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the metadata go to standard output."""
-    if not _is_change(args):
-        log.keep_out_of_output()
-
-
-def _is_change(args: Namespace) -> bool:
-    return args.set_ is not None or bool(args.update or args.remove)
+def writes_data(args: Namespace) -> bool:
+    """Return whether the metadata are shown, not changed."""
+    return args.set_ is None and not args.update and not args.remove
 
 
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
     of_dataset = names_dataset(args.file_)
-    if not _is_change(args):
+    if writes_data(args):
         if of_dataset:
             from ..dataset_rows import attributes
 
-            log.put(_as_text(attributes(args.file_), args.compact) + "\n")
+            console.put(_as_text(attributes(args.file_), args.compact) + "\n")
             return
-        log.put(_as_text(_read(args.file_), args.compact) + "\n")
+        console.put(_as_text(_read(args.file_), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
         raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)

@@ -8,8 +8,9 @@ from ..._storage.urls import shown_name
 from ...log import printable
 from ...recover import recover
 from .. import datasets
+from ..console import console
 from ..dataset_folders import names_dataset
-from ..display import say, say_json
+from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..outputs import check_free, check_no_terminal
 from ..stdio import STREAM, descriptor_of, name_of_output
@@ -76,7 +77,9 @@ def _byte(text: str) -> int:
 def _check_target(args: Namespace) -> None:
     """Raise `Refusal` if the new file can't be written to the target."""
     check_no_terminal(args.target, args)
-    if args.target != STREAM:
+    if args.target == STREAM:
+        console.need_output()
+    else:
         check_free(args.target, args)
     if args.json and descriptor_of(args.target) == 1:
         raise Refusal(
@@ -84,11 +87,9 @@ def _check_target(args: Namespace) -> None:
         )
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the new file goes to standard output."""
-    if descriptor_of(args.target) == 1:
-        log.need_output()
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether the new file goes to standard output."""
+    return descriptor_of(args.target) == 1
 
 
 def run(args: Namespace) -> int:
@@ -113,7 +114,7 @@ def run(args: Namespace) -> int:
 
 
 def _tell(recovery: Recovery, args: Namespace) -> None:
-    line = log.normal if log.OUTPUT_IS_DATA else say
+    line = log.normal if console.is_data else console.say
     total = recovery.nsaved + recovery.nlost
     line(
         "%s: %d of %d chunk%s saved to %s"

@@ -8,8 +8,9 @@ from ...log import printable
 from ...pretty import pretty_size
 from ...verify import verify
 from .. import datasets, file_jobs
+from ..console import console
 from ..dataset_folders import is_dataset, names_dataset
-from ..display import say, say_json
+from ..display import say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -124,9 +125,9 @@ def tell(report: Report) -> None:
         counts = "%d of %s, %s good" % (report.nintact, counts, nbytes)
     elif report.nbytes is not None:
         counts += ", %s" % pretty_size(report.nbytes)
-    say("%s: %s (%s)" % (shown_input(report.filename or ""), state, counts))
+    console.say("%s: %s (%s)" % (shown_input(report.filename or ""), state, counts))
     for finding in report.findings:
-        say("  " + printable(str(finding)))
+        console.say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
-        say("  and %d more" % more)
+        console.say("  and %d more" % more)
