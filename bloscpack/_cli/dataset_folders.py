@@ -1,7 +1,7 @@
 """Which folders and URLs are datasets.
 
-A dataset is a folder: a verb asks `is_dataset` before it takes one for a folder of
-files, or a URL for the URL of a file.
+A dataset is a folder: `is_dataset` tells it from a folder of files, and the URL of a
+dataset from the URL of a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 
 from .._storage.urls import is_url, local_path, path_of
 from ..constants import EXTENSION, MAGIC
-from .exit_codes import BIGFILE_TREE, EXIT_COULD_NOT, Refusal
 
 # Errors of a URL that is no file, and may be the URL of a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
@@ -59,27 +58,6 @@ def _is_dataset_at(url: str) -> bool:
         return dataset.find(url) is not None
     except (FormatError, StorageError):
         return False
-
-
-def names_dataset(path: str) -> bool:
-    """Return whether an input is a dataset, or else a file.
-
-    Raises `Refusal` for any other folder, and `OSError` if it can't be read.
-    """
-    if is_dataset(path):
-        return True
-    if not os.path.isdir(path):
-        return False
-    os.scandir(path).close()  # raises why it can't be read
-    from ..dataset.conversion.bigfile_trees import is_tree
-
-    if is_tree(path):
-        raise Refusal(BIGFILE_TREE % path, EXIT_COULD_NOT)
-    raise Refusal(
-        "expected a file or a dataset, found a folder without the files of one: '%s'"
-        % path,
-        EXIT_COULD_NOT,
-    )
 
 
 def has_description(path: str) -> bool:

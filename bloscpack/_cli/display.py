@@ -143,35 +143,38 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
     return lines
 
 
+def dataset_array_text(described: JsonObject) -> str:
+    """Return dtype, shape and layout of an array of a dataset in short form."""
+    array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
+    return "%s %s" % (array_text(array), described["layout"])
+
+
 def show_files(
     args: Namespace,
-    read: Callable[[str], JsonObject],
+    read: Callable[[str], tuple[list[JsonObject], int]],
     titles: Sequence[str],
     row: Callable[[JsonObject, bool], Sequence[str]],
     total: Callable[[list[JsonObject], bool], Sequence[str]],
     left: Sequence[int] = (),
-    several: Callable[[str, list[JsonObject]], int] | None = None,
+    datasets: bool = False,
 ) -> int:
-    """Show a row for each file of the arguments, or a list as JSON.
+    """Show a row for each entry of the files in the arguments, or a list as JSON.
 
     Returns the exit code.
 
-    `read` returns the fields of a file, and `several` adds those of each array in a
-    dataset and returns an exit code; without it, a dataset is a folder like others.
-    `row` and `total` return cells, with exact sizes for ``--bytes``. See
-    `options.add_table_options` and `table`.
+    `read` returns the entries of a file or dataset, and an exit code. `row` and `total`
+    return cells, with exact sizes for ``--bytes``. See `options.add_table_options`,
+    `table` and `file_jobs.packed_files`.
     """
-    from .dataset_folders import names_dataset
     from .file_jobs import packed_files
 
     found: list[JsonObject] = []
-    files = packed_files(args, datasets=several is not None)
+    files = packed_files(args, datasets)
 
-    def act(path: str) -> int | None:
-        if several is not None and names_dataset(path):
-            return several(path, found)
-        found.append(read(path))
-        return None
+    def act(path: str) -> int:
+        entries, code = read(path)
+        found.extend(entries)
+        return code
 
     worst = for_each_file(files, act)
     if args.json:

@@ -159,7 +159,7 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
 
     Files in folders below it are included with ``--recursive``. With `datasets`, the
     result has the folder of a dataset, not the files in it, and also each folder
-    without datasets and compressed files: `names_dataset` refuses that one.
+    without datasets and compressed files: `named` refuses that one.
     """
     from .dataset_folders import has_description, is_dataset
 

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 import sys
 
-from ..._crashsafe.snapshot import read_snapshot
 from ..._storage.base import write_all
-from ...constants import MAGIC
-from ...reader import Reader, StreamReader
 from ..console import console, lost_output
-from ..dataset_folders import names_dataset
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..stdio import warn_of_second_file
+from ..named import named
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-
-    from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import Seekable
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Write the selected bytes or rows."""
-    bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
+    bytes_ = None if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:
         raise Refusal(
@@ -69,9 +62,8 @@ def run(args: Namespace) -> None:
             EXIT_USAGE,
         )
     sys.stdout.flush()
-    streamed = False
 
-    def deliver(plain: bytes) -> None:
+    def deliver(plain: bytes, streamed: bool) -> None:
         try:
             write_all(sys.stdout.buffer, plain)
             if streamed:
@@ -79,24 +71,7 @@ def run(args: Namespace) -> None:
         except OSError as error:
             raise lost_output(error) from error
 
-    def read(fp: Seekable, check: Check) -> None:
-        nonlocal streamed
-        streamed = not fp.seekable()
-        reader = StreamReader(fp) if streamed else Reader(fp)
-        check(reader.header)
-        selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
-        reader.deliver(selected, deliver, nthreads=args.nthreads)
-        if selected.stop == reader.nbytes:
-            warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
-
-    if names_dataset(args.file_):
-        from ..dataset_rows import cat
-
-        cat(args.file_, bytes_, rows, deliver)
-        console.flush()
-        return
-    parts = args.bytes is not None or args.rows is not None
-    read_snapshot(args.file_, read, attempts=1, parts=parts)
+    named(args.file_).cat(bytes_, rows, deliver, args.nthreads)
     console.flush()
 
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 
 from ... import log
-from ..._reading.description import describe
 from ..._storage.urls import shown_name
 from ...log import printable
-from .. import datasets
-from ..dataset_folders import is_dataset, names_dataset
+from ..dataset_folders import is_dataset
 from ..display import say_json
-from ..exit_codes import EXIT_OK, for_each_file
+from ..exit_codes import for_each_file
+from ..file_jobs import packed_files
+from ..named import named
 from ..options import add_packed_files
-from ..quick_answers import info
-from ..stdio import check_exists, plain_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from ...serializers import JsonObject
+    from ..named import Named
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -38,52 +37,37 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
-    from .. import file_jobs
-
     found: list[JsonObject] = []
     only = args.files[0] if len(args.files) == 1 else None
     if only is not None and (is_dataset(only) or not os.path.isdir(only)):
-        code = _show(args, only, found)
+        code = _show(args, named(only), found)
         if args.json:
             say_json(found[0])
         return code
 
     def act(path: str) -> int:
-        names_dataset(path)  # raises for a folder that is none
+        item = named(path)
         if not args.json:
             log.normal("'%s':" % printable(shown_name(path)))
-        return _show(args, path, found)
+        return _show(args, item, found)
 
-    worst = for_each_file(file_jobs.packed_files(args, datasets=True), act)
+    worst = for_each_file(packed_files(args, datasets=True), act)
     if args.json:
         say_json(found)
     return worst
 
 
-def _show(args: Namespace, path: str, found: list[JsonObject]) -> int:
-    """Show the information about a file or dataset, or add it to a list for JSON.
-
-    Return the exit code.
-    """
-    check_exists("file", path)
-    of_dataset = is_dataset(path)
+def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
+    """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
-        from .. import chunk_table
-
-        of = chunk_table.of_dataset if of_dataset else chunk_table.of_file
-        table = of(path, args.nthreads)
+        chunks = item.chunks(args.nthreads)
         if args.json:
-            found.append(table.as_dict(path))
+            found.append(chunks.as_dict(item.path))
         else:
-            table.show(path)
-        return table.code
-    if of_dataset:
-        if not args.json:
-            return datasets.info(path)
-        found.append(datasets.describe(path))
-        return datasets.state_in(found[-1])
-    if args.json:
-        found.append({**describe(path, strict=False), "file": plain_name(path)})
-    else:
-        info(path)
-    return EXIT_OK
+            chunks.show(item.path)
+        return chunks.code
+    if not args.json:
+        return item.show()
+    described, code = item.describe()
+    found.append(described)
+    return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import log
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, for_each_file
+from ..named_file import NamedFile
 from ..options import add_blosc_options, add_metadata_option, read_metadata
 from ..stdio import STREAM, check_exists
 from .compress import add_chunk_options, add_room_options
@@ -112,8 +113,12 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
     from ..progress import shown
 
     check_exists("file", name)
-    if args.no_metadata and not args.force:
-        _check_no_array(name)
+    if args.no_metadata and not args.force and NamedFile(name).is_array():
+        raise Refusal(
+            "'%s' holds an array: without metadata its dtype and shape are lost; "
+            "--force removes them" % name,
+            EXIT_COULD_NOT,
+        )
     log.verbose("rewriting '%s'" % name)
     with shown(name, None, args.progress) as bar:
         repack(
@@ -123,22 +128,4 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
             progress=bar,
             expect=None if bar is None else bar.expect,
             **settings,
-        )
-
-
-def _check_no_array(name: str) -> None:
-    """Raise `Refusal` if the metadata of a file describe an array."""
-    from ..._crashsafe.snapshot import read_snapshot
-    from ..._format.sections import read_beginning
-    from ..._storage.cursor import Cursor
-    from ...serializers import is_array
-
-    metadata = read_snapshot(
-        name, lambda fp, check: read_beginning(Cursor(fp)).metadata
-    )
-    if is_array(metadata):
-        raise Refusal(
-            "'%s' holds an array: without metadata its dtype and shape are lost; "
-            "--force removes them" % name,
-            EXIT_COULD_NOT,
         )
