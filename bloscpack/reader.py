@@ -138,7 +138,7 @@ class Reader:
 
     def __init__(self, fp: Seekable | Storage) -> None:
         self._chunks = ChunkReader(storage_from(fp))
-        if not (self._chunks.storage.far or self._chunks.is_cut):
+        if not (self._chunks.storage.is_remote or self._chunks.is_cut):
             self._chunks.check_end()  # `nbytes` is right if no frame follows
         self.header = self._chunks.header
         self.metadata = self._chunks.metadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from ._archives.detection import is_archive
+from ._archives.detection import refuse_archive
 from ._compat import make_callable
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
@@ -24,7 +24,7 @@ from ._storage.spool import positional
 from ._storage.urls import shown_name
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
-from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageError
+from .exceptions import ChecksumMismatch, DamageError, StorageError
 from .fp_io import CompressedFPSink
 from .headers import check_range
 
@@ -85,18 +85,14 @@ def recover_fp(
     NotReadable
         The bytes are no Bloscpack file. Nothing has been written.
     UsageError
-        They are an archive, whose members are recovered one by one.
+        They are an archive, whose members are recovered after extracting them.
     FormatError
         No chunk is intact. Nothing has been written.
     """
     check_range("fill", fill, 0, 255)
     count = effective_nthreads(nthreads, None)
     with positional(damaged_fp) as storage, own_settings:
-        if is_archive(storage):
-            raise UsageError(
-                "the file is an archive of several arrays: extract its members with a "
-                "program for ZIP files, and recover each damaged one"
-            )
+        refuse_archive(storage)
         inspection = inspect(storage, count, progress)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)

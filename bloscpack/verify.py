@@ -52,6 +52,8 @@ def verify_fp(
     ------
     NotReadable, Unsupported
         The bytes are no Bloscpack file, or have an unknown layout.
+    UsageError
+        They are an archive whose members another program has compressed or encrypted.
     """
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:

@@ -17,7 +17,7 @@ from .._format.shard import count_slots
 from .._format.zarr_metadata import ZARR_JSON
 from .._format.zip_format import STORED, UTF8, encode_directory, encode_local
 from .._storage.base import PartStorage
-from ..exceptions import DamageError, FormatError, UsageError
+from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..serializers import shard_rows
 from .names import BLP, document_name, parents_of
 from .reading import ArchiveFile, check_document
@@ -94,6 +94,8 @@ class _Checker:
             self._add("replaced", member.name, message, True, offset=member.offset)
         try:
             start, stop = self.file.extent(member)
+        except Unsupported as error:
+            raise UsageError(str(error)) from error
         except FormatError as error:
             at = member.offset
             self._add("local-header", member.name, error.message, offset=at)

@@ -6,7 +6,7 @@ The modules that read archives are imported only for files that may be one.
 from __future__ import annotations
 
 from ..constants import MAGIC
-from ..exceptions import FormatError
+from ..exceptions import FormatError, UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,3 +32,13 @@ def is_archive(storage: Storage) -> bool:
         return ZARR_JSON in members_of(read_directory(storage)[1])
     except FormatError:
         return False
+
+
+def refuse_archive(storage: Storage) -> None:
+    """Raise `UsageError` for an archive, where a single file is expected."""
+    if is_archive(storage):
+        raise UsageError(
+            "the file is an archive of several arrays: extract it with 'unzip', which "
+            "keeps damaged members, too; the folder is a dataset then, apart from the "
+            ".blp files in it"
+        )

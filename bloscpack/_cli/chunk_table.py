@@ -110,6 +110,7 @@ def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
 
 def of_file(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a file after a check of all; damage does not raise."""
+    from .._archives.detection import refuse_archive
     from .._crashsafe.snapshot import read_snapshot
     from .._damage.inspection import inspect
     from .._engine.blosc_settings import own_settings
@@ -118,6 +119,7 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
 
     def read(fp: Seekable, check: Check) -> ChunkTable:
         with positional(fp) as storage:
+            refuse_archive(storage)
             inspection = inspect(storage, effective_nthreads(nthreads, None))
             table = _of_inspection(inspection)
         if inspection.sections.header is not None:

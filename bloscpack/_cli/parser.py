@@ -279,7 +279,12 @@ class _Parser(_BaseParser):
         known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
         wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
         near = [match for word in wrong for match in get_close_matches(word, known, 1)]
-        if near:
+        at = self._words.index(subcommand) if subcommand in self._words else 0
+        early = [w for w in self._words[:at] if w[2:].partition("=")[0] in known]
+        if set(early) & set(unknown):
+            hint = "'%s' belongs behind the subcommand: '%s %s ...'\n"
+            verb._hint = printable(hint % (early[0], verb.prog, early[0]))
+        elif near:
             verb._hint = "Did you mean '--%s'?\n" % near[0]
         else:
             verb._hint = "'%s --help' shows what it accepts.\n" % verb.prog

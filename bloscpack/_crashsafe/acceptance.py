@@ -28,6 +28,7 @@ import struct
 
 from .._storage.base import READ_SIZE
 from .._storage.local import whole_file
+from .._storage.open_folder import is_missing
 from ..exceptions import FormatError, StorageError
 from .journal import (
     COMPLETE_FLAG_OFFSET,
@@ -523,7 +524,7 @@ def _open(name: str) -> io.FileIO | None:
     try:
         descriptor = os.open(name, flags)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+        if is_missing(error):
             return None
         # A symbolic link (on FreeBSD EMLINK), or a socket.
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):

@@ -11,8 +11,9 @@ new file                        access
 replaces a file                 owner, group, bits, ACL and attributes of that file
 made like its input             group, bits, ACL and attributes of the input
 made from an input              the access of any new file
-part of a dataset               as above; else the access of the nearest description,
-                                or, for a folder, of the folder around it
+part of a dataset, a block      as above; else owner, group, bits and ACL of the
+                                nearest description, or, for a folder, of the folder
+                                around it
 ==============================  ====================================================
 
 In the first and the third row, a class (group or others) that can't read the input has
@@ -38,16 +39,18 @@ LABELS = ("security.selinux", "security.SMACK64")
 OWNER_BITS = 0o700
 GROUP_BITS = 0o070
 OTHER_BITS = 0o007
+FILE_BITS = 0o666
 
 
 class Attributes:
     """Owner, group, permission bits, ACL and extended attributes of a file.
 
     `file` is a descriptor, or a name if the file can't be opened. ``acl`` is None
-    without an ACL, and empty if there is one that can't be read.
+    without an ACL, and empty if there is one that can't be read. With `only_access` the
+    extended attributes are left out, which belong to a single file.
     """
 
-    def __init__(self, file: int | str) -> None:
+    def __init__(self, file: int | str, *, only_access: bool = False) -> None:
         self.status = os.stat(file)
         self.extended: dict[str, bytes] = {}
         self.acl: bytes | None = None
@@ -58,7 +61,9 @@ class Attributes:
         for name in names:
             if name == ACL:
                 self.acl = b""
-            elif not (name.startswith(USER_ATTRIBUTES) or name in LABELS):
+            elif only_access or not (
+                name.startswith(USER_ATTRIBUTES) or name in LABELS
+            ):
                 continue
             with suppress(OSError):  # no permission to read it
                 value = os.getxattr(file, name)
@@ -107,14 +112,22 @@ class Limits:
     access = None
 
     def __init__(self, *inputs: Attributes) -> None:
-        self._inputs = inputs
+        self.inputs = list({each.access: each for each in inputs}.values())
         self.status = inputs[0].status
 
     def limit(self, mode: int, group: int | None) -> int:
         """Return `mode` without the bits of each class that can't read all inputs."""
-        for each in self._inputs:
+        for each in self.inputs:
             mode = each.limit(mode, group)
         return mode
+
+    def at(self, name: str) -> Limits:
+        """Return the limits of a part of the copy; `name` is that of its folder."""
+        return self
+
+    def whole(self) -> Limits:
+        """Return the limits of a copy that is a single file."""
+        return self
 
 
 def attributes_of_input(fp: BinaryFile) -> Attributes | None:
@@ -126,6 +139,14 @@ def attributes_of_input(fp: BinaryFile) -> Attributes | None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     return Attributes(descriptor)
+
+
+def of_another_user(found: Attributes) -> bool:
+    """Return whether root makes a file beside those of another user.
+
+    The new file gets the access of the others, and so it does not become root's.
+    """
+    return hasattr(os, "geteuid") and os.geteuid() == 0 != found.status.st_uid
 
 
 def copy_attributes(
@@ -159,6 +180,8 @@ def copy_attributes(
             mode &= OWNER_BITS
     if stat.S_ISDIR(status.st_mode):  # files in the folder get its group
         mode |= status.st_mode & stat.S_ISGID
+    elif stat.S_ISDIR(source.status.st_mode):
+        mode &= FILE_BITS
     os.chmod(target, mode)
 
 

@@ -52,6 +52,7 @@ def replacing(
     access: bool = False,
     times: bool = False,
     exclusive: bool = False,
+    model: Attributes | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
@@ -67,7 +68,7 @@ def replacing(
     the attributes of the input, which limit who may read the new file. It gets the
     access of the input with `access`, if it replaces no file, and the times with
     `times`. See `ownership`. With `exclusive` the name must be free, now and in the
-    end.
+    end. If it replaces no file, the new file has owner and access of `model`, if any.
     """
     path = local_path(path)
     if is_url(path):
@@ -83,7 +84,7 @@ def replacing(
     if not os.path.exists(name):
         _check_new(name)
         _check_no_journal(name)
-        with _new_file(name, None, bool(sync), like, access, times) as fp:
+        with _new_file(name, None, bool(sync), like, access, times, model) as fp:
             yield fp
         return
     status = os.stat(name)
@@ -168,10 +169,11 @@ def _new_file(
     like: Attributes | Limits | None,
     access: bool,
     times: bool,
+    model: Attributes | None = None,
 ) -> Iterator[BinaryIO]:
     target = os.path.realpath(name)
     remove_leftovers(target)
-    source = replaced
+    source = replaced or model
     if source is None and access and isinstance(like, Attributes):
         source = like
     try:
@@ -189,7 +191,7 @@ def _new_file(
         fp.flush()
         if source is not None:
             limit = None if source is like else like
-            owner = source is replaced
+            owner = source is not like
             copy_attributes(temporary.handle, source, owner=owner, limit=limit)
         if like is not None and times:
             status = like.status

@@ -153,7 +153,9 @@ def new_array(
         # numpy.empty would make strings of length 0 one character long.
         return numpy.ndarray(shape, dtype=dtype, order=order)
     except (MemoryError, ValueError, OverflowError) as error:
-        raise DamageError(
+        # A sound file may have more items than the memory has room for.
+        kind = Unsupported if isinstance(error, MemoryError) else DamageError
+        raise kind(
             "an array of shape %s and dtype '%s' can't be made: %s"
             % (shape, dtype, error),
             section="metadata",

@@ -17,7 +17,10 @@ MARKERS = (
     (b"BZh", "a bzip2 file"),
     (b"\xfd7zXZ\x00", "an xz file"),
     (b"\x04\x22\x4d\x18", "an lz4 file"),
-    (b"PK\x03\x04", "a zip file"),
+    (
+        b"PK\x03\x04",
+        "a zip file: if savez wrote it, 'blpk verify' checks it, and loadz reads it",
+    ),
     (b"\x93NUMPY", "a .npy file"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
 )

@@ -308,7 +308,7 @@ def _reading_once(
     That has the bytes in front of `stop`: the index, and the padded copy if it is no
     longer than most are.
     """
-    if not storage.far:
+    if not storage.is_remote:
         return storage.read_at
     start = max(first, stop - FAR_SIZE)
     block = storage.read_at(start, stop - start)

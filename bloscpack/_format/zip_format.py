@@ -60,7 +60,7 @@ DIGESTED = Struct("<2HIQ")
 
 MAX16 = 2**16 - 1
 MAX32 = 2**32 - 1
-STORED = 0
+STORED, DEFLATED = 0, 8
 # Flags of a member: encrypted in one of three ways, checksum and sizes behind its bytes
 # and not in its local header, and a name in UTF-8.
 ENCRYPTED = 1 << 0 | 1 << 6 | 1 << 13
@@ -129,8 +129,10 @@ class Member:
             )
         if self.method != STORED:
             raise Unsupported(
-                "the member %.200r of the ZIP file is compressed: expected method 0, "
-                "stored, found '%d'" % (self.name, self.method)
+                "the member %.200r of the ZIP file is compressed by ZIP itself, by the "
+                "method '%d'%s, which is not supported: unzip it, and zip the folder "
+                "with 'zip -0 -r', or convert the folder with 'blpk convert'"
+                % (self.name, self.method, " (deflate)" * (self.method == DEFLATED))
             )
 
 
@@ -187,7 +189,8 @@ def decode_local(data: Buffer, member: Member) -> int:
     Raises `FormatError` unless the header agrees with the directory, and all bytes of
     the member are in front of the next part of the file.
     """
-    member.check()
+    if _same_method(data, member):
+        member.check()
     if member.flags == UTF8 and data == encode_local(member):
         start: int | None = member.offset + len(data)
     else:
@@ -199,6 +202,15 @@ def decode_local(data: Buffer, member: Member) -> int:
             offset=member.offset,
         )
     return start
+
+
+def _same_method(data: Buffer, member: Member) -> bool:
+    """Return whether the local header says, too, how a member is stored."""
+    if len(data) < LOCAL.size:
+        return False
+    flags, method = LOCAL.unpack_from(data)[2:4]
+    same: bool = method == member.method and not (flags ^ member.flags) & ENCRYPTED
+    return same
 
 
 def _start_of(data: bytes, member: Member) -> int | None:

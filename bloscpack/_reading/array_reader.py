@@ -79,11 +79,12 @@ class ArrayReader:
 
         They are a new array, or a scalar if integers select a single item.
         """
-        if isinstance(key, str) and self.dtype.names is not None:
-            return self._read_field(key)
-        if _is_names(key) and self.dtype.names is not None:
-            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-            return self.read()[key]
+        if self.dtype.names is not None:
+            if isinstance(key, str):
+                return self._read_field(key)
+            if _is_names(key):
+                numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
+                return self.read()[key]
         position = self._position(key)
         if position is not None:
             return self._read_item(position)
@@ -116,18 +117,21 @@ class ArrayReader:
         Return None for every other key, and for integers that are out of range.
         """
         entries = key if isinstance(key, tuple) else (key,)
-        if len(entries) != len(self.shape):
+        shape = self.shape
+        if len(entries) != len(shape):
             return None
+        if self.order == "F":
+            entries, shape = entries[::-1], shape[::-1]
         position = 0
         # Horner's scheme, from the slowest axis to the fastest one.
-        for i, n in zip(
-            self._in_order(entries), self._in_order(self.shape), strict=True
-        ):
-            if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
-                return None
+        for i, n in zip(entries, shape, strict=True):
+            if type(i) is not int:
+                if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
+                    return None
+                i = int(i)
             if not -n <= i < n:
                 return None
-            position = position * n + (int(i) if i >= 0 else int(i) + n)
+            position = position * n + (i if i >= 0 else i + n)
         return position
 
     def _read_item(self, position: int) -> Any:
@@ -137,7 +141,8 @@ class ArrayReader:
         buffer = bytearray(size)
         self._source.read_into(memoryview(buffer), position * size)
         item: Array = numpy.ndarray((), self.dtype, buffer)
-        check_text(item)
+        if self.dtype.kind in "UV":
+            check_text(item)
         return item[()]
 
     def _full(self) -> list[Steps | Picks]:

@@ -131,7 +131,7 @@ class ChunkReader:
             return index
 
     def _read_headers(self) -> ChunkIndex:
-        size = FAR_READ if self.storage.far else io.DEFAULT_BUFFER_SIZE
+        size = FAR_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
             cursor = Cursor(fp)
             cursor.move(self._first)
@@ -158,7 +158,7 @@ class ChunkReader:
         offset = self.index.offset(number)
         start, stop = self.index.span(number)
         digest_size = self.header.checksum_impl.size
-        if self.storage.far:
+        if self.storage.is_remote:
             most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
             self._runs.tail = offset, self.storage.read_at(offset, most)
         try:
@@ -249,12 +249,12 @@ class ChunkReader:
 
         # An empty cache has no chunk.
         cached = self.cached if self._cache else None
-        runs = plan_runs(self._extents(numbers), cached, self.storage.far)
+        runs = plan_runs(self._extents(numbers), cached, self.storage.is_remote)
         nruns = self._count_runs(numbers)
         with own_settings:
             nthreads = nthreads_to_read(nthreads, nruns, self.index.chunk_size)
             batch = 1
-            if room is not None and not self.storage.far:
+            if room is not None and not self.storage.is_remote:
                 batch = run_length(nruns, self._nbytes(numbers) // nruns, nthreads)
             for_each(
                 self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
@@ -276,7 +276,7 @@ class ChunkReader:
 
     def _count_runs(self, numbers: Sequence[int]) -> int:
         """Return about how many runs the chunks give, at least 1."""
-        if len(numbers) < 2 or self.storage.far:
+        if len(numbers) < 2 or self.storage.is_remote:
             return max(1, len(numbers))
         return max(1, min(len(numbers), -(-self._nbytes(numbers) // LOCAL_RUN)))
 

@@ -89,6 +89,13 @@ class ChunkSource(ABC):
             if plain is not None:
                 view[: stop - start] = plain[start - first : stop - first]
                 return stop - start
+        self._load_into(view, start, stop, numbers)
+        return stop - start
+
+    def _load_into(
+        self, view: memoryview, start: int, stop: int, numbers: Sequence[int]
+    ) -> None:
+        """Fill a view from the span [start, stop), which is in chunks."""
 
         def room(number: int) -> memoryview | None:
             first, after = self.span(number)
@@ -103,4 +110,3 @@ class ChunkSource(ABC):
             view[begin - start : end - start] = plain[begin - first : end - first]
 
         self.load(numbers, use, room=room)
-        return stop - start

@@ -1,7 +1,7 @@
 """Runs of chunks that are neighbours in a file: planning them, and reading each once.
 
 From a local file every worker reads its own runs. From a place where each read is a
-round trip (`Storage.far`), groups of runs are requested at once, and one more thread
+round trip (`Storage.is_remote`), groups of runs are requested at once; one more thread
 requests the next group while the workers decompress. Only the thread of the caller
 reads a storage that is not ``concurrent``.
 """
@@ -60,7 +60,7 @@ class Run:
 def plan_runs(
     extents: Iterator[Extent],
     cached: Callable[[int, int], bytes | None] | None,
-    far: bool,
+    is_remote: bool,
 ) -> Iterator[Run]:
     """Yield the runs of chunks, without their content.
 
@@ -71,10 +71,10 @@ def plan_runs(
     cached
         Returns the plain bytes of a chunk by its number and plain size, None if they
         are not in memory; None if no chunk is.
-    far
+    is_remote
         Whether each read is a round trip.
     """
-    gap = FAR_GAP if far else 0
+    gap = FAR_GAP if is_remote else 0
     run = None
     nbytes = 0  # the plain bytes of the run
     for chunk in extents:
@@ -82,8 +82,8 @@ def plan_runs(
         # A cached chunk of another size: the last chunk has grown since.
         plain = cached(number, size) if cached is not None else None
         if run is not None:
-            in_all = stop - run.offset if far else nbytes + size
-            fits = in_all <= (FAR_RUN if far else LOCAL_RUN)
+            in_all = stop - run.offset if is_remote else nbytes + size
+            fits = in_all <= (FAR_RUN if is_remote else LOCAL_RUN)
             if plain is None and fits and 0 <= offset - run.stop <= gap:
                 run.chunks.append(chunk)
                 run.stop, nbytes = stop, nbytes + size
@@ -143,7 +143,7 @@ class RunReader:
 
     def prepare(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield the runs; the thread of the caller reads those that others can't."""
-        if self._storage.far:
+        if self._storage.is_remote:
             yield from self._requested(runs)
             return
         for run in runs:

@@ -11,7 +11,7 @@ A new place to read from is one new module in this folder, with one subclass of
 - defines `Storage.read_into`, which fills a buffer from an offset and raises `OSError`
   or `StorageError` if the place can't be read;
 - sets ``identity`` if the place reports a version of its content, like an ETag;
-- sets ``far`` to True and defines `Storage.read_many` if each read is a round trip;
+- sets ``is_remote`` and defines `Storage.read_many` if each read is a round trip;
 - sets ``concurrent`` to False if only one thread may read, or if parallel reads are of
   no use.
 
@@ -61,7 +61,7 @@ class Storage:
     concurrent
         Whether worker threads may read. If False, the threads that call `for_each`
         read, one at a time.
-    far
+    is_remote
         Whether each read is a round trip to another machine, so that a few more bytes
         cost less than another read.
     """
@@ -70,7 +70,7 @@ class Storage:
     identity: Hashable = None
     version: Hashable = None
     concurrent: bool = True
-    far: bool = False
+    is_remote: bool = False
 
     def read_into(self, view: memoryview, offset: int) -> int:
         """Fill `view` with the bytes from `offset` on; return the number of bytes read.
@@ -97,7 +97,7 @@ class Storage:
     def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each extent (start, stop), fewer where the content ends.
 
-        A storage that is ``far`` requests them all at once.
+        A storage that is ``is_remote`` requests them all at once.
         """
         return [self.read_at(start, stop - start) for start, stop in extents]
 
@@ -177,7 +177,7 @@ class PartStorage(Storage):
         self._start = start
         self._owner = owner
         self.size = max(0, stop - start)
-        self.concurrent, self.far = storage.concurrent, storage.far
+        self.concurrent, self.is_remote = storage.concurrent, storage.is_remote
         if storage.identity is not None:
             self.identity = (storage.identity, start, stop)
         if storage.version is not None:

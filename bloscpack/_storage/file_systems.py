@@ -13,7 +13,7 @@ import re
 from contextlib import contextmanager
 
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .http_session import Refused, with_session
+from .http_session import Refused, open_s3_session, with_session
 from .urls import MARK, public_name, schemes_of, with_lower_schemes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -210,7 +210,12 @@ def status_of(error: BaseException) -> int:
 
 
 def _behind(error: BaseException) -> BaseException:
-    """Return the error that fsspec has taken for a file that is not there."""
+    """Return the error that fsspec has taken for a file that is not there.
+
+    Or the one that the client of S3 has taken for a failed connection.
+    """
+    if isinstance(error.__context__, Refused):
+        return error.__context__
     cause = error.__cause__
     if isinstance(error, FileNotFoundError) and cause is not None:
         is_http = type(cause).__module__.startswith("aiohttp.")
@@ -229,7 +234,7 @@ def find_file_system(
         url = with_lower_schemes(url)
         options = with_session(schemes_of(url), options)
         if url.startswith(("s3://", "s3a://")):
-            options = {**_settings_for_s3(), **options}
+            options = _with_settings_for_s3(options)
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
 
@@ -285,19 +290,26 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _settings_for_s3() -> dict[str, Any]:
-    """Return settings that let botocore not check the digest of a whole object.
+def _with_settings_for_s3(options: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of s3fs with those for the client that the caller does not give.
 
-    Some servers send it with a part of the object, and every read would fail.
+    botocore must not check the digest of a whole object: some servers send it with a
+    part of the object, and every read would fail.
     """
+    from inspect import signature
+
     import fsspec.config
 
     try:
+        from aiobotocore.config import AioConfig
         from botocore.config import Config
     except ImportError:
-        return {}  # fsspec says what is missing
-    name = "response_checksum_validation"
-    known = name in Config.OPTION_DEFAULTS
-    if not known or "config_kwargs" in fsspec.config.conf.get("s3", ()):
-        return {}
-    return {"config_kwargs": {name: "when_required"}}
+        return options  # fsspec says what is missing
+    name = "config_kwargs"
+    given = options.get(name, fsspec.config.conf.get("s3", {}).get(name)) or {}
+    own: dict[str, Any] = {}
+    if "response_checksum_validation" in Config.OPTION_DEFAULTS:
+        own["response_checksum_validation"] = "when_required"
+    if "http_session_cls" in signature(AioConfig).parameters:
+        own["http_session_cls"] = open_s3_session
+    return {**options, name: {**own, **given}}

@@ -1,9 +1,10 @@
-"""The session of aiohttp that makes every request of HTTP, also those of fsspec.
+"""The sessions of aiohttp that make every request of HTTP and of S3.
 
-Strategy: fsspec opens its session with `open_session`, for a URL and for a chain of
-URLs alike. A `Session` follows redirects itself: credentials stay with the origin
-(scheme, host, port) that they were given for. It refuses encoded responses, and stops
-reading a response that is longer than requested or announced.
+Strategy: a response that is longer than requested or announced is not read further.
+fsspec opens its session with `open_session`, for a URL and for a chain of URLs alike,
+and the client of S3 with `open_s3_session`. A `Session` follows redirects itself:
+credentials stay with the origin (scheme, host, port) that they were given for. It
+refuses encoded responses.
 """
 
 from __future__ import annotations
@@ -21,10 +22,21 @@ MAX_REDIRECTS = 10
 # Maximum number of bytes of a response whose length neither the request nor the server
 # states: such a response may have no end.
 MAX_UNANNOUNCED = 2**30
+# Maximum number of bytes of a response of S3 that is no part of an object, such as a
+# page of a listing: it has at most 1000 names of 1024 bytes.
+MAX_OF_DOCUMENT = 2**24
+# Seconds without a byte from the server after which a request has timed out.
+STALL_SECONDS = 30.0
+# Seconds for a request as a whole, to which those for the bytes that are sent and
+# received are added, at the slowest speed in bytes per second that is accepted.
+REQUEST_SECONDS = 120.0
+MIN_SPEED = 1000
 # Maximum number of bytes of a response that reports an error.
 MAX_OF_ERROR = 2**16
 # Size in bytes of the blocks in which a response is read into memory.
 BLOCK_SIZE = 2**20
+# The headers of S3 with the size of what is sent: with digests, it is sent in chunks.
+SENT_SIZES = ("Content-Length", "X-Amz-Decoded-Content-Length")
 REDIRECTS = (301, 302, 303, 307, 308)
 # Largest size of a file: offsets are signed numbers of 64 bits.
 MAX_SIZE = 2**63 - 1
@@ -101,6 +113,7 @@ class Session:
             location = response.headers.get("Location", "")
             if response.status not in REDIRECTS or not location:
                 if method == "get":
+                    _refuse_encoding(response)
                     _bound_response(response, headers.get("Range", ""), bound)
                 return response
             response.close()
@@ -186,8 +199,7 @@ class BoundedContent:
             yield block
 
 
-def _bound_response(response: Any, range_: str, bound: int | None) -> None:
-    """Refuse a response that is encoded; limit the length of others."""
+def _refuse_encoding(response: Any) -> None:
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         response.close()
@@ -196,16 +208,64 @@ def _bound_response(response: Any, range_: str, bound: int | None) -> None:
             "the server sends an encoded response (Content-Encoding), where the bytes "
             "of the file were requested",
         )
+
+
+def _bound_response(response: Any, range_: str, bound: int | None) -> None:
+    """Limit the length of a response."""
     if response.status not in (200, 206):
         bound = MAX_OF_ERROR
     if bound is None:
-        bound = size_in(response.headers.get("Content-Length", ""))
-        first, _, last = range_.removeprefix("bytes=").partition("-")
-        if response.status == 206 and size_in(first) >= 0 <= size_in(last):
-            bound = size_in(last) + 1 - size_in(first)
-        if bound < 0:
-            bound = MAX_UNANNOUNCED
+        announced = size_in(response.headers.get("Content-Length", ""))
+        wanted = _size_of(range_) if response.status == 206 else -1
+        bound = next((n for n in (wanted, announced) if n >= 0), MAX_UNANNOUNCED)
     response.content = BoundedContent(response.content, bound)
+
+
+def _size_of(range_: str) -> int:
+    """Return the number of bytes that a header requests; -1 if it does not say it."""
+    first, _, last = range_.removeprefix("bytes=").partition("-")
+    ends = size_in(first), size_in(last)
+    return ends[1] + 1 - ends[0] if min(ends) >= 0 else -1
+
+
+def open_s3_session(*arguments: Any, **settings: Any) -> Any:
+    """Return a session for the client of S3, whose responses have an end."""
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    session = AIOHTTPSession(*arguments, **settings)
+    find = session._get_session
+
+    async def find_bounded(*place: Any) -> BoundedSession:
+        return BoundedSession(await find(*place))
+
+    session._get_session = find_bounded
+    return session
+
+
+class BoundedSession:
+    """A session whose responses are limited in time and length."""
+
+    def __init__(self, own: Any) -> None:
+        self._own = own
+
+    async def request(self, method: str, **settings: Any) -> Any:
+        """Make a request; only one with a range may have a long response."""
+        from aiohttp import ClientTimeout
+
+        headers = settings["headers"]
+        wanted = _size_of(headers.get("Range", ""))
+        sizes = [size_in(headers.get(name, "")) for name in SENT_SIZES]
+        given = settings.get("timeout") or self._own.timeout
+        settings["timeout"] = ClientTimeout(
+            total=REQUEST_SECONDS + max(wanted, *sizes, 0) / MIN_SPEED,
+            sock_connect=given.sock_connect,
+            sock_read=given.sock_read,
+        )
+        response = await self._own.request(method, **settings)
+        # `S3Place` counts the bytes of a range itself.
+        if wanted < 0 or response.status not in (200, 206):
+            _bound_response(response, "", MAX_OF_DOCUMENT)
+        return response
 
 
 def size_in(text: str) -> int:

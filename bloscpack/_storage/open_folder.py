@@ -67,13 +67,19 @@ class Held:
     """An open folder, until nothing refers to it any more.
 
     ``number`` is its file descriptor; None where the system has none for folders.
-    ``status`` is its status when it was opened.
     """
 
     def __init__(self, path: str, number: int | None) -> None:
         self.path = path
         self.number = number
-        self.status = os.stat(path if number is None else number)
+        self._status: os.stat_result | None = None
+
+    @property
+    def status(self) -> os.stat_result:
+        """Its status when it was first asked for."""
+        if self._status is None:
+            self._status = os.stat(self.path if self.number is None else self.number)
+        return self._status
 
     def fileno(self) -> int:
         """Return the file descriptor."""
@@ -89,7 +95,7 @@ class Held:
         path = os.path.join(self.path, last)
         return path if self.number is None else Place(path, last, self)
 
-    def inside(self, last: str) -> Held:
+    def subfolder(self, last: str) -> Held:
         """Open a folder in this one."""
         path = os.path.join(self.path, last)
         try:
@@ -181,7 +187,7 @@ class OpenFolder:
 
     def _find(self) -> Held:
         if self._around is not None:
-            return self._around.hold().inside(os.path.basename(self.path))
+            return self._around.hold().subfolder(os.path.basename(self.path))
         if not HAS_OPEN_FOLDERS:
             os.stat(self.path)
             return Held(self.path, None)
@@ -217,7 +223,7 @@ class OpenFolder:
         held = None if fresh else self._inside.get(name)
         if held is None:
             folder, _, last = name.rpartition("/")
-            held = self._hold_inside(folder, fresh).inside(last)
+            held = self._hold_inside(folder, fresh).subfolder(last)
             if len(self._inside) >= KEPT_INSIDE:
                 self._inside = {}
             self._inside[name] = held
@@ -253,13 +259,19 @@ class OpenFolder:
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            held = self._held or self.hold()
-            try:
+            folder = name.rpartition("/")[0]
+            if folder not in self._inside:
                 # Most names are in the folder itself, or missing.
-                found = _status(held, name)
-            except OSError as error:
-                raise held.explained(error, name) from None
-            return self.status(name) if "/" in name else found
+                held = self._held or self.hold()
+                try:
+                    found = _status(held, name)
+                except OSError as error:
+                    if is_missing(error):
+                        return None
+                    raise held.explained(error, name) from None
+                if not folder:
+                    return found
+            return self.status(name)
         except OSError as error:
             if is_missing(error):
                 return None

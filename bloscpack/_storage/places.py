@@ -24,7 +24,14 @@ from .file_systems import (
     Temporary,
     answered,
 )
-from .http_session import MAX_SIZE, TooLong, size_in
+from .http_session import (
+    MAX_SIZE,
+    MIN_SPEED,
+    REQUEST_SECONDS,
+    STALL_SECONDS,
+    TooLong,
+    size_in,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -40,12 +47,6 @@ if TYPE_CHECKING:
 
 # Number of bytes at the start of a file that one request reads before any data.
 HEAD_SIZE = 64 * 2**10
-# Seconds without a byte from the server after which a request has timed out.
-STALL_SECONDS = 30.0
-# Seconds for a request as a whole, to which those for the bytes of the response are
-# added, at the slowest speed in bytes per second at which a server may send them.
-REQUEST_SECONDS = 120.0
-MIN_SPEED = 1000
 # Size in bytes of the blocks in which a whole file is read.
 BLOCK_SIZE = 4 * 2**20
 # Fields of `fs.info` that change with the content, by the names that the file systems

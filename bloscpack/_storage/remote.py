@@ -93,7 +93,7 @@ class RemoteStorage(Storage):
         The file can't be read. It is a `FileNotFoundError` if there is none.
     """
 
-    far = True
+    is_remote = True
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from ..exceptions import BloscpackError, StorageError
 from .file_systems import status_of
+from .http_session import MAX_UNANNOUNCED
 from .places import Place
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 # Minimum size in bytes of a part of an upload to S3, except for the last.
 PART_SIZE = 8 * 2**20
+# Memory in bytes for a name in a listing, besides its characters.
+ENTRY_SIZE = 512
+# What a page of a listing counts for, so that empty pages have an end, too.
+PAGE_SIZE = 2**18
 # S3 takes 10000 parts; later parts are larger, so that a file may have 5 TiB.
 PARTS_OF_A_SIZE = 1000
 
@@ -73,6 +78,50 @@ class S3Place(Place):
             body.close()
         self._check_length(len(data), stop - start)
         return bytes(data)
+
+
+async def list_objects(
+    fs: Any, path: str, recursive: bool, names: ErrorNames
+) -> list[dict[str, Any]]:
+    """Return what is below a path: objects, and folders unless it is `recursive`.
+
+    Raises `StorageError` if the listing needs more memory than the longest may: it has
+    no end then.
+    """
+    bucket, key, _ = fs.split_path(path)
+    prefix = key.strip("/") + "/" if key.strip("/") else ""
+    settings = {"Bucket": bucket, "Prefix": prefix, **fs.req_kw}
+    if not recursive:
+        settings["Delimiter"] = "/"
+    found: list[dict[str, Any]] = []
+    size = 0
+    while True:
+        begin = len(found)
+        page = await fs._call_s3("list_objects_v2", **settings)
+        for folder in page.get("CommonPrefixes", ()):
+            found.append(_entry(bucket, folder["Prefix"][:-1], "directory", {}))
+        for item in page.get("Contents", ()):
+            found.append(_entry(bucket, item["Key"], "file", item))
+        size += PAGE_SIZE + sum(ENTRY_SIZE + len(e["name"]) for e in found[begin:])
+        if not page.get("IsTruncated"):
+            return found
+        token = page.get("NextContinuationToken")
+        if token in (None, settings.get("ContinuationToken")):
+            text = "the server sends the same part of a listing again and again"
+            raise names.error(errno.EIO, text)
+        if size > MAX_UNANNOUNCED:
+            text = "the server lists more than '%d' names, and more follow"
+            raise names.error(errno.EFBIG, text % len(found))
+        settings["ContinuationToken"] = token
+
+
+def _entry(bucket: str, key: str, kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object or a folder as fsspec describes it."""
+    kept: dict[str, Any] = {
+        name: item[name] for name in ("ETag", "LastModified") if name in item
+    }
+    name = "%s/%s" % (bucket, key)
+    return {"name": name, "type": kind, "size": item.get("Size", 0), **kept}
 
 
 class PartsFile(io.RawIOBase):

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 READ_ONLY = ("http", "https")
 # Maximum number of requests for sizes that run at once.
 REQUESTS = 32
+# Seconds for the listing of a folder: a listing may have no end.
+LIST_SECONDS = 1800.0
 # What S3 answers if an object does not have the expected version, or is removed.
 CHANGED = (404, 409, 412)
 # What servers answer that don't know a condition of S3.
@@ -180,6 +182,46 @@ def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
     return found
 
 
+def entries_below(
+    fs: Any, path: str, names: ErrorNames, *, recursive: bool = False
+) -> list[dict[str, Any]]:
+    """Return the descriptions of what is below a path; all files if `recursive`.
+
+    Nothing is below a path that does not exist. Raises `StorageError` if the listing
+    takes too long.
+    """
+    import asyncio
+
+    from fsspec.asyn import AsyncFileSystem, sync
+
+    async def find() -> list[dict[str, Any]]:
+        if is_s3(fs) and path.strip("/"):
+            from .s3 import list_objects
+
+            return await list_objects(fs, path, recursive, names)
+        if recursive:
+            return list((await fs._find(path, detail=True)).values())
+        return list(await fs._ls(path, detail=True))
+
+    async def find_in_time() -> list[dict[str, Any]]:
+        try:
+            return await asyncio.wait_for(find(), LIST_SECONDS)
+        except asyncio.TimeoutError:
+            text = "the server takes more than %d seconds for a listing"
+            raise names.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
+
+    found: list[dict[str, Any]] = []
+    with names.translating(), suppress(FileNotFoundError, NotADirectoryError):
+        fs.invalidate_cache()
+        if isinstance(fs, AsyncFileSystem):
+            found = sync(fs.loop, find_in_time)
+        elif recursive:
+            found = list(fs.find(path, detail=True).values())
+        else:
+            found = list(fs.ls(path, detail=True))
+    return found
+
+
 def check_version(
     url: str, storage_options: StorageOptions | None, version: str
 ) -> None:
@@ -232,9 +274,9 @@ def remove_objects(
     options = dict(storage_options or {})
     fs, path = find_file_system(url, options, names)
     stays = find_file_system(kept, options, names)[1].strip("/") if kept else ""
+    entries = entries_below(fs, path, names, recursive=True)
+    found = [e["name"] for e in entries if e["name"].strip("/") != stays]
     with names.translating():
-        fs.invalidate_cache()
-        found = [name for name in fs.find(path) if name.strip("/") != stays]
         # Not `rm`: it takes a name with a star or a bracket for a pattern.
         _call_each(fs, "rm_file", found)
         fs.invalidate_cache()

@@ -4,7 +4,8 @@ Contract: nothing outside the folder of the tree is read or written. A name with
 is refused, and so is a symbolic link that leads out, unless the user allows links. A
 data file must be a regular file; a pipe is not even opened for long. Small files are
 replaced as a whole, and a change that depends on the old content holds the lock of the
-block's folder. Data files need no lock.
+block's folder. Data files need no lock. A new file of a block has owner and access of
+the other files, and what root makes in the tree of another user belongs to that user.
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ import re
 import stat
 from contextlib import contextmanager, suppress
 
+from .._crashsafe.ownership import (
+    Attributes,
+    copy_attributes,
+    of_another_user,
+)
 from .._crashsafe.replace import replacing
 from .._engine.forks import NamedLocks, Owner
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
+from .header import FILE_NAME
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ _DATA_FILE = re.compile("[0-9A-F]{6,}")
 # The folders that a thread of this process changes: not all systems have file locks.
 _FOLDERS = NamedLocks()
 _BAD_NAME = re.compile("[\x00-\x20\x7f]")
+_FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _OPEN_FLAGS = (
     getattr(os, "O_NOFOLLOW", 0)
     | getattr(os, "O_NONBLOCK", 0)
@@ -168,21 +176,32 @@ class Tree:
 
     # Files
 
-    def open_file(self, path: str, flags: int, mode: int = 0o666) -> int:
+    def open_file(self, path: str, flags: int) -> int:
         """Return a descriptor of a regular file of the tree; raises `OSError`."""
         access = flags | _OPEN_FLAGS
+        if flags & os.O_CREAT and not os.path.lexists(path):
+            with suppress(FileExistsError):  # another process has created it
+                return self._create_file(path, access | os.O_EXCL)
         try:
-            descriptor = os.open(path, access, mode)
+            descriptor = os.open(path, access, 0o666)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.EMLINK):
                 raise
-            descriptor = os.open(self.checked(path), access, mode)
+            descriptor = os.open(self.checked(path), access, 0o666)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise StorageError(errno.EINVAL, "it is not a regular file", path)
         except BaseException:
             os.close(descriptor)
             raise
+        return descriptor
+
+    def _create_file(self, path: str, flags: int) -> int:
+        model = self.access(os.path.dirname(path))
+        descriptor = os.open(path, flags, 0o666 if model is None else 0o600)
+        if model is not None:
+            target = descriptor if os.chmod in os.supports_fd else path
+            copy_attributes(target, model, owner=True)
         return descriptor
 
     def read_text(self, path: str) -> bytes:
@@ -198,16 +217,34 @@ class Tree:
 
     def replace_text(self, path: str, content: bytes) -> None:
         """Replace a header or a file of attributes as a whole."""
-        with replacing(self.checked(path)) as fp:
+        path = self.checked(path)
+        model = None if os.path.exists(path) else self.access(os.path.dirname(path))
+        with replacing(path, model=model) as fp:
             fp.write(content)
+
+    def access(self, folder: str) -> Attributes | None:
+        """Return the access of a new file of a block; None for the usual access.
+
+        It is that of the data files, or else of the documents. If there are none, root
+        takes the access of the folder.
+        """
+        for name in (FILE_NAME % 0, HEADER, ATTRIBUTES, LEGACY):
+            with suppress(FileNotFoundError):
+                file = self.checked(os.path.join(folder, name))
+                return Attributes(file, only_access=True)
+        found = Attributes(folder, only_access=True)
+        return found if of_another_user(found) else None
 
     def make_folder(self, name: str) -> str:
         """Create the folder of a block and those above it; return its path."""
         path = self.root
         for part in filter(None, name.split("/")):
             path = os.path.join(path, part)
+            outer = Attributes(os.path.dirname(path), only_access=True)
             with suppress(FileExistsError):
                 os.mkdir(path)
+                if of_another_user(outer):
+                    _give_folder(path, outer)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)
@@ -217,6 +254,15 @@ class Tree:
         """Raise `NoSuchBlock` if there is no folder of this name."""
         if not self.is_group(name):
             raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
+
+
+def _give_folder(path: str, model: Attributes) -> None:
+    """Give a new folder, and no other one, owner and access of the folder around it."""
+    descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
+    try:
+        copy_attributes(descriptor, model, owner=True)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -237,7 +283,7 @@ def _folder_lock(path: str) -> Iterator[None]:
     except ImportError:
         yield
         return
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    descriptor = os.open(path, _FOLDER_FLAGS)
     owner = Owner()
     try:
         with suppress(OSError):

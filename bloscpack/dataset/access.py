@@ -2,9 +2,8 @@
 
 Contract: a change keeps the owner of the dataset, and gives no user new access to it. A
 new dataset gives no user more access than the dataset that it replaces, and only users
-who may read the input may read it. If the input of `convert` is a group, the access of
-the group itself counts, not that of its members. Files get their access before they
-get their names.
+who may read the input may read it; each member, and each column, is read by those who
+may read the member of the input. Files get their access before they get their names.
 
 ===========================  ======================================================
 new                          access
@@ -14,6 +13,8 @@ other file of a dataset      as the nearest file that describes the dataset
 folder of a dataset          as the folder around it
 file, folder of a new one    as the same part of the replaced dataset, or the part
                              around it there, or else the usual access
+member of another user's     as the group; a folder that is sticky, or that others may
+group, which root creates    write, counts for nothing
 ===========================  ======================================================
 """
 
@@ -21,20 +22,25 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from .._crashsafe.ownership import (
     Attributes,
     Limits,
     copy_attributes,
     limit_access,
+    of_another_user,
 )
+from .folder import Folder, is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .folder import Folder
+    from collections.abc import Iterable
 
 # Files that describe a dataset, or a column, of any layout.
 DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")
+# The same for inputs of `convert`: also those of Zarr format 2, and blocks of BigFile.
+INPUT_DESCRIPTIONS = (*DESCRIPTIONS, ".zarray", ".zgroup", "header")
 
 
 class Access:
@@ -54,33 +60,39 @@ class Access:
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._folder.attributes(name) or self.of_description(_around(name))
+        return (
+            self._folder.attributes(name)
+            or self.of_description(folder_of(name))
+            or _of_owner(self._folder)
+        )
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return _only_access(self._folder.attributes(_around(name)))
+        return _only_access(self._folder.attributes(folder_of(name)))
 
     def of_description(self, name: str = "") -> Attributes | None:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
-            found = None
-            for last in DESCRIPTIONS:
-                found = found or self._folder.attributes(
-                    name + "/" + last if name else last
-                )
+            found = _first_of(self._folder, DESCRIPTIONS, name)
             if found is None and name:
-                found = self.of_description(_around(name))
-            self._models[name] = _only_access(found)
+                found = self.of_description(folder_of(name))
+            self._models[name] = found
         return self._models[name]
 
-    def give(self, descriptor: int | None, source: Attributes | None) -> None:
-        """Give access to a new file or folder, which is open."""
+    def give(
+        self, descriptor: int | None, source: Attributes | None, name: str
+    ) -> None:
+        """Give access to a new folder, or a file in a folder, which is open.
+
+        `name` is that of the folder.
+        """
         if descriptor is None or os.chmod not in os.supports_fd:
             return
+        limits = None if self.limits is None else self.limits.at(name)
         if source is not None:
-            copy_attributes(descriptor, source, owner=True, limit=self.limits)
-        elif self.limits is not None:
-            limit_access(descriptor, self.limits)
+            copy_attributes(descriptor, source, owner=True, limit=limits)
+        elif limits is not None:
+            limit_access(descriptor, limits)
 
 
 class Model:
@@ -88,13 +100,26 @@ class Model:
 
     def __init__(
         self,
-        folder: Folder | None,
-        of_file: Attributes | None,
-        of_folder: Attributes | None,
+        folder: Folder | None = None,
+        of_file: Attributes | None = None,
+        of_folder: Attributes | None = None,
     ) -> None:
         self.folder = folder
         self.of_file = of_file
         self.of_folder = of_folder
+
+    @classmethod
+    def of_parent(cls, folder: Folder) -> Model:
+        """Return the access of a new dataset in a folder, which replaces none.
+
+        Root gives a new member of a group to the owner of the group.
+        """
+        of_folder = _of_owner(folder)
+        of_file = of_folder and _first_of(folder, DESCRIPTIONS)
+        if not of_folder or not of_file:
+            return cls()
+        is_own = of_file.status.st_uid == of_folder.status.st_uid
+        return cls(None, of_file, of_folder) if is_own else cls()
 
 
 class NewAccess(Access):
@@ -104,42 +129,33 @@ class NewAccess(Access):
 
     Parameters
     ----------
-    replaced
-        The folder of the dataset that it replaces; None if there is none.
+    like
+        The access of the dataset, with the folder of the one that it replaces.
     limits
         The attributes of the input, if any.
     """
 
-    def __init__(self, replaced: Folder | None, limits: Limits | None = None) -> None:
-        self._replaced = replaced
+    def __init__(self, like: Model, limits: Limits | None = None) -> None:
+        self._like = like
         self._parts: dict[str, Model] = {}
         self.limits = limits
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
-        return self._model_of(_around(name)).of_file
+        return self.model_of(folder_of(name)).of_file
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return self._model_of(name).of_folder
+        return self.model_of(name).of_folder
 
-    def replaced_at(self, name: str) -> Folder | None:
-        """Return the part of the replaced dataset that a new dataset inside replaces.
-
-        If the replaced dataset has no part of this name, return all of it.
-        """
-        return self._model_of(name).folder or self._replaced
-
-    def _model_of(self, name: str) -> Model:
+    def model_of(self, name: str) -> Model:
         """Return what a folder replaces, or else what the folder around it does."""
         if name not in self._parts:
             around, _, last = name.rpartition("/")
-            model, folder = Model(None, None, None), self._replaced
-            if name:
-                model = self._model_of(around)
-                folder = model.folder
-                if folder is not None:
-                    folder = folder.inside(last) if folder.is_folder(last) else None
+            model = self.model_of(around) if name else self._like
+            folder = model.folder
+            if name and folder is not None:
+                folder = folder.subfolder(last) if folder.is_folder(last) else None
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
@@ -151,18 +167,64 @@ class NewAccess(Access):
 
     def give_all(self, folder: Folder) -> None:
         """Give access to all files and folders in a folder, and to itself."""
-        if self._replaced is None and self.limits is None:
+        like = self._like
+        if self.limits is None and not (like.folder or like.of_folder):
             return
         for name, kind in folder.walk():
             if kind == stat.S_IFDIR:
-                held = folder.inside(name).hold()
-                self.give(held.number, self.of_folder(name))
+                held = folder.subfolder(name).hold()
+                self.give(held.number, self.of_folder(name), name)
             elif kind == stat.S_IFREG:
                 file = folder.open_file(name)
-                self.give(file.descriptor, self.of_file(name))
+                self.give(file.descriptor, self.of_file(name), folder_of(name))
                 file.close()
         held = folder.hold()
-        self.give(held.number, self.of_folder(""))
+        self.give(held.number, self.of_folder(""), "")
+
+
+class FolderLimits(Limits):
+    """The limits for readers of a copy of a folder; its parts have limits of their own.
+
+    A part of the copy has the limits of the folder of the same name. If nothing
+    describes that folder, those of the folder around count, too. If there is none, as
+    if the layouts differ, all parts of the folder around count.
+    """
+
+    def __init__(
+        self, folder: Folder, around: Iterable[Attributes] | None = None
+    ) -> None:
+        self._folder = folder
+        self._parts: dict[str, Limits] = {}
+        held = folder.hold()  # what is open has attributes
+        description = _first_of(folder, INPUT_DESCRIPTIONS)
+        if description is None and around is None:
+            description = _first(folder)
+        found = folder.attributes(), description, *(() if description else around or ())
+        super().__init__(*(each for each in found if each is not None))
+        del held
+
+    def at(self, name: str) -> Limits:
+        """Return the limits of a part of the copy; `name` is that of its folder."""
+        if not name:
+            return self
+        first, _, rest = name.partition("/")
+        if first not in self._parts:
+            self._parts[first] = (
+                FolderLimits(self._folder.subfolder(first), self.inputs)
+                if self._folder.is_folder(first)
+                else self.whole()
+            )
+        return self._parts[first].at(rest)
+
+    def whole(self) -> Limits:
+        """Return the limits of a copy that is a single file: those of all parts."""
+        inputs = list(self.inputs)
+        for name, kind in self._folder.entries():
+            if kind == stat.S_IFDIR and is_safe_part(name):
+                with suppress(PermissionError):  # the copy has nothing of it
+                    part = FolderLimits(self._folder.subfolder(name), self.inputs)
+                    inputs += part.whole().inputs
+        return Limits(*inputs)
 
 
 def limits_of(path: str) -> Limits | None:
@@ -170,19 +232,33 @@ def limits_of(path: str) -> Limits | None:
 
     A pipe or a device sets no limit.
     """
-    from .folder import Folder
-
     if os.path.isdir(path):
-        return limits_in(Folder(os.path.abspath(path)))
+        return FolderLimits(Folder(os.path.abspath(path)))
     found = Attributes(path)
     return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
 
 
-def limits_in(folder: Folder) -> Limits | None:
-    """Return the limits for readers of a copy: folder and description of a dataset."""
-    found = folder.attributes(), Access(folder).of_description() or _first(folder)
-    inputs = [each for each in found if each is not None]
-    return Limits(*inputs) if inputs else None
+def _of_owner(folder: Folder) -> Attributes | None:
+    """Return the access of a folder of another user in which root makes something.
+
+    None for a folder in which any user may make something, such as ``/tmp``.
+    """
+    found = _only_access(folder.attributes())
+    if found is None or not of_another_user(found):
+        return None
+    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return None if is_open else found
+
+
+def _first_of(
+    folder: Folder, names: Iterable[str], inside: str = ""
+) -> Attributes | None:
+    """Return the access of the first of several files that exists in a folder."""
+    for name in names:
+        found = folder.attributes(inside + "/" + name if inside else name)
+        if found is not None:
+            return _only_access(found)
+    return None
 
 
 def _first(folder: Folder) -> Attributes | None:
@@ -193,8 +269,8 @@ def _first(folder: Folder) -> Attributes | None:
     return None
 
 
-def _around(name: str) -> str:
-    """Return the name of the folder that a name is in."""
+def folder_of(name: str) -> str:
+    """Return the name of the folder that a file or folder is in."""
     return name.rpartition("/")[0]
 
 

@@ -27,7 +27,7 @@ from itertools import count
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
-from .access import Access, NewAccess
+from .access import Access, NewAccess, folder_of
 from .folder import CHANGES, JOURNAL, encode_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from .._crashsafe.ownership import Attributes
     from ..serializers import Json
+    from .access import Model
     from .folder import Folder
 
 # Permission bits of a file and a folder until they get the access of others.
@@ -95,10 +96,10 @@ class Change:
         """The folder of the dataset."""
         return self._root
 
-    def replaced_at(self, name: str) -> Folder | None:
-        """Return what a dataset inside of a new one replaces, if anything."""
+    def model_of(self, name: str) -> Model | None:
+        """Return the access of a dataset inside of a new one."""
         access = self._access
-        return access.replaced_at(name) if isinstance(access, NewAccess) else None
+        return access.model_of(name) if isinstance(access, NewAccess) else None
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
@@ -107,6 +108,14 @@ class Change:
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
         self.finish(self._begin_with(name, content), at_once=False)
+
+    def staged_identity(self, name: str) -> object:
+        """Return what `Folder.identity` returns for a staged file when it is committed.
+
+        None if that is unknown.
+        """
+        place = self._staged.get(name)
+        return None if place is None else self._root.identity(place)
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
@@ -130,8 +139,8 @@ class Change:
     def _make_folder(self, name: str) -> None:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
-        made = self._root.inside(name).hold()
-        self._access.give(made.number, like)
+        made = self._root.subfolder(name).hold()
+        self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
 
@@ -143,10 +152,15 @@ class Change:
         with self._lock:
             if not self._has_changes:
                 self._use_folder(CHANGES)
-            if not self._root.is_folder(CHANGES):
-                self._make_folder(CHANGES)
+            status = self._root.status_of(CHANGES)
+            if status is None or not stat.S_ISDIR(status.st_mode):
+                try:
+                    self._make_folder(CHANGES)
+                except PermissionError as error:  # it concerns the dataset
+                    where = self._root.path()
+                    raise type(error)(error.errno, error.strerror, where) from error
             elif not self._has_changes:  # another user may have made it
-                self._root.changes()
+                self._root.check_changes(status)
             self._has_changes = True
         place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
         like = self._access.of_file(name)
@@ -163,7 +177,7 @@ class Change:
 
     def _close(self, file: UnfinishedFile) -> None:
         with file.fp:
-            self._access.give(file.fp.fileno(), file.like)
+            self._access.give(file.fp.fileno(), file.like, folder_of(file.name))
             if self._sync:
                 disk.sync(file.fp)
 
@@ -208,7 +222,7 @@ class Change:
         try:
             # It gets the access of the folder, and is refused if others can write it.
             journal.like = None
-            self._access.give(journal.fp.fileno(), self._root.attributes())
+            self._access.give(journal.fp.fileno(), self._root.attributes(), "")
             _take_write_bits(journal.fp.fileno())
             self._root.check_journal(os.fstat(journal.fp.fileno()))
         except BaseException:
@@ -233,8 +247,6 @@ def _take_write_bits(descriptor: int | None) -> None:
     """Take the permission to write a file or folder from all but its owner."""
     if descriptor is not None and os.chmod in os.supports_fd:
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            mode &= 0o666
         os.chmod(descriptor, mode & ~0o022)
 
 

@@ -177,7 +177,7 @@ class _Checker:
         An array or a table that a writer has changed meanwhile, and that seems to be
         damaged, is checked again: the check may have seen parts of two states.
         """
-        if kind == "group" or folder.far:
+        if kind == "group" or folder.is_remote:
             self._check(folder, member, layout, kind)
             return
         files = (array_class if kind == "array" else table_class)(layout)
@@ -238,7 +238,7 @@ class _Checker:
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
             self._report.note(member or ".", "chunks", "no-checksum", message)
-        if layout != "folder" and not folder.far:
+        if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
 
     def _name(self, path: str) -> str:

@@ -22,7 +22,7 @@ from .._storage.disk import disk
 from .._storage.open_folder import is_missing, replaced
 from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
-from .access import NewAccess
+from .access import Model, NewAccess
 from .change import PRIVATE_FOLDER, Change, naming_dataset, remove_changes
 from .folder import Folder
 from .layouts import find, prepare_change, table_around
@@ -45,14 +45,14 @@ LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
 class NewName:
-    """The name `name` of a new dataset, in the open folder `around`.
+    """The name `name` of a new dataset, in the open folder `parent`.
 
-    It gets the access of the folder `like`, if any, unless it replaces another one.
+    If it replaces no dataset, it gets the access `like`, or else see `Model.of_parent`.
     """
 
-    def __init__(self, around: Folder, name: str, like: Folder | None = None) -> None:
+    def __init__(self, parent: Folder, name: str, like: Model | None = None) -> None:
         self.like = like
-        self.around = around
+        self.parent = parent
         self.name = name
         # How the names of temporary folders for it begin.
         self.start = TEMPORARY % name[:100]
@@ -66,16 +66,22 @@ class NewName:
     @property
     def path(self) -> str:
         """The path of the dataset."""
-        return os.path.join(self.around.root, self.name)
+        return os.path.join(self.parent.root, self.name)
 
     @property
     def exists(self) -> bool:
         """Whether something has the name."""
-        return self.around.exists(self.name)
+        return self.parent.exists(self.name)
+
+    def model(self, replaces: Folder | None) -> Model:
+        """Return the access of the new dataset."""
+        if replaces is not None:
+            return Model(replaces)
+        return self.like or Model.of_parent(self.parent)
 
     def folder(self) -> Folder:
         """Return the folder that has the name."""
-        return self.around.inside(self.name)
+        return self.parent.subfolder(self.name)
 
 
 class Replaced:
@@ -101,9 +107,9 @@ def creating(
     """
     with _unfinished(path, mode, limits) as (target, hidden, old, access):
         hidden.make_folder(target.name)
-        folder = hidden.inside(target.name)
+        folder = hidden.subfolder(target.name)
         held = folder.hold()
-        access.give(held.number, access.of_folder(""))
+        access.give(held.number, access.of_folder(""), "")
         change = Change(folder, sync, access)
         yield change
         change.commit()
@@ -129,7 +135,7 @@ def building(
         owner = Owner()
         yield hidden.path(target.name)
         owner.check(target.path)  # the block may have forked
-        built = hidden.inside(target.name)
+        built = hidden.subfolder(target.name)
         access.give_all(built)
         if sync:
             _sync_tree(built)
@@ -156,11 +162,11 @@ def _unfinished(
     old = check_target(target, mode, is_old)
     try:
         if old is None:
-            os.makedirs(target.around.root, exist_ok=True)
+            os.makedirs(target.parent.root, exist_ok=True)
         replaces = None if old is None else old.folder
-        access = NewAccess(replaces or target.like, limits)
-        remove_leftovers(target.around, target.start)
-        start = os.path.join(target.around.root, target.start)
+        access = NewAccess(target.model(replaces), limits)
+        remove_leftovers(target.parent, target.start)
+        start = os.path.join(target.parent.root, target.start)
         with naming_dataset(target.path, start), beside(target) as hidden:
             yield target, hidden, replaces, access
     finally:
@@ -190,7 +196,7 @@ def remove_dataset(target: NewName, sync: bool) -> None:
         with beside(target) as hidden:
             _take_away(target, folder, hidden, target.name)  # commit point
             if sync:
-                target.around.sync_folder()
+                target.parent.sync_folder()
     finally:
         lock.close()
 
@@ -219,8 +225,10 @@ def check_target(
         return None
     if mode == "x":
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.path)
-    if not target.around.is_folder(target.name):
-        raise StorageError(errno.EEXIST, "it is not a folder", target.path)
+    if not target.parent.is_folder(target.name):
+        what = "a symbolic link" if os.path.islink(target.path) else "not a folder"
+        text = "it is %s, and is not replaced by a dataset" % what
+        raise StorageError(errno.EEXIST, text, target.path)
     folder = target.folder()
     is_other = bool(folder.names("")) and find(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):
@@ -246,7 +254,7 @@ def _check_around(target: NewName) -> None:
 
     Folders of other users count for nothing.
     """
-    folder: Folder | None = target.around
+    folder: Folder | None = target.parent
     while folder is not None and not _is_shared(folder):
         try:
             found = find(folder)
@@ -284,7 +292,7 @@ def _check_no_writer(folder: Folder) -> None:
     found = find(folder)
     if found is None or found[1] != "array":
         for name in folder.folders():
-            inner = folder.inside(name)
+            inner = folder.subfolder(name)
             if find(inner) is not None:
                 inner.lock().close()
             _check_no_writer(inner)
@@ -305,7 +313,7 @@ def beside(target: NewName) -> Iterator[Folder]:
         if lock.is_here:
             with suppress(OSError):  # the next writer of the name removes it
                 hidden.clear()
-                target.around.remove_folder(os.path.basename(hidden.root))
+                target.parent.remove_folder(os.path.basename(hidden.root))
 
 
 def _make_beside(target: NewName) -> tuple[Folder, FolderLock]:
@@ -314,12 +322,12 @@ def _make_beside(target: NewName) -> tuple[Folder, FolderLock]:
         number = int.from_bytes(os.urandom(8), "big")
         name = "%s%d" % (target.start, number)
         try:
-            target.around.make_folder(name, PRIVATE_FOLDER)
+            target.parent.make_folder(name, PRIVATE_FOLDER)
         except FileExistsError:
             continue
         # Until it is locked, another writer may remove it as the folder of a dead one.
         with suppress(FileNotFoundError, StorageError):
-            hidden = target.around.inside(name)
+            hidden = target.parent.subfolder(name)
             return hidden, hidden.lock()
 
 
@@ -350,7 +358,7 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
         if stat.S_ISLNK(status.st_mode):
             folder.remove(name)
             return
-        left = folder.inside(name)
+        left = folder.subfolder(name)
         lock = left.lock()
         try:
             if sink is not None:
@@ -369,9 +377,9 @@ def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> Non
     The contents of `hidden` are removed later. So another folder that has got the name
     goes back.
     """
-    hidden.rename(target.name, name, target.around)
+    hidden.rename(target.name, name, target.parent)
     if not hidden.has(name, found):
-        target.around.rename(name, target.name, hidden)
+        target.parent.rename(name, target.name, hidden)
         raise replaced(target.path)
 
 
@@ -387,8 +395,8 @@ def put(
     The folder has the name in `hidden`. `mode` is None if the caller has checked and
     locked the folder that had the name, `replaces`.
     """
-    around, name = target.around, target.name
-    if hidden.inside(name).believes(around):
+    around, name = target.parent, target.name
+    if hidden.subfolder(name).believes(around):
         prepare_change("zarr", around, partial(SharedWriter, sync=sync))
     old = None
     if mode is not None:

@@ -89,6 +89,14 @@ def is_safe_part(part: object) -> TypeGuard[str]:
     )
 
 
+# A message about a name that `is_member_name` refuses.
+BAD_NAME = (
+    "the name of a %s must be a valid name for a folder, without '/', '.bloscpack' and "
+    "characters that can't be printed, neither '.', '..' nor 'zarr.json', and must not "
+    "begin with '__'; found %.200r"
+)
+
+
 def is_member_name(part: object) -> bool:
     """Return whether a member of a group, or a column of Zarr, can have this name.
 
@@ -122,7 +130,7 @@ class Folder:
         The path of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
-    far
+    is_remote
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in a folder can be listed.
@@ -130,7 +138,7 @@ class Folder:
         Number of groups around it, up to the one that was opened.
     """
 
-    far = False
+    is_remote = False
     lists = True
     depth = 0
 
@@ -150,6 +158,9 @@ class Folder:
         self.documents = {} if documents is None else documents
         # The folder of the dataset, in which names are relative to `root`.
         self._files = OpenFolder(root) if files is None else files
+        # Name and identity of the file that `detect_document` has read, its content and
+        # the value in it.
+        self._known: tuple[str, object, bytes, Json] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (self.root, self.prefix)
@@ -205,10 +216,10 @@ class Folder:
     @property
     def has_journal(self) -> bool:
         """Whether there is a journal."""
-        if self.is_folder(CHANGES):
-            return self.exists(JOURNAL)
-        status = None if self.far else self.status_of(CHANGES)
-        if status is not None and stat.S_ISLNK(status.st_mode):
+        status = self.status_of(CHANGES)
+        if status is None or stat.S_ISDIR(status.st_mode):
+            return status is not None and self.exists(JOURNAL)
+        if stat.S_ISLNK(status.st_mode):
             raise LinkFound(self.path(CHANGES))
         return False
 
@@ -227,9 +238,13 @@ class Folder:
 
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
-        changes = self.inside(CHANGES)
-        self._check(CHANGES_RULES, changes.status)
+        changes = self.subfolder(CHANGES)
+        self.check_changes(changes.status)
         return changes
+
+    def check_changes(self, status: os.stat_result) -> None:
+        """Raise `StorageError` if the folder of changes with this status is refused."""
+        self._check(CHANGES_RULES, status)
 
     def check_journal(self, status: os.stat_result) -> None:
         """Raise `StorageError` if a journal with this status would be refused."""
@@ -279,19 +294,19 @@ class Folder:
         shared = self.pending, self.documents, self._files
         return Folder(self.root, prefix, *shared)
 
-    def inside(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
         full = self.full(name)
         return type(self)(self.path(name), files=self._files.folder(full))
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        folder = self.inside(name)
+        folder = self.subfolder(name)
         folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 
-    def around(self) -> tuple[Folder, str] | None:
+    def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
 
         None if there is none, or if another user may write it. Nothing in it counts
@@ -330,6 +345,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
+        self._known = None  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
@@ -393,7 +409,7 @@ class Folder:
         status = self.status_of(name)
         if status is None:
             return None
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return _identity(status)
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
@@ -456,10 +472,30 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known = self.far or self.full(name) in self.documents
-        size = 0 if known else self.size(name)  # a large file is not even read
-        text = self.read(name, MAX_JSON + 1) if size <= MAX_JSON else b""
-        return text, _decoded(text, self.path(name), max(size, len(text)))
+        known, self._known = self._known, None
+        if known is not None and known[:2] == (name, self.identity(name)):
+            return known[2:]
+        return self._read_document(name)[1:]
+
+    def detect_document(self, name: str) -> tuple[bytes, Json]:
+        """Return the same as `read_document`, which need not read the file again.
+
+        It must be the next call, as in opening a dataset whose kind was found.
+        """
+        self._known = (name, *self._read_document(name))
+        return self._known[2:]
+
+    def _read_document(self, name: str) -> tuple[object, bytes, Json]:
+        """Return what `read_document` does, after the `identity` of the file."""
+        if self.is_remote or self.full(name) in self.documents:
+            text = self.read(name, MAX_JSON + 1)
+            return None, text, _decoded(text, self.path(name), len(text))
+        file = self._pending(name, self._open_file)
+        try:  # a large file is not even read
+            text = file.read_at(0, file.size) if file.size <= MAX_JSON else b""
+            return file.state, text, _decoded(text, file.path, file.size)
+        finally:
+            file.close()
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -583,7 +619,7 @@ class Folder:
     def remove_tree(self, name: str) -> None:
         """Remove a folder and all in it, if there is one."""
         if self.is_folder(name):
-            self.inside(name).clear()
+            self.subfolder(name).clear()
             self.remove_folder(name)
 
     def clear(self) -> None:
@@ -607,6 +643,7 @@ class OpenFile(Storage):
         if not stat.S_ISREG(status.st_mode):
             raise StorageError(errno.EINVAL, "it is not a regular file", path)
         self.size = status.st_size
+        self.state = _identity(status)
         self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:
@@ -653,6 +690,11 @@ class OpenFile(Storage):
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return a value that changes when a file is replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _reopen(root: str, prefix: str) -> Folder:

@@ -19,7 +19,7 @@ from .._engine.forks import NamedLocks
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .create import NewName, remove_dataset, remove_leftovers
-from .folder import is_member_name
+from .folder import BAD_NAME, is_member_name
 from .layouts import (
     Found,
     detect,
@@ -66,7 +66,7 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
         return Group(layout, None, options)
     check_changeable(found)
     layout.check_layout()
-    if not folder.far:
+    if not folder.is_remote:
         remove_leftovers(folder)
     writer = group_writer_of(folder, found.layout, options.sync)
     return Group(layout, writer, options)
@@ -219,7 +219,7 @@ class Group(Node, Mapping[str, Node]):
         super().__init__(layout, writer)
         self._options = options
         self._closed = False
-        self._members = OpenMembers(layout.folder.far)
+        self._members = OpenMembers(layout.folder.is_remote)
 
     @property
     def closed(self) -> bool:
@@ -399,10 +399,7 @@ class Group(Node, Mapping[str, Node]):
         """Return the parts of the name of a new member."""
         parts = name.split("/") if isinstance(name, str) else []
         if not parts or not all(map(is_member_name, parts)):
-            raise UsageValueError(
-                "the name of a member must be valid for a folder, and neither be "
-                "'zarr.json' nor begin with '__', not %.200r" % (name,)
-            )
+            raise UsageValueError(BAD_NAME % ("member", name))
         return parts
 
     def __delitem__(self, key: str) -> None:

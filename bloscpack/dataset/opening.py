@@ -56,7 +56,7 @@ class Options:
 def open_leaf(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; for a column, as one of its table."""
     # A column that is read at its own URL is an array: this saves requests.
-    alone = found.kind != "array" or (found.folder.far and not options.writable)
+    alone = found.kind != "array" or (found.folder.is_remote and not options.writable)
     around = None if alone else table_around(found.folder)
     if around is not None:
         table = open_leaf(around[0], options)
@@ -107,7 +107,7 @@ def _open_table(
 ) -> Table:
     if writer is None:
         return Table(_read_table(folder, layout, options))
-    if folder.far:  # no lock keeps other writers away
+    if folder.is_remote:  # no lock keeps other writers away
         found = _read_table(folder, layout, options)
     else:
         found = layout(folder, allow_pickle=options.allow_pickle)

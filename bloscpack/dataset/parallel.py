@@ -136,11 +136,11 @@ class FolderTarget(Target):
 
     def hidden(self) -> Folder:
         """Return the hidden folder."""
-        return self.name.around.inside(self.place)
+        return self.name.parent.subfolder(self.place)
 
     def staged(self) -> Folder:
         """Return the folder of the dataset until it is committed."""
-        return self.hidden().inside(self.name.name)
+        return self.hidden().subfolder(self.name.name)
 
     def describe(self, made: Array | Table) -> None:
         """Note what the dataset is, and which folder it is."""
@@ -170,7 +170,7 @@ class FolderTarget(Target):
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
         name = self.name
-        remove_leftover(name.around, self.place, name)
+        remove_leftover(name.parent, self.place, name)
 
     def _is_staged(self) -> bool:
         """Return whether the dataset has not got its name.
@@ -240,8 +240,8 @@ class ShardChange(Change):
             super().make_folder(name)
         found = self._root.status_of(name)
         if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
-            made = self._root.inside(name).hold()
-            self._access.give(made.number, self._access.of_folder(name))
+            made = self._root.subfolder(name).hold()
+            self._access.give(made.number, self._access.of_folder(name), name)
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
@@ -262,7 +262,7 @@ def begin(
     """
     root, access = _checked(path, mode)
     target = FolderTarget(root, mode, sync)
-    around = target.name.around
+    around = target.name.parent
     os.makedirs(around.root, exist_ok=True)
     earlier = [name for name in around.names("") if name.startswith(_start(root))]
     with naming_dataset(root, target.hidden().root):
@@ -271,7 +271,7 @@ def begin(
         try:
             hidden = target.hidden()
             held = hidden.hold()
-            access.give(held.number, like)
+            access.give(held.number, like, "")
             with create(hidden.path(target.name.name)) as made:
                 target.describe(made)
             access.give_all(target.staged())
@@ -293,13 +293,11 @@ def checked_root(path: Path, mode: str) -> str:
 def _checked(path: Path, mode: str) -> tuple[str, NewAccess]:
     """Return the full path of a new dataset, and its access."""
     root = os.path.abspath(os.fsdecode(path))
-    old = check_target(NewName.of(root), mode)
-    if old is None:
-        return root, NewAccess(None)
-    try:
-        return root, NewAccess(old.folder)
-    finally:
+    name = NewName.of(root)
+    old = check_target(name, mode)
+    if old is not None:
         old.close()  # `commit` locks it again, and checks again
+    return root, NewAccess(name.model(None if old is None else old.folder))
 
 
 def _start(root: str) -> str:

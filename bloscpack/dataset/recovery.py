@@ -27,7 +27,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from ..headers import check_range
-from .access import limits_in
+from .access import FolderLimits
 from .checking import (
     Watcher,
     check_dataset,
@@ -229,10 +229,10 @@ class _Saver:
             members = dict(find_members(folder))
             names = {joined_name(name, last) for last in members}
             self._check_same(names, self._evidence.members_of(name), root)
-            with creating(target, mode, self._sync, limits_in(folder)) as change:
+            with creating(target, mode, self._sync, FolderLimits(folder)) as change:
                 group_class(new_layout).create(change, attributes)
                 for last, found in members.items():
-                    place = NewName(change.folder, last, change.replaced_at(last))
+                    place = NewName(change.folder, last, change.model_of(last))
                     inner = joined_name(name, last)
                     self._save_member(found, place, inner)
 
@@ -286,7 +286,7 @@ class _Saver:
         found = array_class(layout)
         new = saved.new_array(attributes)
         dropped = saved.lost_rows() if self._drop else []
-        limits = limits_in(array.folder)
+        limits = FolderLimits(array.folder)
         with creating(target, mode, self._sync, limits) as change:
             blocks = saved.blocks(found, new, array.shape[0], dropped)
             found.create(change, "", new, blocks)
@@ -326,7 +326,7 @@ class _Saver:
             new = part.new_array(values)
             blocks = part.blocks(found.array_class, new, length, dropped)
             columns[column] = new, blocks
-        limits = limits_in(table.folder)
+        limits = FolderLimits(table.folder)
         with creating(target, mode, self._sync, limits) as change:
             found.create(change, columns, attributes)
 

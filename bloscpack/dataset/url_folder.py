@@ -21,6 +21,7 @@ from .._storage.places import VERSION_FIELDS
 from .._storage.remote import RemoteStorage
 from .._storage.upload import (
     check_version,
+    entries_below,
     object_sizes,
     object_version,
     put_object,
@@ -63,7 +64,7 @@ UNFINISHED = CHANGES + "/unfinished"
 class UrlFolder(Folder):
     """A dataset at a URL, or a part of it."""
 
-    far = True
+    is_remote = True
 
     def __init__(
         self,
@@ -91,25 +92,28 @@ class UrlFolder(Folder):
     def version(self) -> object:
         """Return a value that changes when a file is replaced.
 
-        No other object has it if the store lists no files, or no versions of them: then
-        files may change unnoticed.
+        No other object has it if the store lists no files, too many, or no versions of
+        them: then files may change unnoticed.
         """
         from uuid import uuid4
 
-        found = self._versions() if self.lists else []
+        found: list[list[str]] = []
+        try:
+            found = self._versions() if self.lists else []
+        except StorageError as error:
+            if error.errno != errno.EFBIG:
+                raise
         return found if found and all(files[1:] for files in found) else uuid4().hex
 
     def _versions(self) -> list[list[str]]:
         """Return name and version of each file, sorted."""
         names = ErrorNames(self._url, self._options)
         fs, path = find_file_system(self._url_of(""), dict(self._options or {}), names)
-        with names.translating():
-            fs.invalidate_cache()
-            entries = fs.find(path, detail=True)
-        return [
-            [name, *(str(info[key]) for key in VERSION_FIELDS if info.get(key))]
-            for name, info in sorted(entries.items())
-        ]
+        entries = entries_below(fs, path, names, recursive=True)
+        return sorted(
+            [info["name"], *(str(info[key]) for key in VERSION_FIELDS if info.get(key))]
+            for info in entries
+        )
 
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed."""
@@ -120,6 +124,11 @@ class UrlFolder(Folder):
             if error.errno != errno.EACCES:
                 raise
             return []
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is a journal."""
+        return self.exists(JOURNAL)
 
     def _read_accepted(self) -> Json:
         # All users who may write the journal may write the dataset.
@@ -136,7 +145,7 @@ class UrlFolder(Folder):
         folder.kept = self.kept
         return folder
 
-    def inside(self, name: str) -> Folder:
+    def subfolder(self, name: str) -> Folder:
         """Return a folder inside as one of its own."""
         url = joined_url(self._url, self.full(name))
         folder = type(self)(url, storage_options=self._options)
@@ -145,7 +154,7 @@ class UrlFolder(Folder):
         folder.read_journal()
         return folder
 
-    def around(self) -> tuple[Folder, str] | None:
+    def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it."""
         found = parent_url(self._url)
         if found is None:
@@ -317,12 +326,7 @@ class UrlFolder(Folder):
                 "zarr.consolidate_metadata store the names in the group",
             )
         fs, path = find_file_system(url, dict(self._options or {}), names)
-        with names.translating():
-            fs.invalidate_cache()
-            try:
-                entries = fs.ls(path, detail=True)
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        entries = entries_below(fs, path, names)
         full = {entry["name"].strip("/"): entry for entry in entries}
         full.pop(path.strip("/"), None)  # an empty object stands for the folder itself
         return [(name.rpartition("/")[2], entry) for name, entry in full.items()]

@@ -170,7 +170,7 @@ class Writer(SerialWriter):
         self._sync = sync
         self._failed = False
         self._named: set[str] = set()
-        outer = folder.around()
+        outer = folder.parent_dataset()
         if outer is not None and outer[0].has_journal:
             raise StorageError(
                 errno.EAGAIN,
@@ -272,7 +272,10 @@ def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
 def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedWriter:
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
-        raise UsageValueError("the dataset was opened for reading: '%s'" % path)
+        raise UsageValueError(
+            "the dataset was opened for reading, as each copy of an object is: '%s'"
+            % path
+        )
     writer.owner.check(path)
     if writer.closed:
         raise UsageValueError("the dataset is closed: '%s'" % path)

@@ -22,6 +22,7 @@ def zipped() -> bytes:
         return fp.getvalue()
 
 
+ZIP = "a zip file: if savez wrote it, 'blpk verify' checks it, and loadz reads it"
 FORMATS = {
     "a bare Blosc buffer": blosc.compress(b"abc" * 100, typesize=1),
     "a gzip file": gzip.compress(b"abc" * 9),
@@ -29,7 +30,7 @@ FORMATS = {
     "a bzip2 file": bz2.compress(b"abc"),
     "an xz file": lzma.compress(b"abc"),
     "an lz4 file": b"\x04\x22\x4d\x18" + bytes(30),
-    "a zip file": zipped(),
+    ZIP: zipped(),
     "a .npy file": b"\x93NUMPY\x01\x00" + bytes(30),
     "an HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(30),
     "a frame of Blosc 2": b"\x9e\xa8b2frame\x00" + bytes(30),

@@ -143,6 +143,10 @@ WRONG = [
     ("'blpk --help' shows what it accepts.", ["-X"]),
     ("'blpk cat --help' shows what it accepts.", ["cat", "a", "b"]),
     ("'blpk i --help' shows what it accepts.", ["i", "-X", "b"]),
+    (
+        "'--json' belongs behind the subcommand: 'blpk info --json ...'",
+        ["--json", "info", "a"],
+    ),
     ("Did you mean '--recursive'?", ["list", "--recursvie=yes", "a"]),
     ("'blpk c --help' shows what it accepts.", ["c", "--fast", "b"]),
     ("Did you mean '--typesize'?", ["compress", "--tpyesize", "4", "a"]),

@@ -32,6 +32,7 @@ from bloscpack.exceptions import StorageError
 from bloscpack.headers import MetadataHeader
 from bloscpack.verify import verify
 
+pytestmark = pytest.mark.usefixtures("usual_umask")
 needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs other users"
 )

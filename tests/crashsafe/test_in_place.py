@@ -29,6 +29,7 @@ from bloscpack.append import append, append_fp, rewrite_metadata
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
 
+pytestmark = pytest.mark.usefixtures("usual_umask")
 needs_locks = pytest.mark.skipif(os.name != "posix", reason="needs locks")
 
 

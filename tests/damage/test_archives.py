@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bloscpack as bp
+from bloscpack import dataset
 from bloscpack._format.zip_format import encode_directory
 from bloscpack.exceptions import FormatError, NotReadable, UsageError
 
@@ -282,5 +283,45 @@ def test_recover_says_how(path, run, tmp_path):
         bp.recover(path, tmp_path / "out")
     code, _, said = run("recover", path, tmp_path / "out")
     assert 2 == code
-    assert "recover each damaged one" in said
+    assert "extract it with 'unzip'" in said
     assert not (tmp_path / "out").exists()
+    for verb, expected in ("map", 2), ("info", 1), ("list", 1):
+        code, _, said = run(verb, path)
+        assert expected == code
+        assert "archive" in said or "loadz reads" in said
+
+
+def test_chunks_of_a_damaged_archive_are_saved(tmp_path, run):
+    """As docs/damage.rst says."""
+    path, folder = tmp_path / "a.zip", tmp_path / "a"
+    values = np.random.default_rng(1).random(5000)
+    bp.savez(path, x=values, settings={"chunk_size": "8K"})
+    content = path.read_bytes()
+    damaged = content[:20000] + b"?" * 9 + content[20009:]
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(folder)
+    # unzip writes damaged members, too; zipfile does not.
+    shard = folder / "x" / "c" / "0"
+    at = content.index(shard.read_bytes())
+    shard.write_bytes(damaged[at : at + shard.stat().st_size])
+    code, said, _ = run("recover", folder, tmp_path / "new")
+    assert 3 == code
+    assert "4 of 5 chunks saved" in said
+    with dataset.open(tmp_path / "new") as group:
+        assert 3976 == np.count_nonzero(group["x"][:] == values)
+
+
+def test_an_archive_that_was_compressed_again(path, run):
+    fp = io.BytesIO()
+    with (
+        zipfile.ZipFile(path) as source,
+        zipfile.ZipFile(fp, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in source.namelist():
+            target.writestr(name, source.read(name))
+    path.write_bytes(fp.getvalue())
+    with pytest.raises(UsageError, match=r"by ZIP itself.*deflate.*zip -0"):
+        bp.verify(path)
+    code, _, said = run("verify", path)
+    assert 2 == code
+    assert "deflate" in said

@@ -1,26 +1,36 @@
 """Threads and processes that change one object at the same time, and a model of it.
 
 ``python tests/dataset/soak_threads.py [RUNS [SEED [MIX ...]]]``: a mix is a kind of
-object at a place, such as ``array path``. In each run of a mix, threads change one
-object, another thread reads it, and a process forks: it must not be able to change what
-it has inherited. Then all that the calls have reported must be there, and ``verify``
-must find nothing. The program prints the mixes, their runs and each failure.
+object at a place, such as ``array path``. The mixes ``s3`` and ``s3 shared`` need moto,
+and run only if they are named.
+
+In each run of a mix, threads change one object, another thread reads it, and a process
+forks: it must not be able to change what it has inherited. In ``s3 shared``, a second
+process makes changes, too; one that meets a conflict opens the object again. Then all
+that the calls have reported must be there, and ``verify`` must find nothing. The
+program prints the mixes, their runs and each failure.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import errno
 import itertools
+import json
+import logging
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +50,8 @@ COMMON = 24
 OWN = range(COMMON, COMMON + THREADS)
 # Number of rows of each append.
 BLOCK = 3
+# The variable with the settings of s3fs, for a second process.
+S3_VARIABLE = "BLOSCPACK_SOAK_S3"
 
 
 class Mix:
@@ -47,11 +59,32 @@ class Mix:
 
     Several threads call `change`, and one calls `look`. `intrude` is called in a child
     process. `check` compares the object, opened again, with the reported changes.
+    `is_new` is False in a second process, which opens the object of the first.
     """
 
-    def __init__(self, place):
+    def __init__(self, place, is_new=True):
         self.place = str(place)
         self.is_url = "://" in self.place
+        self.is_new, self.is_shared = is_new, not is_new
+        self.opening, self.times_opened = threading.Lock(), 0
+
+    def reopen(self):
+        """Open the object after another process has changed it."""
+        raise NotImplementedError
+
+    def model(self):
+        """Return the reported changes as literals of Python."""
+        plain = {n: v for n, v in vars(self).items() if isinstance(v, (dict, set))}
+        blocks = {n: vars(v) for n, v in vars(self).items() if isinstance(v, Blocks)}
+        return plain, blocks
+
+    def add_model(self, plain, blocks):
+        """Add what another process has reported."""
+        for name, found in plain.items():
+            getattr(self, name).update(found)
+        for name, found in blocks.items():
+            getattr(self, name).appended += found["appended"]
+            getattr(self, name).removed += found["removed"]
 
     def change(self, thread, step, draw):
         raise NotImplementedError
@@ -64,6 +97,14 @@ class Mix:
 
     def check(self):
         raise NotImplementedError
+
+    def _check_common(self, rows):
+        """Check the rows that are assigned together.
+
+        Another process assigns them shard by shard at a URL.
+        """
+        states = set(rows[:COMMON].tolist())
+        assert self.is_shared or len(states) == 1, "a mixture of two states"
 
     def _check_refused(self, *calls):
         for call in calls:
@@ -106,14 +147,19 @@ class Blocks:
 class ArrayMix(Mix):
     layout = "zarr"
 
-    def __init__(self, place):
-        super().__init__(place)
+    def __init__(self, place, is_new=True):
+        super().__init__(place, is_new)
         self.blocks, self.own, self.attributes = Blocks(), {}, {}
+        if not is_new:  # it is opened by the first change
+            return
         rows = np.zeros(COMMON + THREADS, "i8")
         cut = {"chunks": 4} if self.layout == "bcolz" else {"chunks": 4, "shards": 8}
         self.array = dataset.create_array(
             self.place, rows, layout=self.layout, sync=False, **cut
         )
+
+    def reopen(self):
+        self.array = dataset.open_array(self.place, "r+")
 
     def change(self, thread, step, draw):
         array, kind = self.array, draw.random()
@@ -123,7 +169,7 @@ class ArrayMix(Mix):
             array.append(iter([rows[:1], rows[1:]]) if draw.random() < 0.3 else rows)
             self.blocks.appended.append(value)
         elif kind < 0.5:
-            self._remove(thread, step)
+            self._remove(array, thread, step)
         elif kind < 0.7:
             array[:COMMON] = block_of(thread, step)
         elif kind < 0.85:
@@ -132,17 +178,17 @@ class ArrayMix(Mix):
             name = "%d-%d" % (thread, step)
             array.attrs[name] = self.attributes[name] = step
 
-    def _remove(self, thread, step):
+    def _remove(self, array, thread, step):
         """Append a block, and remove one: another thread may have added its own."""
         value = block_of(thread, step)
-        self.array.append([value] * BLOCK)
+        array.append([value] * BLOCK)
         self.blocks.appended.append(value)
-        self.array.trim(BLOCK)
+        array.trim(BLOCK)
         self.blocks.removed.append(value)
 
     def look(self):
         rows = self.array[:]
-        assert len(set(rows[:COMMON].tolist())) == 1, "a mixture of two states"
+        self._check_common(rows)
         self.blocks.check(rows[COMMON + THREADS :], complete=False)
         assert len(rows[: len(self.array)]) >= COMMON + THREADS
         dict(self.array.attrs)
@@ -164,7 +210,7 @@ class ArrayMix(Mix):
         self.array.close()
         with dataset.open_array(self.place) as array:
             rows = array[:]
-            assert len(set(rows[:COMMON].tolist())) == 1
+            self._check_common(rows)
             self.blocks.check(rows[COMMON + THREADS :], complete=True)
             for thread, value in self.own.items():
                 assert value == rows[OWN[thread]], "an assignment is lost"
@@ -181,14 +227,19 @@ class BcolzMix(ArrayMix):
 
 
 class TableMix(Mix):
-    def __init__(self, place):
-        super().__init__(place)
+    def __init__(self, place, is_new=True):
+        super().__init__(place, is_new)
         self.blocks, self.own, self.attributes = Blocks(), {}, {}
         self.added = set()
+        if not is_new:  # it is opened by the first change
+            return
         x = np.zeros(COMMON + THREADS, "i8")
         self.table = dataset.create_table(
             self.place, {"x": x, "y": x / 2}, chunks=4, shards=8, sync=False
         )
+
+    def reopen(self):
+        self.table = dataset.open_table(self.place, "r+")
 
     def change(self, thread, step, draw):
         table, kind, value = self.table, draw.random(), block_of(thread, step)
@@ -207,22 +258,21 @@ class TableMix(Mix):
             name = "%d-%d" % (thread, step)
             table.attrs[name] = self.attributes[name] = step
         else:
-            self._add(thread)
+            self._add(table, thread)
 
-    def _add(self, thread):
+    def _add(self, table, thread):
         name = "z%d" % thread
         if name in self.added:
-            self.table.remove_column(name)
+            table.remove_column(name)
             self.added.discard(name)
             return
         with contextlib.suppress(UsageError):  # the table has got rows meanwhile
-            self.table.add_column(name, np.zeros(len(self.table)))
+            table.add_column(name, np.zeros(len(table)))
             self.added.add(name)
 
     def look(self):
         rows = self.table[["x", "y"]]
-        common = rows[:COMMON]
-        assert len(set(common.tolist())) == 1, "a mixture of two states"
+        self._check_common(rows)
         new = rows[COMMON + THREADS :]
         assert (new["x"] == 2 * new["y"]).all(), "rows of two states"
         self.table[len(self.table) - 1]
@@ -254,11 +304,16 @@ class TableMix(Mix):
 
 
 class GroupMix(Mix):
-    def __init__(self, place):
-        super().__init__(place)
+    def __init__(self, place, is_new=True):
+        super().__init__(place, is_new)
         self.members, self.appended, self.attributes = {}, Blocks(), {}
+        if not is_new:  # it is opened by the first change
+            return
         self.group = dataset.create_group(self.place, sync=False)
         self.group.create_array("common", shape=(0,), dtype="i8", chunks=4)
+
+    def reopen(self):
+        self.group = dataset.open_group(self.place, "r+", sync=False)
 
     def change(self, thread, step, draw):
         group, kind = self.group, draw.random()
@@ -462,9 +517,16 @@ KINDS = {
 }
 # What can be changed at a URL.
 AT_URLS = ("array", "table", "group", "file")
+# What several processes may change at a URL: a file is written by one.
+SHARED = ("array", "table", "group")
 MIXES = [
     *((kind, "path") for kind in KINDS),
     *((kind, "url") for kind in AT_URLS),
+]
+# The places are in a server, which an environment variable names.
+S3_MIXES = [
+    *((kind, "s3") for kind in AT_URLS),
+    *((kind, "s3 shared") for kind in SHARED),
 ]
 
 
@@ -523,10 +585,72 @@ def fork_error(work):
     return text or None
 
 
-def run(kind, place, seed, forks=True):
-    """Run a mix once at a new path or URL; return the text of each error."""
+def draws_for(seed):
     draw = random.Random(seed)
-    draws = [random.Random(draw.random()) for _ in range(THREADS)]
+    return [random.Random(draw.random()) for _ in range(THREADS)]
+
+
+def change_beside_others(mix, thread, draw):
+    """Make the changes of a thread, beside those of another process."""
+    steps = itertools.count()
+    for _ in range(STEPS):
+        failed = None if mix.is_new else 0
+        while True:
+            try:
+                # Once for all threads: else one could go on with an older object.
+                with mix.opening:
+                    if failed == mix.times_opened:
+                        mix.reopen()
+                        mix.times_opened += 1
+                    current = mix.times_opened
+                mix.change(thread, next(steps), draw)
+                break
+            except StorageError as error:
+                # Or another thread of this process has met the conflict.
+                changed = error.errno in (errno.EAGAIN, errno.ESTALE)
+                if not changed and "open it again" not in str(error):
+                    raise
+                failed = current
+
+
+def second_process(kind, place, seed):
+    """Change what another process has created, and print what was changed."""
+    mix, draws = KINDS[kind](place, is_new=False), draws_for(seed)
+    half = THREADS // 2
+    errors = run_threads(
+        lambda n: change_beside_others(mix, half + n, draws[half + n]), half
+    )
+    print(repr((mix.model(), errors)))
+
+
+def run_processes(kind, place, seed):
+    """Run a mix in two processes, and return the text of each error."""
+    mix, draws = KINDS[kind](place), draws_for(seed)
+    mix.is_shared = True
+    command = [sys.executable, __file__, "second", kind, mix.place, str(seed)]
+    other = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    errors = run_threads(
+        lambda n: change_beside_others(mix, n, draws[n]), THREADS // 2, mix.look
+    )
+    with other:
+        text = other.communicate(timeout=120)[0]
+    if other.returncode:
+        return [*errors, "the second process has failed"]
+    model, errors_of_other = ast.literal_eval(text)
+    mix.add_model(*model)
+    try:
+        mix.reopen()
+        mix.check()
+    except BaseException:
+        errors.append(traceback.format_exc())
+    return errors + errors_of_other
+
+
+def run(kind, place, seed, forks=True, is_shared=False):
+    """Run a mix once at a new path or URL; return the text of each error."""
+    if is_shared:
+        return run_processes(kind, place, seed)
+    draws = draws_for(seed)
     mix = KINDS[kind](place)
     errors = []
 
@@ -567,38 +691,76 @@ def new_place(where, folder):
         return
     import fsspec
 
+    if where.startswith("s3"):
+        yield "s3://bucket/%s" % name
+        return
     yield "memory://%s" % name
     store = fsspec.filesystem("memory")
     for found in [n for n in list(store.store) if n.startswith("/" + name)]:
         store.store.pop(found, None)
 
 
+@contextlib.contextmanager
+def s3_server(folder):
+    """Let URLs of S3 mean a server, in this process and in those that it starts."""
+    import fsspec.config
+    from storage import object_stores
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with object_stores.moto(Path(folder)) as options:
+        object_stores.make_bucket(options)
+        os.environ[S3_VARIABLE] = json.dumps(options)
+        fsspec.config.conf["s3"] = options
+        try:
+            yield
+        finally:
+            del os.environ[S3_VARIABLE], fsspec.config.conf["s3"]
+
+
 def main(runs=200, seed=1, *kinds):
     """Run each mix; return 1 if a run has failed."""
+    if not any("s3" in kind for kind in kinds):
+        return run_mixes(MIXES, runs, seed, *kinds)
+    with tempfile.TemporaryDirectory() as folder, s3_server(folder):
+        # The process of the server has no other work.
+        command = [sys.executable, __file__, "s3", str(runs), str(seed), *kinds]
+        return subprocess.run(command, check=False).returncode
+
+
+def run_mixes(mixes, runs, seed, *kinds):
     sys.setswitchinterval(1e-5)
     failures = 0
-    for kind, where in MIXES:
-        if kinds and "%s %s" % (kind, where) not in kinds and kind not in kinds:
+    for kind, where in mixes:
+        if kinds and not {"%s %s" % (kind, where), kind, where} & {*kinds}:
             continue
+        is_shared = where.endswith("shared")
         failed, begin = 0, time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             # Imports everything: a fork keeps locks of modules that others import.
             with new_place(where, folder) as place:
-                run(kind, place, seed, forks=False)
+                run(kind, place, seed, forks=False, is_shared=is_shared)
             for number in range(int(runs)):
                 own = "%s %s %s %d" % (seed, kind, where, number)
                 with new_place(where, folder) as place:
-                    errors = run(kind, place, own)
+                    errors = run(kind, place, own, is_shared=is_shared)
                 if errors:
                     failed += 1
                     print("%s %s: run %d of seed %s" % (kind, where, number, seed))
                     print("\n".join(errors[:3]), flush=True)
         seconds = time.monotonic() - begin
-        text = "%-10s %-4s: %d runs, %d failed, %.0f s"
+        text = "%-10s %-9s: %d runs, %d failed, %.0f s"
         print(text % (kind, where, int(runs), failed, seconds), flush=True)
         failures += failed
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    program, arguments = main, sys.argv[1:]
+    if S3_VARIABLE in os.environ:
+        import fsspec.config
+
+        fsspec.config.conf["s3"] = json.loads(os.environ[S3_VARIABLE])
+        programs = {"s3": partial(run_mixes, S3_MIXES), "second": second_process}
+        program = programs[arguments.pop(0)]
+    sys.exit(program(*arguments))

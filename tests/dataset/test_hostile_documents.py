@@ -18,7 +18,7 @@ from dataset.test_claims import edit
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
-from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.folder import OpenFile
 
 
 @pytest.fixture(autouse=True)
@@ -188,17 +188,17 @@ def test_one_error_while_recovering(layout, kind, monkeypatch):
         with dataset.create_group("d") as group:
             group.create_array("a", numbers(10), layout=layout)
             group.create_array("b", numbers(10), layout=layout)
-    original = Folder.read
+    original = OpenFile.read_at
     count = 0
 
-    def read(self, name, limit=None):
+    def read_at(self, offset, size):
         nonlocal count
         count -= 1
         if count == 0:
-            raise OSError(errno.EIO, "Input/output error", self.path(name))
-        return original(self, name, limit)
+            raise OSError(errno.EIO, "Input/output error", self.path)
+        return original(self, offset, size)
 
-    monkeypatch.setattr(Folder, "read", read)
+    monkeypatch.setattr(OpenFile, "read_at", read_at)
     outcomes = []
     for number in range(1, 100):
         count = number

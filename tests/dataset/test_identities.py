@@ -164,6 +164,47 @@ def test_a_flipped_bit_of_a_document(create, tmp_path, step):
         file.write_bytes(text)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"  20", b"  25"),  # the rows of a shard, which chunks no longer divide
+        (b'"shape"', b'"rhape"'),
+        (b'"attributes"', b'"attrabutes"'),
+        (b'"crc32c"', b'"crc32b"'),
+    ],
+)
+@pytest.mark.parametrize("member", [".", "x"])
+def test_damage_that_makes_a_document_unknown(old, new, member, tmp_path):
+    path = tmp_path / "a"
+    (zarr_array if member == "." else zarr_table)(path)
+    name = path / member / "zarr.json"
+    good = name.read_bytes()
+    name.write_bytes(good.replace(old, new, 1))
+    assert name.read_bytes() != good
+    with pytest.raises(FormatError, match=r"bloscpack-id.*zarr\.json"):
+        dataset.open(path)
+    report = dataset.verify(path)
+    found = [f for f in report.findings if f.severity == "error"]
+    assert ["zarr.json" if member == "." else "x/zarr.json"] == [f.file for f in found]
+    assert ["description"] == [f.kind for f in found]
+    assert "the digest in 'bloscpack-id' is wrong" in found[0].message
+
+
+def test_a_document_of_an_unknown_array(tmp_path):
+    """Nothing says that it is damaged: it is not ours, or of a newer release."""
+    path = tmp_path / "a"
+    zarr_array(path)
+    value = json.loads((path / "zarr.json").read_text())
+    value["codecs"] = []
+    documents.write(path / "zarr.json", value)
+    with pytest.raises(UsageError, match="does not open"):
+        dataset.verify(path)
+    del value["attributes"]
+    documents.write(path / "zarr.json", value)
+    with pytest.raises(UsageError, match="does not open"):
+        dataset.verify(path)
+
+
 @created
 def test_a_missing_file(create, tmp_path):
     path = tmp_path / "a"

@@ -13,7 +13,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.folder import Folder, OpenFile
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -283,6 +283,40 @@ def test_a_dialect_of_json(tmp_path):
     assert 123456789012345678901 == found["b"]
 
 
+def test_a_copy_of_a_writer_reads(tmp_path):
+    with dataset.create_array(tmp_path / "a", [1, 2]) as array:
+        copy = pickle.loads(pickle.dumps(array))
+        with pytest.raises(UsageError, match="as each copy of an object is"):
+            copy.append([3])
+
+
+def test_a_result_larger_than_memory_is_no_damage(tmp_path):
+    dataset.create_array(tmp_path / "a", shape=(2**53,), dtype="f8").close()
+    with pytest.raises(Unsupported, match=r"9007199254740992.*can't be made"):
+        dataset.open(tmp_path / "a")[:]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_column_without_its_document(layout, tmp_path):
+    path, columns = tmp_path / "t", {"x": [1], "y": [2]}
+    dataset.create_table(path, columns, layout=layout).close()
+    document = {"zarr": "zarr.json", "bcolz": "meta/storage"}[layout]
+    (path / "x" / document).unlink()
+    with pytest.raises(FormatError) as caught:
+        dataset.open(path)
+    assert str(path / "x" / document) == str(caught.value.filename)
+    (found,) = (f for f in dataset.verify(path).findings if f.severity == "error")
+    assert ("x/" + document, "description") == (found.file, found.kind)
+
+
+def test_a_link_is_not_replaced(tmp_path):
+    dataset.create_array(tmp_path / "a", [1, 2]).close()
+    (tmp_path / "link").symlink_to("a")
+    with pytest.raises(OSError, match="a symbolic link, and is not replaced"):
+        dataset.create_array(tmp_path / "link", [3], mode="w")
+    assert [1, 2] == dataset.open(tmp_path / "a")[:].tolist()
+
+
 def test_attributes_of_a_reader_can_not_be_changed(tmp_path):
     array = extracted("bcolz/z_attrs", tmp_path)
     before = dict(array.attrs)
@@ -514,20 +548,66 @@ def test_a_pipe_in_place_of_a_file(tmp_path):
 @pytest.mark.parametrize("layout", ["zarr", "bcolz"])
 def test_a_table_of_which_a_column_is_removed_meanwhile(tmp_path, monkeypatch, layout):
     """A reader that has read the names of the columns finds one of them removed."""
-    read = Folder.read
+    read = Folder.read_document
     with dataset.create_table(
         tmp_path / "t", {"a": np.arange(5), "extra": np.arange(5)}, layout=layout
     ) as table:
 
-        def read_late(folder, name, limit=None):
+        def read_late(folder, name):
             if "extra" in folder.full(name) and "extra" in table.names:
                 table.remove_column("extra")
-            return read(folder, name, limit)
+            return read(folder, name)
 
-        monkeypatch.setattr(Folder, "read", read_late)
+        monkeypatch.setattr(Folder, "read_document", read_late)
         found = dataset.open(tmp_path / "t")
         assert ["a"] == found.names == table.names
         assert [0, 1, 2, 3, 4] == found["a"][:].tolist()
+
+
+DESCRIPTIONS = {"zarr": "zarr.json", "superchunk": "storage"}
+
+
+@pytest.mark.parametrize("layout", DESCRIPTIONS)
+def test_a_description_is_read_once(tmp_path, monkeypatch, layout):
+    dataset.create_array(tmp_path / "x", np.arange(5), layout=layout).close()
+    opened = []
+    open_file = OpenFile.__init__
+
+    def count(file, descriptor, path):
+        opened.append(os.path.basename(path))
+        open_file(file, descriptor, path)
+
+    monkeypatch.setattr(OpenFile, "__init__", count)
+    with dataset.open(tmp_path / "x") as found:
+        assert [0, 1, 2, 3, 4] == found[:].tolist()
+        assert [1, 3] == found[1:5:2].tolist()
+    assert 1 == opened.count(DESCRIPTIONS[layout])
+
+
+@pytest.mark.parametrize("layout", DESCRIPTIONS)
+def test_an_array_that_is_replaced_after_its_kind_was_found(
+    tmp_path, monkeypatch, layout
+):
+    """The description that told the kind is not used any more."""
+    path = tmp_path / "x"
+    dataset.create_array(path, np.arange(5), layout=layout).close()
+    parent_dataset = Folder.parent_dataset
+
+    def replace(folder):
+        monkeypatch.setattr(Folder, "parent_dataset", parent_dataset)
+        place = path / "meta" if layout == "superchunk" else path
+        other = tmp_path / "other"
+        dataset.create_array(other, np.arange(7.0), layout=layout).close()
+        source = other / "meta" if layout == "superchunk" else other
+        for name in ("sizes", DESCRIPTIONS[layout]):
+            if (source / name).exists():
+                os.replace(source / name, place / name)
+        return parent_dataset(folder)
+
+    monkeypatch.setattr(Folder, "parent_dataset", replace)
+    with dataset.open(path) as found:
+        assert (7,) == found.shape
+        assert np.dtype("f8") == found.dtype
 
 
 @pytest.mark.parametrize("was_read", [False, True])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from support import as_user
 
-from bloscpack import dataset
+from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import begin, commit, write
@@ -606,14 +606,51 @@ def test_a_copy_is_not_read_by_more_users(tmp_path, action, what):
     assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
 
 
-def test_recovered_members_are_private(tmp_path):
-    with dataset.create_group(tmp_path / "g") as group:
-        group.create_array("a", ITEMS)
-        group.create_array("b", ITEMS)
-    restrict(tmp_path / "g" / "b")
-    dataset.recover(tmp_path / "g", tmp_path / "new")
-    assert {0o700, 0o600} == {mode for *_, mode in access_of(tmp_path / "new" / "b")}
-    assert {0o755, 0o644} == {mode for *_, mode in access_of(tmp_path / "new" / "a")}
+def modes_of(path):
+    return {mode for *_, mode in access_of(path)}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("action", ["recover", "zarr", "superchunk", "bigfile", "npz"])
+def test_copied_members_are_private(tmp_path, layout, action):
+    source, target = tmp_path / "g", tmp_path / "new"
+    with dataset.create_group(source) as group:
+        for name in ("a", "b", "in/a", "in/b"):
+            group.create_array(name, ITEMS, layout=layout, chunks=8)
+    restrict(source / "b")
+    restrict(source / "in" / "b")
+    if action == "recover":
+        dataset.recover(source, target)
+    else:
+        dataset.convert(source, target, to=action)
+    if action == "bigfile":
+        dataset.convert(target, tmp_path / "again", to="zarr")
+        target = tmp_path / "again"
+    if action == "npz":
+        assert {0o600} == modes_of(target)
+        return
+    for name in ("b", "in/b"):
+        assert {0o700, 0o600} == modes_of(target / name)
+        shutil.rmtree(target / name)
+    assert {0o755, 0o644} == modes_of(target)
+
+
+@pytest.mark.parametrize("action", ["recover", *LAYOUTS])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_copied_columns_are_private(tmp_path, layout, action):
+    folders = {name: "data" if name == "superchunk" else "" for name in LAYOUTS}
+    folders["recover"] = folders[layout]
+    source, target = tmp_path / "t", tmp_path / "new"
+    dataset.create_table(source, {"x": ITEMS, "y": ITEMS}, layout=layout).close()
+    restrict(source / folders[layout] / "y")
+    if action == "recover":
+        dataset.recover(source, target)
+    else:
+        dataset.convert(source, target, to=action)
+    assert {0o700, 0o600} == modes_of(target / folders[action] / "y")
+    if folders[layout] == folders[action]:
+        assert {0o755, 0o644} == modes_of(target / folders[action] / "x")
+    assert dataset.verify(target).ok
 
 
 def test_replacing_by_several_processes_keeps_the_access(tmp_path):
@@ -757,3 +794,149 @@ def test_folders_whose_lists_have_no_types(tmp_path, monkeypatch):
     assert ITEMS[::-1].tolist() == dataset.open(path)[:].tolist()
     assert any("stray" in str(each) for each in dataset.verify(path).findings)
     assert {"g", "x", "x.npy"} == set(os.listdir(tmp_path))
+
+
+# What root makes in the group of another user
+
+
+def write_in_parallel(path):
+    target = begin(
+        path,
+        "x",
+        True,
+        lambda place: dataset.create_array(
+            place, shape=(0,), dtype="i8", chunks=8, shards=8
+        ),
+    )
+    write(target, 0, {"": ITEMS})
+    commit(target, 40)
+
+
+def copied(copy, path, **options):
+    source = path.parent.parent / "source"
+    with dataset.create_group(source) as group:
+        group.create_array("a/c", ITEMS)
+    copy(source, path, **options)
+
+
+MAKERS = {
+    **{
+        layout: lambda path, layout=layout: dataset.create_array(
+            path, ITEMS, layout=layout
+        )
+        for layout in LAYOUTS
+    },
+    **{
+        layout + " table": lambda path, layout=layout: dataset.create_table(
+            path, {"x": ITEMS}, layout=layout
+        )
+        for layout in LAYOUTS
+    },
+    "group": dataset.create_group,
+    "member": lambda path: dataset.open(path.parent, "r+").create_array("new/a", ITEMS),
+    "convert": lambda path: copied(dataset.convert, path, to="zarr"),
+    "recover": lambda path: copied(dataset.recover, path),
+    "parallel": write_in_parallel,
+}
+
+
+@pytest.fixture
+def foreign_group(sticky):
+    """Return a group of a user; it is in a folder that only root may write."""
+    sticky.chmod(0o755)
+    with dataset.create_group(sticky / "g") as group:
+        group.create_array("c", ITEMS)
+    for place in (sticky / "g", *sticky.glob("g/**/*")):
+        os.chown(place, VICTIM, TEAM)
+        place.chmod(0o750 if place.is_dir() else 0o640)
+    return sticky / "g"
+
+
+@needs_root
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_members_that_root_makes(foreign_group, make):
+    before = access_of(foreign_group)
+    make(foreign_group / "new")
+    assert before == access_of(foreign_group)
+    with as_user(VICTIM, TEAM):
+        dataset.open(foreign_group / "new", "r+").attrs["a"] = 1
+        assert dataset.verify(foreign_group).ok
+    assert before == access_of(foreign_group)
+
+
+@needs_root
+def test_a_group_that_root_makes_of_a_folder(tmp_path):
+    (tmp_path / "g").mkdir()
+    restrict(tmp_path / "g", VICTIM)
+    dataset.open_group(tmp_path / "g", "a").create_array("a", ITEMS)
+    assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
+        tmp_path / "g"
+    )
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("bits", "owner"),
+    [(0o1777, 0), (0o1777, ATTACKER), (0o777, ATTACKER), (0o755, VICTIM)],
+)
+def test_what_root_makes_beside_a_planted_document(sticky, bits, owner):
+    """The document, or the folder, may be that of an attacker."""
+    plant(sticky, {"zarr.json": group_document()})
+    os.chown(sticky, owner, owner)
+    sticky.chmod(bits)
+    dataset.create_array(sticky / "new", ITEMS).close()
+    assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "new")
+
+
+# Blocks of BigFile
+
+
+BLOCK_CHANGES = {
+    "append": lambda block: block.append(ITEMS, Nfile=2),
+    "grow": lambda block: block.grow(40, Nfile=2),
+    "attributes": lambda block: block.attrs.update(a=1),
+    "write": lambda block: block.write(0, ITEMS[: block.size]),
+}
+
+
+@pytest.mark.parametrize("change", BLOCK_CHANGES)
+@pytest.mark.parametrize("files", [0, 2])
+@pytest.mark.parametrize(
+    "owner", [None, pytest.param(VICTIM, marks=needs_root)], ids=["own", "root"]
+)
+def test_private_blocks_stay_private(tmp_path, change, files, owner):
+    path = tmp_path / "t"
+    with bigfile.File(path, create=True) as tree:
+        tree.create("g/b", "i8", 40 if files else 0, Nfile=files).close()
+    for name in ("attr-v2", "000001"):
+        (path / "g" / "b" / name).unlink(missing_ok=True)
+    restrict(path, owner)
+    before = access_of(path)
+    with bigfile.File(path, create=True) as tree, tree["g/b"] as block:
+        BLOCK_CHANGES[change](block)
+    assert before == access_of(path)
+
+
+@needs_root
+def test_a_block_that_root_creates_belongs_to_the_owner_of_the_tree(tmp_path):
+    path = tmp_path / "t"
+    with bigfile.File(path, create=True) as tree:
+        restrict(path, VICTIM)
+        tree.create_from_array("g/b", ITEMS).close()
+        tree.attrs["a"] = 1
+    assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
+        path
+    )
+
+
+@needs_root
+def test_a_folder_that_can_not_be_changed_is_named(sticky):
+    path = sticky / "a"
+    dataset.create_array(path, ITEMS).close()
+    with (
+        as_user(VICTIM),
+        dataset.open(path, "r+") as array,
+        pytest.raises(PermissionError) as caught,
+    ):
+        array.append([1])
+    assert str(path) == caught.value.filename

@@ -435,7 +435,7 @@ def test_copying_without_the_system(tmp_path, monkeypatch):
 class FarFile(Storage):
     """A file on another machine."""
 
-    far = True
+    is_remote = True
 
     def __init__(self, storage):
         self._storage = storage
@@ -448,7 +448,7 @@ class FarFile(Storage):
 
 
 class FarFolder(Folder):
-    far = True
+    is_remote = True
 
     def storage(self, name):
         self.file = FarFile(super().storage(name))
@@ -549,7 +549,7 @@ def test_wrong_documents(tmp_path):
             )
             with pytest.raises((FormatError, UsageError)):
                 dataset.open(path)
-    good["codecs"] = [{"name": "bytes"}]
+    good["codecs"], good["attributes"] = [{"name": "bytes"}], {}
     (path / "zarr.json").write_text(json.dumps(good))
     with pytest.raises(UsageError, match="zarr-python reads it") as caught:
         dataset.open(path)
@@ -706,10 +706,10 @@ def test_documents_that_would_take_all_memory_or_time(tmp_path):
         (path / "zarr.json").write_text(json.dumps(good))
 
     put(2**40, 2**40, 2**40)
-    with pytest.raises(UsageError, match="its chunks have more than"):
+    with pytest.raises((FormatError, UsageError), match="its chunks have more than"):
         dataset.open(path)
     put(0, 2**40, 1)
-    refused = pytest.raises(UsageError, match="can't be written")
+    refused = pytest.raises((FormatError, UsageError), match="can't be written")
     with dataset.open(path, "r+") as array, refused:
         array.append([1])
     put(2**60, 1, 1)
@@ -725,5 +725,30 @@ def test_a_unit_of_time_is_a_word(tmp_path):
     document = json.loads((path / "zarr.json").read_text())
     document["data_type"]["configuration"]["unit"] = "D],O,M8[D"
     (path / "zarr.json").write_text(json.dumps(document))
-    with pytest.raises(UsageError, match="data type"):
+    with pytest.raises((FormatError, UsageError), match="data type"):
         dataset.open(path)
+
+
+def test_an_append_of_one_chunk(tmp_path, monkeypatch):
+    """It starts no thread, and does not read the document that it has written."""
+    started, read = [], []
+    start, read_document = threading.Thread.start, Folder.read_document
+
+    def count_start(thread):
+        started.append(thread)
+        start(thread)
+
+    def count_read(folder, name):
+        read.append(name)
+        return read_document(folder, name)
+
+    rows = np.arange(60_000).reshape(-1, 4)
+    with dataset.create_array(tmp_path / "x", rows, chunks=4096, shards=8192) as array:
+        array.append(rows[:1])  # the first change looks at the groups around, too
+        monkeypatch.setattr(threading.Thread, "start", count_start)
+        monkeypatch.setattr(Folder, "read_document", count_read)
+        array.append(rows[:100])
+        assert np.array_equal(rows[:100], array[-100:])
+        assert ([], ["zarr.json"]) == (started, read)
+    with dataset.open(tmp_path / "x") as array:
+        assert np.array_equal(rows[:100], array[-100:])

@@ -8,12 +8,14 @@ import traceback
 import numpy as np
 import pytest
 from storage import object_stores
-from storage.servers import serving
+from storage.servers import serving, unending
 
 import bloscpack as bp
-from bloscpack._storage import remote, s3
+from bloscpack import dataset
+from bloscpack._storage import http_session, remote, s3, upload
 from bloscpack._storage.remote import RemoteStorage
 from bloscpack._streams import writing
+from bloscpack.dataset.url_folder import UrlFolder
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 
@@ -95,6 +97,70 @@ def test_body_without_an_end(monkeypatch):
         with pytest.raises(bp.StorageError, match="ignores ranges"):
             RemoteStorage("s3://bucket/x.blp", storage_options=options)
     assert sent < 100 * 2**20
+
+
+# Listings without an end
+
+PAGE = """<?xml version="1.0" encoding="UTF-8"?>
+<ListBucketResult><Name>bucket</Name><IsTruncated>true</IsTruncated>%s
+<NextContinuationToken>%s</NextContinuationToken></ListBucketResult>"""
+ITEM = "<Contents><Key>g/%s/%d</Key><Size>1</Size><ETag>&quot;1&quot;</ETag></Contents>"
+
+
+def pages(token="%d", count=0, seconds=0.0):
+    """Return an answer: a page of `count` new names, and the token of the next one."""
+
+    def answer(handler):
+        if "list-type=2" not in handler.path:
+            return handler.fail(404)
+        if "max-keys" not in handler.path:  # a look whether there is anything
+            handler.web.sent += 1
+        handler.web.ended.wait(seconds)
+        number = handler.web.sent
+        items = "".join(ITEM % (number, n) for n in range(max(count, 1)))
+        reply = (PAGE % (items, token.replace("%d", str(number)))).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(reply)))
+        handler.end_headers()
+        handler.wfile.write(reply)
+        return True
+
+    return answer
+
+
+def page_without_an_end(handler):
+    if "list-type=2" not in handler.path:
+        return handler.fail(404)
+    handler.web.sent = 0
+    return unending(block=b" " * 2**16)(handler)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (pages("same", 10), "the same part of a listing"),
+        (pages(count=100), "and more follow"),
+        (pages(), "and more follow"),
+        (pages(seconds=0.5), "more than 1 seconds for a listing"),
+        (page_without_an_end, "longer than"),
+    ],
+)
+def test_listing_without_an_end(monkeypatch, answer, text):
+    monkeypatch.setattr(s3, "MAX_UNANNOUNCED", 2**20)
+    monkeypatch.setattr(http_session, "MAX_OF_DOCUMENT", 2**20)
+    monkeypatch.setattr(upload, "LIST_SECONDS", 1.0 if "seconds" in text else 60.0)
+    with serving(b"") as web:
+        web.always = answer
+        options = object_stores.options_for(int(web.host.rpartition(":")[2]))
+        with pytest.raises(bp.StorageError, match=text):
+            dataset.open("s3://bucket/g", storage_options=options)
+        with pytest.raises(bp.StorageError, match=text):
+            upload.remove_objects("s3://bucket/g", options)
+        if "and more" in text:  # as a store that can't list
+            folder = UrlFolder("s3://bucket/g", storage_options=options)
+            assert folder.version() != folder.version()
+        assert not {"DELETE", "POST"} & {*web.methods()}
 
 
 def test_nothing_there(options):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import bloscpack as bp
 from bloscpack import dataset
 from bloscpack.dataset.conversion import contents, csv_files, csv_lines
 from bloscpack.exceptions import FormatError, UsageError
@@ -430,6 +432,20 @@ class TestZarr:
         made[:] = rows
         dataset.convert("a", "b.zarr")
         assert_same(rows, dataset.open_table("b.zarr")[:])
+
+    @pytest.mark.parametrize("kept", [60, 400])
+    def test_a_damaged_archive(self, zarr, kept):
+        bp.savez("a.zip", x=np.arange(1000))
+        content = bytearray(Path("a.zip").read_bytes())
+        at = content.index(b"x/c/0")
+        content[at + kept : at + kept + 9] = b"?" * 9
+        Path("a.zip").write_bytes(content)
+        for damaged in content, content[:-100], content[:300]:
+            Path("a.zip").write_bytes(damaged)
+            with pytest.raises(FormatError, match="the ZIP file is damaged") as caught:
+                dataset.convert("a.zip", "b.zarr")
+            assert caught.value.filename.startswith("a.zip")
+            assert not os.path.exists("b.zarr")
 
     def test_damage(self, zarr):
         zarr.create_array("a", data=np.arange(100), chunks=10, zarr_format=2)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from dataset import soak_threads
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 from bloscpack import dataset
@@ -16,6 +17,7 @@ from bloscpack._storage.upload import (
     object_version,
     put_object,
     remove_object,
+    remove_objects,
 )
 from bloscpack.dataset.parallel import write
 from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
@@ -125,6 +127,16 @@ def test_groups(options):
         assert ROWS[:3].tolist() == found["b"][:].tolist()
 
 
+def test_listing_in_pages(options):
+    short = {**options, "s3_additional_kwargs": {"MaxKeys": 2}}
+    with dataset.open_group("s3://bucket/g", "a", storage_options=short) as group:
+        for name in "abcde":
+            group.create_array(name, [1])
+        assert [*"abcde"] == list(group)
+    remove_objects("s3://bucket/g", short)
+    assert [] == s3fs.S3FileSystem(**options).find("bucket")
+
+
 def test_conditions(tmp_path, monkeypatch):
     with moto(tmp_path) as options:
         make_bucket(options)
@@ -205,3 +217,13 @@ def test_two_writers_of_a_table(tmp_path):
             dataset.create_table(url, {"x": [1]}, **kept)
         found = dataset.open(url, **kept)
         assert [(n, n) for n in range(9)] == found[:].tolist()
+
+
+@pytest.mark.parametrize(("kind", "where"), soak_threads.S3_MIXES)
+def test_threads_and_processes(kind, where, tmp_path):
+    with (
+        soak_threads.s3_server(tmp_path),
+        soak_threads.new_place(where, tmp_path) as place,
+    ):
+        is_shared = where.endswith("shared")
+        assert [] == soak_threads.run(kind, place, kind, is_shared=is_shared)

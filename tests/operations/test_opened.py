@@ -23,7 +23,7 @@ CHECKSUMS = ["None", "adler32"]
 class Far(MemoryStorage):
     """Counts requests, and refuses reads of other kinds."""
 
-    far = True
+    is_remote = True
 
     def __init__(self, data):
         super().__init__(data)

@@ -541,3 +541,33 @@ def test_sphinx_builds_without_warnings(tmp_path):
     assert 0 == done.returncode, done.stdout
     format_ = (tmp_path / "html" / "format.html").read_text("utf-8")
     assert "ERROR:" not in format_, "the theme shows an error in the page"
+
+
+def test_kinds_of_findings_of_datasets_are_documented():
+    """Each word that the modules of the check give to a finding."""
+    kinds = set()
+    for module in "checking", "file_checks":
+        source = (ROOT / "bloscpack" / "dataset" / (module + ".py")).read_text()
+        tree = ast.parse(source)
+        names = {
+            target.id: node.value.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+        }
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or len(call.args) < 3:
+                continue
+            place = {"add": 1, "note": 2, "error": 2}.get(
+                getattr(call.func, "attr", ""), -1
+            )
+            if place < 0:
+                continue
+            for node in ast.walk(call.args[place]):
+                found = getattr(node, "value", names.get(getattr(node, "id", "")))
+                if isinstance(found, str):
+                    kinds.add(found)
+    assert {"description", "missing", "unused", "more-rows"} < kinds
+    text = (ROOT / "docs" / "damage.rst").read_text()
+    text = text[text.index("Findings in datasets") :]
+    assert [] == sorted(kind for kind in kinds if "``%s``" % kind not in text)

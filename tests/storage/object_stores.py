@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,10 +39,25 @@ def moto(folder: Path):
     )
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
+    server._server.app = one_at_a_time(server._server.app)
     try:
         yield options_for(server.get_host_and_port()[1])
     finally:
         server.stop()
+
+
+def one_at_a_time(app):
+    """Return an application for WSGI that answers one request at a time.
+
+    moto compares a version and stores the object in two steps.
+    """
+    lock = threading.Lock()
+
+    def answer(environ, start_response):
+        with lock:
+            return list(app(environ, start_response))
+
+    return answer
 
 
 @contextmanager

@@ -166,7 +166,7 @@ def source_format(path: str) -> Format:
     for found in FORMATS.values():
         if found.begins and begin.startswith(found.begins):
             return found
-    if begin.startswith(b"PK") and is_zip(path):
+    if is_zip(path, begin):
         with open_zip(path, path) as archive:
             from .zarr_stores import is_zip_store
 

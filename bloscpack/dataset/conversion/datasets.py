@@ -16,10 +16,11 @@ from ... import dataset
 from ...exceptions import UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
-from ..folder import is_member_name
+from ..folder import BAD_NAME, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, table_class
 from ..layouts.base import NewArray
+from ..layouts.identity import AlteredDocument
 from ..table import Table
 from . import zarr_stores
 from .contents import (
@@ -61,7 +62,7 @@ def _content(
     """Return the contents of a dataset, or of a Zarr node that is none of ours."""
     try:
         found = open_()
-    except UsageError:
+    except (UsageError, AlteredDocument):
         if zarr_stores.is_store(path):
             return zarr_stores.read(path, request)
         raise
@@ -159,9 +160,7 @@ def _write(
             pass
         for name, member in content.members.items():
             if not is_member_name(name):
-                raise UsageValueError(
-                    "no member of a group can have the name %.200r" % (name,)
-                )
+                raise UsageValueError(BAD_NAME % ("member", name))
             inner = join(place, name)
             try:
                 _write(member, request, layout, join(path, name), inner)

@@ -73,7 +73,7 @@ class Request:
             self.target,
             self.sync,
             exclusive=not self.force,
-            like=self.limits,
+            like=None if self.limits is None else self.limits.whole(),
         )
 
     def lose(self, what: str) -> None:

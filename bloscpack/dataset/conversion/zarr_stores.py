@@ -12,6 +12,7 @@ import json
 import os
 from contextlib import contextmanager
 from functools import partial
+from zipfile import BadZipFile
 
 import numpy
 
@@ -22,7 +23,7 @@ from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .contents import ArrayContent, GroupContent, rows_in_block
 from .request import import_package
 from .text_columns import Lengths, fixed, longest
-from .zip_files import open_zip
+from .zip_files import DAMAGED, open_zip
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def _named(path: str) -> Iterator[None]:
         # A ZIP file may state an offset that no file has.
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
+        text = "zarr can't read it: %s: %s" % (type(error).__name__, error)
         raise DamageError(
-            "zarr can't read it: %s: %s" % (type(error).__name__, error),
+            DAMAGED % error if isinstance(error, BadZipFile) else text,
             filename=shown_name(path),
         ) from error
 

@@ -12,6 +12,7 @@ import struct
 import zipfile
 import zlib
 
+from ..._format.zip_format import LOCAL_SIGNATURE
 from ...exceptions import BloscpackError, DamageError, NotReadable
 
 try:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # bounds the sizes that a member may claim.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**20
+# A message about wrong bytes, with the error of `zipfile`.
+DAMAGED = "the ZIP file is damaged: %s"
 # The errors that `zipfile` and the modules that it uses raise for wrong bytes.
 WRONG_BYTES = (
     *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
@@ -47,10 +50,10 @@ class ZipErrors:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if isinstance(error, BloscpackError):
             return
-        text = "zipfile can't read it: %s: %s" % (type(error).__name__, error)
         if isinstance(error, Exception) and _is_damage(error):
-            raise DamageError(text, filename=self._name) from error
+            raise DamageError(DAMAGED % error, filename=self._name) from error
         if isinstance(error, RuntimeError):  # encrypted, or an unknown method
+            text = "this ZIP file is not supported: %s" % error
             raise NotReadable(text, filename=self._name) from error
 
 
@@ -63,10 +66,18 @@ def _is_damage(error: Exception) -> bool:
     )
 
 
-def is_zip(path: str) -> bool:
-    """Return whether a file has the end record of a ZIP file."""
+def is_zip(path: str, begin: bytes) -> bool:
+    """Return whether a file is a ZIP file; `begin` are its first bytes.
+
+    Raises `FormatError` if only its end is missing.
+    """
     with ZipErrors(path):
-        return zipfile.is_zipfile(path)
+        if begin.startswith(b"PK") and zipfile.is_zipfile(path):
+            return True
+    if begin.startswith(LOCAL_SIGNATURE):
+        text = DAMAGED % "expected an end record, found none: the file was cut off"
+        raise DamageError(text, filename=path)
+    return False
 
 
 def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:

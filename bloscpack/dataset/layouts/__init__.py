@@ -13,6 +13,7 @@ from importlib import import_module
 
 from ..._storage.open_folder import LinkFound
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
+from ..access import DESCRIPTIONS
 from ..folder import is_member_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -70,8 +71,8 @@ def _load(place: str) -> Any:
 
 def _class(layout: str, kind: str) -> Any:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
-    having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
-    if layout not in having:
+    if kind not in LAYOUTS.get(layout, ()):
+        having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
@@ -152,7 +153,7 @@ def find_any(folder: Folder) -> Found | None:
             break
         with suppress(PermissionError):
             for name in place.folders():
-                inner = place.inside(name)
+                inner = place.subfolder(name)
                 with suppress(PermissionError, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
@@ -205,12 +206,12 @@ def prepare_change(
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
     """Return the table that a folder is a column of, and the name of the column."""
-    around = folder.around()
+    around = folder.parent_dataset()
     if around is None or not is_member_name(around[1]):
         return None
     outer, name = around
     try:
-        found = find(outer)
+        found = _find_around(outer)
         if found is None or found[1] != "table":
             return None
         outer.read_journal()
@@ -223,15 +224,21 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
     return None
 
 
+def _find_around(folder: Folder) -> tuple[str, str] | None:
+    """Return the same as `find`, sooner for most folders: they have no dataset."""
+    known = folder.is_remote or any(map(folder.exists, DESCRIPTIONS))
+    return find(folder) if known else None
+
+
 def is_inside_table(folder: Folder) -> bool:
     """Return whether the folder around is that of a table, whoever may write it.
 
     The table may be that of another user, so nothing in it is used.
     """
-    if folder.far:
+    if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        found = find(type(folder)(os.path.dirname(folder.root)))
+        found = _find_around(type(folder)(os.path.dirname(folder.root)))
         return found is not None and found[1] == "table"
     return False
 
@@ -244,7 +251,7 @@ def detect(folder: Folder) -> Found:
     """
     found = find_any(folder)
     if found is None:
-        if folder.far and not (folder.lists and folder.names("")):
+        if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
         raise NotReadable(
             "expected a dataset, found a folder without the files of one",

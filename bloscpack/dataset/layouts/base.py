@@ -316,7 +316,14 @@ class TableLayout(NodeLayout):
                 filename=self.folder.path(place),
             )
         folder = self.folder.child(place)
-        return self.array_class(folder, allow_pickle=self.allow_pickle)
+        try:
+            return self.array_class(folder, allow_pickle=self.allow_pickle)
+        except FileNotFoundError as error:
+            raise DamageError(
+                "expected the document of the column '%s', found none" % name,
+                section="metadata",
+                filename=error.filename or folder.path(),
+            ) from error
 
     # Writing
 

@@ -25,12 +25,16 @@ class DescriptionCheck:
     ----------
     folder, name
         The file of the description.
+    identity
+        What `Folder.identity` returns for the file, if that is known.
     """
 
-    def __init__(self, folder: Folder, name: str) -> None:
+    def __init__(self, folder: Folder, name: str, identity: object = None) -> None:
         self._folder = folder
         self._name = name
-        self._identity = None if folder.far else folder.identity(name)
+        if identity is None and not folder.is_remote:
+            identity = folder.identity(name)
+        self._identity = identity
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -50,7 +54,7 @@ class DescriptionCheck:
         self._path, self._read, self._expected = path, read, expected
 
     def __call__(self) -> None:
-        if self._folder.far:  # a look at the file would be a round trip
+        if self._folder.is_remote:  # a look at the file would be a round trip
             return
         identity = self._folder.identity(self._name)
         if identity is not None and identity == self._identity:

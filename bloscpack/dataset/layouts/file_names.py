@@ -7,6 +7,7 @@ compute with the numbers of the others.
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from ...exceptions import UsageError
 
@@ -40,8 +41,12 @@ class FileNames:
         self._before = before
         self._after = after
         self._first = first
-        entry = re.escape(before) + "(%s)" + re.escape(after.partition("/")[0])
-        self._entry = re.compile(entry % "0|[1-9][0-9]{0,18}")
+
+    @cached_property
+    def _entry(self) -> re.Pattern[str]:
+        """The names of the files, of which the first group is the number."""
+        around = re.escape(self._before), re.escape(self._after.partition("/")[0])
+        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % around)
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""

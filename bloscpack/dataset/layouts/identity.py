@@ -30,6 +30,13 @@ VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8
 ZEROS = "00000000"
 
 
+class AlteredDocument(DamageError):
+    """Raised if a document with a wrong digest describes no array of this library.
+
+    It is damaged, or another program has copied the identity of another array into it.
+    """
+
+
 class Identity:
     """Which dataset a document belongs to.
 
@@ -93,6 +100,14 @@ def identified(
     end = content.rindex(value.encode()) + len(value)
     digest = b"%08x" % crc32(content)
     return content[: end - len(digest)] + digest + content[end:]
+
+
+def seems_signed(content: bytes) -> bool:
+    """Return whether a document has had an identity, which damage may have hidden.
+
+    One flipped bit can't make both the key and the value unknown.
+    """
+    return KEY.encode() in content or bool(VALUE.search(content.decode("latin-1")))
 
 
 def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:

@@ -107,22 +107,24 @@ class ShardIndex:
                 "found another content" % (slots, size),
                 section="chunks",
             )
-        self.extents: list[tuple[int, int] | None] = []
-        for entry in ENTRY.iter_unpack(index):
-            if entry == (MISSING, MISSING):
-                self.extents.append(None)
-                continue
-            if entry[0] + entry[1] > end or not CHECKSUM.size <= entry[1] <= most:
+        self.extents: list[tuple[int, int] | None] = [None] * slots
+        # The bytes of a missing entry are all the same; most are at the end.
+        used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
+        self.foreign = not used
+        entries = ENTRY.iter_unpack(index[: used * ENTRY.size])
+        for slot, (start, nbytes) in enumerate(entries):
+            if start + nbytes > end or not CHECKSUM.size <= nbytes <= most:
+                if start == nbytes == MISSING:
+                    continue
                 raise DamageError(
                     "the index of the shard has the extent %d to %d, which is no chunk "
-                    "in front of it" % (entry[0], entry[0] + entry[1]),
+                    "in front of it" % (start, start + nbytes),
                     section="chunks",
-                    chunk=len(self.extents),
+                    chunk=slot,
                 )
-            self.extents.append((entry[0], entry[1]))
-        self.foreign = not any(self.extents) or any(
-            e and not e[0] for e in self.extents
-        )
+            self.extents[slot] = start, nbytes
+            if not start:
+                self.foreign = True
         self.nbytes = math.inf
         if check_front is not None:
             self.nbytes = check_front(self, front)

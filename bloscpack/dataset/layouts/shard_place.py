@@ -12,6 +12,7 @@ programs have written states none, and is accepted.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import numpy
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from ..._format.dtypes import DType
     from ..._storage.base import Storage
     from ...serializers import Json, JsonObject
     from .shard_index import Cut
@@ -56,31 +58,27 @@ class ShardPlaces:
         self.identity = identity
         self._cut = cut
         self._name_of = name_of
-        self._text: tuple[str, str] | None = None
 
     def metadata(self, number: int, nrows: int) -> JsonObject:
         """Return the metadata of a file that has `nrows` rows."""
         cut = self._cut
-        items: Any = numpy.empty((0, *cut.inner), cut.dtype)
-        found = {**describe(items), "shape": (nrows, *cut.inner)}
-        found = with_rows(found, cut.chunk_rows)
+        found = _description(cut.dtype, cut.inner, cut.chunk_rows, nrows)
         if self.identity is not None:
-            found[PLACE] = "%s/%s" % (self.identity, self._name_of(number))
+            found[PLACE] = self._place(number)
         return found
 
-    def _expected(self, number: int, nrows: int) -> bytes:
-        """Return the text of the metadata up to the end of the place.
+    def _place(self, number: int) -> str:
+        return "%s/%s" % (self.identity, self._name_of(number))
 
-        The text around the number of rows is kept: each file is compared with it.
-        """
-        if self._text is None:
-            text = SERIALIZERS[0].dumps({**self.metadata(0, 0), PLACE: None})
-            start, _, rest = text.partition('"shape":[0')
-            self._text = start + '"shape":[', rest.removesuffix("null}")
-        start, end = self._text
-        place = "%s/%s" % (self.identity, self._name_of(number))
-        place = '"%s"' % place if place.isascii() else json.dumps(place)
-        return ("%s%d%s%s}" % (start, nrows, end, place)).encode("ascii")
+    def _expected(self, number: int, nrows: int) -> bytes:
+        """Return the text of the metadata up to the end of the place."""
+        cut = self._cut
+        start, end = _text_around(cut.dtype, cut.inner, cut.chunk_rows)
+        if self.identity is not None:
+            place = self._place(number)
+            end += ',"%s":' % PLACE
+            end += '"%s"' % place if place.isascii() else json.dumps(place)
+        return ("%s%d%s}" % (start, nrows, end)).encode("ascii")
 
     def check(self, number: int, storage: Storage, front: bytes, nrows: int) -> None:
         """Raise `FormatError` if a file belongs to another array or place.
@@ -120,6 +118,24 @@ class ShardPlaces:
         for field, (expected, found) in pairs.items():
             if expected != found:
                 yield field, expected, found
+
+
+def _description(
+    dtype: DType, inner: tuple[int, ...], chunk_rows: int, nrows: int
+) -> JsonObject:
+    """Return the metadata of a file without its place."""
+    items: Any = numpy.empty((0, *inner), dtype)
+    return with_rows({**describe(items), "shape": (nrows, *inner)}, chunk_rows)
+
+
+@lru_cache(256)  # each file of an array is compared with it
+def _text_around(
+    dtype: DType, inner: tuple[int, ...], chunk_rows: int
+) -> tuple[str, str]:
+    """Return the text around the number of rows in the metadata without the place."""
+    text = SERIALIZERS[0].dumps(_description(dtype, inner, chunk_rows, 0))
+    start, _, rest = text.partition('"shape":[0')
+    return start + '"shape":[', rest.removesuffix("}")
 
 
 def place_of(metadata: Json) -> str | None:

@@ -74,7 +74,10 @@ def detect(folder: Folder) -> str | None:
     if not folder.exists(STORAGE):
         return None
     with suppress(FileNotFoundError):
-        content = folder.read(STORAGE, MAX_JSON)
+        try:
+            content = folder.detect_document(STORAGE)[0]
+        except FormatError:  # also in a damaged document
+            content = folder.read(STORAGE, MAX_JSON)
         if any(word in content for word in WORDS):
             return "table" if TABLE.search(content) else "array"
     return None

@@ -155,14 +155,14 @@ class SuperchunkFiles(ChunkSource):
     @property
     def chunks_in_run(self) -> int:
         """Number of neighbouring chunks that one thread reads at a time."""
-        run_nbytes = FAR_RUN_NBYTES if self._folder.far else RUN_NBYTES
+        run_nbytes = FAR_RUN_NBYTES if self._folder.is_remote else RUN_NBYTES
         return max(1, run_nbytes // max(1, self.cut.chunk_nbytes))
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
-            if self._folder.far:  # the threads wait for answers, side by side
+            if self._folder.is_remote:  # the threads wait for answers, side by side
                 return self._reopened(number)
             with self._opening:
                 kept = self._open.get(number)
@@ -219,7 +219,11 @@ class SuperchunkFiles(ChunkSource):
         self._check_description()
         # Without the file's path, which takes a third of the time of opening it.
         try:
-            if storage.far and self._fill_value is not None and not self._for_copies:
+            if (
+                storage.is_remote
+                and self._fill_value is not None
+                and not self._for_copies
+            ):
                 # One request less: only copying would make a wrong file permanent.
                 return ShardIndex(storage, self.cut)
             return ShardIndex(storage, self.cut, partial(self._check_front, number))
@@ -304,7 +308,7 @@ class SuperchunkFiles(ChunkSource):
             pass
 
         batch, limit = 1, self.chunks_in_run
-        if self._folder.far:  # the threads wait for answers
+        if self._folder.is_remote:  # the threads wait for answers
             count = len({number // self.cut.slots for number in numbers})
             count = max(count, -(-len(numbers) // limit))
             nthreads = max(effective_nthreads(None, count), min(count, FAR_FILES))
@@ -407,7 +411,7 @@ class SuperchunkFiles(ChunkSource):
     def _read(self, file: ShardIndex, extents: list[tuple[int, int]]) -> memoryview:
         """Return the bytes of several extents, one after the other."""
         storage, runs = file.storage, list(joined(extents))
-        if storage.far:
+        if storage.is_remote:
             parts = storage.read_many([(start, start + size) for start, size in runs])
             return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
         view = self._workspace.view(sum(size for _, size in runs))

@@ -12,7 +12,7 @@ import errno
 import os
 from contextlib import ExitStack
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, islice, zip_longest
 
 import numpy
 
@@ -65,6 +65,9 @@ MAX_SLOTS = 2**24
 WAITING_NBYTES = 8 * 2**20
 # Number of files that may wait for another thread with all these bytes.
 FILES_WAITING = 4
+# A change with fewer pieces, of which only one is compressed, needs no other thread:
+# that takes longer to start.
+FEW_PIECES = 4
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
 # Errors of systems and file systems that can't copy extents.
@@ -364,7 +367,15 @@ def write_folders(parts: Sequence[Part]) -> None:
         with own_settings:
             nthreads = effective_nthreads(None, None)
             items = _in_turn([pieces for _, pieces, _ in parts])
-            for_each(items, work, deliver, nthreads, quick=quick)
+            first: list[tuple[int, tuple[int, Array] | range]] = []
+            try:
+                first.extend(islice(items, FEW_PIECES))
+            except Exception as error:  # raised after the pieces in front of it
+                items = _failing(error)
+            nblocks = sum(isinstance(piece, tuple) for _, piece in first)
+            if len(first) < FEW_PIECES and nblocks < 2:
+                nthreads = 1
+            for_each(chain(first, items), work, deliver, nthreads, quick=quick)
             for folder, _, _ in parts:
                 folder.close()
     except BaseException:
@@ -372,6 +383,12 @@ def write_folders(parts: Sequence[Part]) -> None:
             for folder, _, _ in parts:
                 stack.callback(folder.abandon)
         raise
+
+
+def _failing(error: Exception) -> Iterator[Any]:
+    """Raise an error when the first item is taken."""
+    raise error
+    yield
 
 
 def _in_turn(parts: list[Pieces]) -> Iterator[tuple[int, tuple[int, Array] | range]]:

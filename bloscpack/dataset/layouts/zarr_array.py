@@ -48,7 +48,15 @@ from ...numpy_io import typesize_of
 from .base import ArrayLayout, NewArray
 from .description_check import DescriptionCheck
 from .file_names import FileNames
-from .identity import KEY, Identity, check_attributes, identified, read_identity
+from .identity import (
+    KEY,
+    AlteredDocument,
+    Identity,
+    check_attributes,
+    identified,
+    read_identity,
+    seems_signed,
+)
 from .shard_index import Cut
 from .shard_place import ShardPlaces, place_of
 from .superchunk_files import SuperchunkFiles
@@ -114,16 +122,27 @@ class OwnDocument:
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
     content, document = folder.read_document(ZARR_JSON)
+    value = None
     try:
-        array = decode_array(document if isinstance(document, dict) else {})
-        value = array.attributes.pop(KEY, None)
+        document = document if isinstance(document, dict) else {}
+        if isinstance(document.get("attributes"), dict):
+            value = document["attributes"].pop(KEY, None)
+        array = decode_array(document)
         identity, is_own = read_identity(content, value)
         return OwnDocument(array, identity, is_own=is_own)
     except FormatError as error:
         error.filename = error.filename or folder.path(ZARR_JSON)
         raise
     except UsageError as error:
-        error.filename = folder.path(ZARR_JSON)
+        path = folder.path(ZARR_JSON)
+        if seems_signed(content) and not read_identity(content, value)[1]:
+            raise AlteredDocument(
+                "the digest in '%s' is wrong, so it is damaged or another program has "
+                "changed it: %s" % (KEY, error),
+                section="metadata",
+                filename=path,
+            ) from error
+        error.filename = path
         raise
 
 
@@ -176,6 +195,8 @@ class ZarrArray(ArrayLayout):
     sparse = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
+    # The document that a change has staged, and what the identity of its file will be.
+    _staged: tuple[OwnDocument, object] | None = None
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -184,11 +205,7 @@ class ZarrArray(ArrayLayout):
     def _open(self) -> None:
         """Take over the document that is in the file now."""
         check = DescriptionCheck(self.folder, ZARR_JSON)
-        own = read_array_document(self.folder)
-        known = None if own.identity is None else own.identity.name
-        read = partial(read_storage, self.folder, known)
-        check.expect(self.folder.path(), read, storage_of(own, known))
-        self._take(own, check)
+        self._take(read_array_document(self.folder), check)
 
     def _read(self) -> ArrayDocument:
         """Return the document that is in the file now."""
@@ -196,6 +213,9 @@ class ZarrArray(ArrayLayout):
 
     def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
+        known = None if own.identity is None else own.identity.name
+        read = partial(read_storage, self.folder, known)
+        check.expect(self.folder.path(), read, storage_of(own, known))
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
         self.is_column = self.column_word is not None
@@ -333,7 +353,7 @@ class ZarrArray(ArrayLayout):
             return own
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
-        asked = stored[:1] if self.folder.far else stored
+        asked = stored[:1] if self.folder.is_remote else stored
         names = {self._place_in(number) for number in asked} - {None}
         if len(names) > 1:
             raise DamageError(
@@ -381,7 +401,7 @@ class ZarrArray(ArrayLayout):
             return False
         source = self._files(bool, sparse=False)
         with suppress(FormatError):
-            for number in range(count)[-1:] if self.folder.far else range(count):
+            for number in range(count)[-1:] if self.folder.is_remote else range(count):
                 source.file(number)
             return True
         return False
@@ -390,6 +410,7 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
+        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
@@ -408,13 +429,20 @@ class ZarrArray(ArrayLayout):
             own.array.shape = (nrows, *self.shape[1:])
             if self._lacks_shards(nrows, shards):
                 mark_sparse(own.array)
-            change.stage(self.folder.full(ZARR_JSON), own.encode())
+            self._stage_document(change, own)
+
+    def _stage_document(self, change: Change, own: OwnDocument) -> None:
+        name = self.folder.full(ZARR_JSON)
+        change.stage(name, own.encode())
+        own.is_own = True
+        identity = change.staged_identity(name)
+        self._staged = None if identity is None else (own, identity)
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         own = self._read_of_same_shape()
         own.array.shape = (length, *self.shape[1:])
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
+        self._stage_document(change, own)
 
     def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
         """Return whether a shard with new rows has no file, also not from before.
@@ -456,11 +484,16 @@ class ZarrArray(ArrayLayout):
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
         self.close_files()
-        self._open()
+        staged, self._staged = self._staged, None
+        if staged is None:
+            self._open()
+        else:
+            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
+            self._take(staged[0], check)
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        if self.folder.far:  # they do not count, and are replaced by new rows
+        if self.folder.is_remote:  # they do not count, and are replaced by new rows
             return
         first = self._cut.count_files(self.shape[0])
         for number in self._stored_shards():

@@ -19,7 +19,7 @@ from ..._format.zarr_metadata import (
     group_document,
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..folder import is_member_name
+from ..folder import BAD_NAME, is_member_name
 from .base import GroupLayout, TableLayout
 from .identity import (
     KEY,
@@ -35,7 +35,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...serializers import JsonObject
+    from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
     from . import WriterOf
@@ -57,7 +57,7 @@ def detect(folder: Folder) -> str | None:
     if not folder.exists(ZARR_JSON):
         return None
     try:
-        document = read_document(folder)
+        document = _checked(folder, *folder.detect_document(ZARR_JSON))[1]
     except FormatError:  # the error of opening it is better
         return "group"
     except FileNotFoundError:  # it was removed meanwhile
@@ -85,7 +85,12 @@ def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
 
 
 def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
-    content, document = folder.read_document(ZARR_JSON)
+    return _checked(folder, *folder.read_document(ZARR_JSON))
+
+
+def _checked(
+    folder: Folder, content: bytes, document: Json
+) -> tuple[bytes, JsonObject]:
     attributes = document.get("attributes", {}) if isinstance(document, dict) else None
     if (
         not isinstance(document, dict)
@@ -135,7 +140,7 @@ def drop_consolidated(
                 with writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
                     stage_document(own, folder, read_document(folder)["attributes"])
-        change, outer = None, folder.around()
+        change, outer = None, folder.parent_dataset()
         if outer is None:
             return
         folder = outer[0]
@@ -239,10 +244,7 @@ class ZarrTable(TableLayout):
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` unless a member of a group can have the name."""
         if not is_member_name(name):
-            raise UsageValueError(
-                "the name of a column must be valid for a folder, and neither be "
-                "'zarr.json' nor begin with '__', not %.200r" % (name,)
-            )
+            raise UsageValueError(BAD_NAME % ("column", name))
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes of the user."""

@@ -1,0 +1,149 @@
+"""Measure reads and small changes of datasets against another checkout.
+
+Each side reads the datasets that it has written itself. Each round starts one process
+for each side, in alternating order. An action is repeated, and its result is the least
+CPU time: other programs on the machine make an action slower, never faster. Changes are
+made without sync.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+import contest
+
+LAYOUTS = ("zarr", "superchunk")
+
+WRITE = """
+import sys, numpy
+from bloscpack import dataset
+folder, layout = sys.argv[1:]
+items = numpy.arange(2_000_000).reshape(-1, 4)
+options = {"layout": layout, "sync": False}
+dataset.create_array(folder + "/array", items, chunks=4096, shards=65536, **options)
+few = items[:40_000]
+dataset.create_array(folder + "/shards", few, chunks=100, shards=400, **options)
+columns = {"c%d" % i: items[:100_000, i % 4] for i in range(10)}
+dataset.create_table(folder + "/table", columns, chunks=1000, **options)
+"""
+
+# In a process: action → seconds of a call. `calls` calls are timed together.
+MEASURE = """
+import json, shutil, sys, time, numpy
+from bloscpack import dataset
+folder, target, seconds = sys.argv[1], sys.argv[2], {}
+
+def measure(action, call, calls, repeat):
+    found = []
+    for _ in range(repeat):
+        start = time.process_time()
+        for i in range(calls):
+            call(i)
+        found.append((time.process_time() - start) / calls)
+    seconds[action] = min(found)
+
+def opened(name, key):
+    def call(i):
+        with dataset.open(folder + name) as found:
+            found[key]
+    return call
+
+def copied(name):
+    shutil.copytree(folder + name, target + name)
+    return dataset.open(target + name, "r+", sync=False)
+
+def one_in_each_shard(i):
+    with dataset.open(folder + "/shards") as found:
+        for row in range(0, 40_000, 400):
+            found[row, 1]
+
+measure("open, one item", opened("/array", (1000, 2)), 20, 30)
+measure("open, one row of a table", opened("/table", 1000), 5, 30)
+measure("open, all items", opened("/array", slice(None)), 1, 20)
+measure("open, all of 100 shards", opened("/shards", slice(None)), 1, 20)
+measure("open, one item of each shard", one_in_each_shard, 1, 20)
+array, table = dataset.open(folder + "/array"), dataset.open(folder + "/table")
+array[0], table[0]
+measure("an item", lambda i: array[i, 1], 1000, 30)
+measure("slices", lambda i: array[i * 500 : i * 500 + 10], 200, 30)
+measure("rows of a table", lambda i: table[i * 500 : i * 500 + 10], 50, 30)
+with copied("/array") as array, copied("/table") as table:
+    array[0]
+    measure("an item, r+", lambda i: array[i, 1], 1000, 30)
+    measure("slices, r+", lambda i: array[i * 500 : i * 500 + 10], 200, 30)
+    measure("append 100 rows", lambda i: array.append(array[:100]), 1, 40)
+    measure("assign a row", lambda i: array.__setitem__(i, 1), 1, 40)
+    measure("set an attribute", lambda i: array.attrs.update(a=i), 5, 20)
+    rows = table[:100]
+    measure("append 100 rows to a table", lambda i: table.append(rows), 1, 20)
+shutil.rmtree(target)
+print(json.dumps(seconds))
+"""
+
+
+def parse() -> argparse.Namespace:
+    parser = contest.options(__doc__, "before", rounds=9)
+    parser.add_argument("before", help="folder of another checkout to compare with")
+    parser.add_argument("--layouts", nargs="*", default=LAYOUTS)
+    return parser.parse_args()
+
+
+def run(checkout: str, script: str, *args: str) -> str:
+    """Run a script with the package of a checkout; return its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *args],
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.path.abspath(checkout)},
+        cwd=args[0],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return done.stdout
+
+
+def measure(sides: dict[str, str], layout: str, folder: str, count: int) -> list[dict]:
+    """Measure all actions in alternating rounds; print and return the rows."""
+    inputs = {side: os.path.join(folder, "%s-%s" % (layout, side)) for side in sides}
+    target = os.path.join(folder, "copy")
+    for side, path in inputs.items():
+        os.mkdir(path)
+        run(sides[side], WRITE, path, layout)
+    best: dict[str, dict[str, float]] = {side: {} for side in sides}
+    for number in range(count):
+        for side in sorted(sides, reverse=number % 2 == 0):
+            os.mkdir(target)
+            found = json.loads(run(sides[side], MEASURE, inputs[side], target))
+            for action, seconds in found.items():
+                best[side][action] = min(best[side].get(action, seconds), seconds)
+    rows = []
+    for action, before in best["before"].items():
+        row = {"layout": layout, "action": action, "before": before}
+        row["this"] = best["this"][action]
+        rows.append(row)
+        print(
+            "%-11s %-29s before: %10.1f us  this: %10.1f us  %6.3f"
+            % (layout, action, 1e6 * before, 1e6 * row["this"], row["this"] / before),
+            flush=True,
+        )
+    return rows
+
+
+def main() -> None:
+    """Run the benchmark, print the table and write the results."""
+    args = parse()
+    sides = {"before": args.before, "this": str(contest.HERE.parent)}
+    with contest.scratch(args.folder) as folder:
+        rows = [
+            row
+            for layout in args.layouts
+            for row in measure(sides, layout, folder, args.rounds)
+        ]
+    contest.write(args.json, rows=rows)
+
+
+if __name__ == "__main__":
+    main()
