@@ -12,8 +12,8 @@ from .. import dataset
 from .._storage.base import naming_errors
 from ..constants import MAGIC, NPY_MAGIC
 from ..exceptions import DamageError
-from .dataset_folders import is_dataset
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .inputs import is_dataset
 from .stdio import STREAM, quoted_input, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -164,9 +164,9 @@ def show_files(
 
     `read` returns the entries of a file or dataset, and an exit code. `row` and `total`
     return cells, with exact sizes for ``--bytes``. See `options.add_table_options`,
-    `table` and `file_jobs.packed_files`.
+    `table` and `inputs.packed_files`.
     """
-    from .file_jobs import packed_files
+    from .inputs import packed_files
 
     found: list[JsonObject] = []
     files = packed_files(args, datasets)

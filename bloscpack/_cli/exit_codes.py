@@ -25,7 +25,7 @@ from .stdio import INPUT_NAME, OUTPUT_NAME, STREAM, is_input, quoted_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
     Item = TypeVar("Item")
@@ -76,21 +76,24 @@ def exit_code(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """Return the message for an error, perhaps with a hint on a line of its own."""
-    return "\n".join(filter(None, (_message_of(error), _hint_for(error))))
+    return "\n".join(_lines_of(error))
 
 
 def printable_message_of(error: BaseException) -> str:
     """Return the message for an error, with escapes for newlines in names as well."""
-    parts = filter(None, (_message_of(error), _hint_for(error)))
-    return "\n".join(map(printable, parts))
+    return "\n".join(map(printable, _lines_of(error)))
 
 
-def _message_of(error: BaseException) -> str:
+def _lines_of(error: BaseException) -> Iterator[str]:
+    """Yield the message for an error, and perhaps a hint."""
     text = _text_of(error)
     filename = getattr(error, "filename", None)
     if isinstance(filename, str) and is_input(filename):
         text = text.replace("(file '%s'" % filename, "(standard input")
-    return text
+    yield text
+    hint = _hint_for(error)
+    if hint:
+        yield hint
 
 
 def _text_of(error: BaseException) -> str:

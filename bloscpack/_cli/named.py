@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from .dataset_folders import is_dataset
 from .exit_codes import BIGFILE_TREE, EXIT_COULD_NOT, Refusal
+from .inputs import is_dataset
 from .named_file import NamedFile
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

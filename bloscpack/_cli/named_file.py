@@ -19,7 +19,8 @@ from ..exceptions import (
 )
 from .display import json_text, size_text
 from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal
-from .file_jobs import check_extension, plain_size_of
+from .file_jobs import check_extension
+from .inputs import plain_size_of
 from .options import blosc_args, process_metadata_args
 from .stdio import (
     STREAM,

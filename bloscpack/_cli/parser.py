@@ -19,18 +19,20 @@ from ..log import printable
 from . import verb_table
 from .console import console
 from .exit_codes import EXIT_USAGE
-from .global_options import (
+from .help_text import BloscPackCustomFormatter, columns, wrapped
+from .hints import HABITS, advice, suggestions
+from .options import (
     GLOBAL,
     LEVEL,
+    LEVEL_OPTIONS,
     LEVELS,
     PROGRESS,
     SYNC,
     DefaultNumber,
+    check_goal,
+    check_type_size,
     global_options,
 )
-from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .hints import HABITS, advice, suggestions
-from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from math import inf
 from time import monotonic
 
@@ -22,23 +22,6 @@ from .console import console
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Protocol
-
-    class Drawing(Protocol):
-        """A drawing of the bar on standard error."""
-
-        def draw(self, name: str, done: int, total: int | None) -> None:
-            """Draw the bar, over an earlier drawing of it."""
-            ...
-
-        def erase(self) -> None:
-            """Erase the bar."""
-            ...
-
-        def close(self) -> None:
-            """Erase the bar, and draw it no more."""
-            ...
-
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0
@@ -56,7 +39,8 @@ def _width() -> int | None:
         return None
 
 
-# Drawings
+# Drawings: `draw` draws the bar over an earlier drawing, `erase` erases it, and after
+# `close` it is drawn no more.
 
 
 class _Screen:
@@ -157,7 +141,7 @@ def _cut(text: str, columns: int) -> str:
     return text
 
 
-def _drawing(done: int) -> Drawing:
+def _drawing(done: int) -> _TqdmDrawing | _PlainDrawing:
     try:
         return _TqdmDrawing(done)
     except ImportError:
@@ -191,7 +175,7 @@ class Bar:
         self._file_done = 0
         self._done_before = 0  # plain bytes of the files before
         self._next = -inf if forced else monotonic() + PATIENCE
-        self._drawing: Drawing | None = None
+        self._drawing: _TqdmDrawing | _PlainDrawing | None = None
         self._is_drawn = False
 
     def begin(self, name: str, total: int | None) -> None:
@@ -309,19 +293,13 @@ def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | N
     `total` counts plain bytes; None means unknown. `wanted` has the meaning that it has
     for `shown_for_run`; without a run the file has a bar of its own.
     """
-    if _bar is None:
-        with shown_for_run([name], None, wanted):
-            if _bar is None:
-                yield None
-            else:
-                yield from _entered(_bar, name, total)
-        return
-    yield from _entered(_bar, name, total)
-
-
-def _entered(bar: Bar, name: str, total: int | None) -> Iterator[Bar]:
-    bar.begin(name, total)
-    try:
-        yield bar
-    finally:
-        bar.end()
+    with nullcontext() if _bar is not None else shown_for_run([name], None, wanted):
+        bar = _bar
+        if bar is None:
+            yield None
+            return
+        bar.begin(name, total)
+        try:
+            yield bar
+        finally:
+            bar.end()

@@ -60,7 +60,7 @@ def test_written_by_the_program():
 
 def test_the_same_on_every_machine(monkeypatch):
     expected = manpage.make()
-    monkeypatch.setattr("bloscpack._cli.global_options.available_cpus", lambda: 77)
+    monkeypatch.setattr("bloscpack._cli.options.available_cpus", lambda: 77)
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz", "new"])
     monkeypatch.setenv("COLUMNS", "33")
     monkeypatch.setenv("BLPK_CODEC", "lz4")

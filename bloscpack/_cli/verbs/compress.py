@@ -16,6 +16,7 @@ from ...defaults import (
 from ...exceptions import UsageError
 from .. import file_jobs
 from ..exit_codes import EXIT_USAGE, Refusal
+from ..inputs import size_of
 from ..options import (
     KEPT,
     StoreGiven,
@@ -184,7 +185,7 @@ def run(args: Namespace) -> int:
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return file_jobs.run(todo, act, file_jobs.size_of, args.progress)
+    return file_jobs.run_jobs(todo, act, size_of, args.progress)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
@@ -294,7 +295,7 @@ def _chosen(
     args: Namespace, in_fp: BinaryIO, settings: BloscArgs
 ) -> tuple[BinaryIO, BloscArgs, int]:
     """Return the input, and the settings and the chunk size that fit its data."""
-    from ..sampling import sampled
+    from ..trials import sampled
 
     settings.check()  # the trials use the values
     source, setting = sampled(args, in_fp)
@@ -307,7 +308,7 @@ def _chosen_for_npy(
     """Return the settings and the chunk size that fit the array in a .npy file."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
-    from ..sampling import chosen_at
+    from ..trials import chosen_at
 
     settings.check()
     with open(name, "rb") as fp:

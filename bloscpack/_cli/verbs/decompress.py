@@ -12,6 +12,7 @@ from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import file_jobs
 from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..inputs import plain_size_of
 from ..options import add_files, add_npy_option
 from ..quick_answers import log_metadata
 from ..stdio import (
@@ -96,10 +97,10 @@ def run(args: Namespace) -> int:
             file_jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise Refusal("--metadata-to is for one input", EXIT_USAGE)
-    return file_jobs.run(
+    return file_jobs.run_jobs(
         todo,
         lambda *files: decompress(args, *files),
-        file_jobs.plain_size_of,
+        plain_size_of,
         args.progress,
     )
 

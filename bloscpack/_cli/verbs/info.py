@@ -7,10 +7,9 @@ import os
 from ... import log
 from ..._storage.urls import shown_name
 from ...log import printable
-from ..dataset_folders import is_dataset
 from ..display import say_json
 from ..exit_codes import for_each_file
-from ..file_jobs import packed_files
+from ..inputs import is_dataset, packed_files
 from ..named import named
 from ..options import add_packed_files
 

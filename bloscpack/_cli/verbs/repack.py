@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ... import log
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, for_each_file
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..file_jobs import run as run_all
+from ..inputs import plain_size_of
 from ..named_file import NamedFile
 from ..options import add_blosc_options, add_metadata_option, read_metadata
 from ..stdio import STREAM, check_exists
@@ -61,14 +63,11 @@ def run(args: Namespace) -> int:
     if STREAM in args.files:
         raise Refusal("a file to rewrite can't be standard input", EXIT_USAGE)
     settings = _settings(args)
-    if len(args.files) == 1:
-        _repack(args, args.files[0], settings)
-        return 0
-    from ..file_jobs import plain_size_of
-    from ..progress import shown_for_run
 
-    with shown_for_run(args.files, plain_size_of, args.progress):
-        return for_each_file(args.files, lambda name: _repack(args, name, settings))
+    def act(name: str) -> None:
+        _repack(args, name, settings)
+
+    return run_all(args.files, act, plain_size_of, args.progress)
 
 
 def _settings(args: Namespace) -> Settings:

@@ -14,9 +14,8 @@ from ...log import printable
 from ..console import console
 from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..sampling import FIELDS
 from ..stdio import shown_input
-from ..trials import WORTH, Sample, Search, command, pareto
+from ..trials import FIELDS, WORTH, Sample, Search, command, pareto
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..exit_codes import (
     message_of,
     report_failure,
 )
-from ..file_jobs import packed_files
+from ..inputs import packed_files
 from ..named import named
 from ..options import add_packed_files
 from ..progress import shown, shown_for_run
