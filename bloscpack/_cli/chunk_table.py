@@ -15,7 +15,7 @@ from .stdio import plain_name, shown_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from .._crashsafe.snapshot import Check
     from .._damage.inspection import Inspection
@@ -30,44 +30,15 @@ ROW = "%8s  %8s  %8s  %8s  %s"
 class ChunkTable:
     """The chunks of a file or a dataset, and the errors outside of the chunks.
 
-    A row has ``nbytes`` and ``cbytes``, which are None for a damaged or missing chunk.
+    A row has the number ``chunk``, and ``nbytes`` and ``cbytes``, which are None for a
+    damaged or missing chunk; in a dataset also the name of the ``file``.
     """
 
-    def __init__(self) -> None:
-        self.rows: list[JsonObject] = []
-        self.errors: list[str] = []
-
-    @property
-    def ndamaged(self) -> int:
-        """Number of damaged or missing chunks."""
-        return sum(row["nbytes"] is None for row in self.rows)
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        return EXIT_DAMAGED if self.ndamaged or self.errors else EXIT_OK
-
-    def add(
-        self,
-        numbers: Iterable[int],
-        intact: dict[int, tuple[int, int]],
-        place: JsonObject,
-    ) -> None:
-        """Add rows for chunks.
-
-        Parameters
-        ----------
-        numbers
-            The numbers of the chunks.
-        intact
-            Plain and compressed size of each intact chunk, by number.
-        place
-            Fields of each row that tell where the chunks are.
-        """
-        for number in numbers:
-            nbytes, cbytes = intact.get(number, (None, None))
-            sizes = {"nbytes": nbytes, "cbytes": cbytes}
-            self.rows.append({**place, "chunk": number, **sizes})
+    def __init__(self, rows: list[JsonObject], errors: list[str]) -> None:
+        self.rows = rows
+        self.errors = errors
+        self.ndamaged = sum(row["nbytes"] is None for row in rows)
+        self.code = EXIT_DAMAGED if self.ndamaged or errors else EXIT_OK
 
     def as_dict(self, path: str) -> JsonObject:
         """Return the table as a JSON object."""
@@ -99,6 +70,19 @@ class ChunkTable:
         console.say("%8s  %8s  %8s  %s" % (*_sizes(nbytes, cbytes), total))
         for error in self.errors:
             console.say(error)
+
+
+def rows_of(
+    numbers: Iterable[int], intact: Mapping[int, tuple[int, int]], **place: str
+) -> Iterator[JsonObject]:
+    """Yield the rows of the chunks with some numbers.
+
+    `intact` has plain and compressed size of each intact chunk. `place` are more fields
+    of each row.
+    """
+    for number in numbers:
+        nbytes, cbytes = intact.get(number, (None, None))
+        yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
 
 
 def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
@@ -140,26 +124,25 @@ def _of_inspection(inspection: Inspection) -> ChunkTable:
             cbytes = chain.stop_of(i) - offset - inspection.checksum.size
             intact[first + i] = chain.sizes[i], cbytes
     numbers = range(inspection.geometry.nchunks)
-    table = ChunkTable()
-    table.add(numbers, intact, {})
     damaged = set(numbers) - intact.keys()
-    for finding in report_on(inspection).findings:
-        has_row = finding.section == "chunks" and finding.chunk in damaged
-        if finding.severity == ERROR and not has_row:
-            table.errors.append(str(finding))
-    return table
+    errors = [
+        str(finding)
+        for finding in report_on(inspection).findings
+        if finding.severity == ERROR
+        and not (finding.section == "chunks" and finding.chunk in damaged)
+    ]
+    return ChunkTable(list(rows_of(numbers, intact)), errors)
 
 
 def of_dataset(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a dataset after a check of all, array by array."""
     from ..dataset.checking import Watcher, check_dataset
 
-    table = ChunkTable()
+    rows: list[JsonObject] = []
 
     class Rows(Watcher):
         def take_file(self, name: str, check: FileCheck) -> None:
-            table.add(check.numbers, check.intact, {"file": check.file})
+            rows.extend(rows_of(check.numbers, check.intact, file=check.file))
 
     report = check_dataset(path, nthreads, watcher=Rows())
-    table.errors += [str(f) for f in report.findings if f.severity == ERROR]
-    return table
+    return ChunkTable(rows, [str(f) for f in report.findings if f.severity == ERROR])

@@ -14,7 +14,7 @@ from ...defaults import (
     DEFAULT_TYPESIZE,
 )
 from ...exceptions import UsageError
-from .. import file_jobs
+from .. import file_jobs, outputs
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..inputs import size_of
 from ..options import (
@@ -28,6 +28,7 @@ from ..options import (
     blosc_args,
     process_metadata_args,
 )
+from ..progress import shown
 from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -235,29 +236,19 @@ def compress(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> None:
     """Compress a file."""
-    from ..outputs import (
-        Clock,
-        check_files,
-        check_no_terminal,
-        check_pair,
-        log_journal,
-        remove_input,
-        state_of,
-    )
-
     without_url(in_file, "the input of compress")
-    check_pair(out_file, args, packs=True)
-    check_files(in_file, out_file, args)
-    log_journal(in_file)
-    check_no_terminal(out_file, args)
-    before = state_of(in_file)
-    clock = Clock()
+    outputs.check_pair(out_file, args, packs=True)
+    outputs.check_files(in_file, out_file, args)
+    outputs.log_journal(in_file)
+    outputs.check_no_terminal(out_file, args)
+    before = outputs.state_of(in_file)
+    clock = outputs.Clock()
     if args.npy:
         nbytes = _compress_npy(args, in_file, out_file, settings, metadata)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    remove_input(in_file, before, args)
+    outputs.remove_input(in_file, before, args)
 
 
 def _compress_plain(
@@ -265,10 +256,11 @@ def _compress_plain(
 ) -> int:
     """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
-    from ..outputs import opened_input, opened_output
-    from ..progress import shown
 
-    with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
+    with (
+        outputs.opened_input(in_file) as in_fp,
+        outputs.opened_output(in_fp, out_file, args) as out_fp,
+    ):
         size = os.fstat(in_fp.fileno()).st_size
         source, chunk_size = in_fp, args.chunk_size
         if args.auto:
@@ -323,8 +315,6 @@ def _compress_npy(
 ) -> int:
     """Compress a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import pack_npy_to_file
-    from ..outputs import sync_for
-    from ..progress import shown
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
     name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
@@ -341,7 +331,7 @@ def _compress_npy(
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
-            sync=sync_for(args),
+            sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
         )
