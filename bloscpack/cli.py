@@ -113,10 +113,10 @@ def _answer_quickly(arguments: list[str]) -> bool:
     return True
 
 
-def _run(arguments: list[str], *, alone: bool) -> int:
+def _run(arguments: list[str], *, owns_process: bool) -> int:
     """Run the verb that the arguments name; return the exit code.
 
-    `alone` means that the process runs this command only: it may handle signals.
+    If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
     from ._cli import verb_table
     from ._cli.parser import module_of, parse
@@ -130,7 +130,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
     )
-    if alone and verb.name != "info":  # `info` has nothing to clean up
+    if owns_process and verb.name != "info":  # `info` has nothing to clean up
         _handle_termination()
     writes_data = getattr(module, "writes_data", lambda args: False)
     of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
@@ -208,12 +208,12 @@ def main(argv: list[str] | None = None) -> None:
         With the exit code, unless it is 0.
     """
     code = EXIT_OK
-    alone = argv is None
-    console.begin(owns_streams=alone)
-    if alone:
+    owns_process = argv is None
+    console.begin(owns_streams=owns_process)
+    if owns_process:
         # The threads that OpenBLAS starts when NumPy is imported would never be used.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if alone and os.name == "posix":
+    if owns_process and os.name == "posix":
         sys.unraisablehook = _resend_signal
     try:
         arguments = sys.argv[1:] if argv is None else argv
@@ -221,7 +221,7 @@ def main(argv: list[str] | None = None) -> None:
             console.hidden = secrets_in(arguments)
         try:
             if not _answer_quickly(arguments):
-                code = _run(arguments, alone=alone)
+                code = _run(arguments, owns_process=owns_process)
         except (BloscpackError, OSError, MemoryError, OutputLost):
             # An unbuffered stream would have failed before this error: report that.
             if not console.is_optional:
@@ -231,7 +231,7 @@ def main(argv: list[str] | None = None) -> None:
     except BrokenPipeError:
         # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
-        if alone:
+        if owns_process:
             _end_as_filter(arguments)
     except OutputLost as error:
         code = _code_without_output(code)

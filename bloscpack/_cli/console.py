@@ -121,6 +121,23 @@ class Console:
         """Write a line to standard output, also where that carries data."""
         self.put(encodable(printable(line), sys.stdout) + "\n")
 
+    def put_bytes(self, data: bytes, flush: bool = False) -> None:
+        """Write bytes to standard output, and flush it if more may come much later.
+
+        Raises
+        ------
+        BrokenPipeError, OutputLost
+            If standard output fails.
+        """
+        from .._storage.base import write_all
+
+        try:
+            write_all(sys.stdout.buffer, data)
+            if flush:
+                sys.stdout.buffer.flush()
+        except OSError as error:
+            raise _lost_output(error) from error
+
     def flush(self) -> None:
         """Flush standard output.
 
@@ -138,7 +155,7 @@ class Console:
         try:
             getattr(sys.stdout, method)(*args)
         except OSError as error:
-            self.lost = lost_output(error)
+            self.lost = _lost_output(error)
             self._give_up(sys.stdout)
             raise self.lost from error
 
@@ -237,7 +254,7 @@ class Console:
         return log.lines(self.hide(text), stream).splitlines(keepends=True)
 
 
-def lost_output(error: OSError) -> Exception:
+def _lost_output(error: OSError) -> Exception:
     """Return the exception to raise after a write to standard output has failed."""
     if isinstance(error, BrokenPipeError):
         return error

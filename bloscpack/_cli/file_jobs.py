@@ -80,7 +80,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         for name, place in found
         if name not in unreadable
     ]
-    _check_apart(jobs)
+    _check_outputs_differ(jobs)
     if args.output_dir is not None:
         if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
             raise Refusal(
@@ -94,7 +94,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     return list(dict.fromkeys(jobs))
 
 
-def _check_apart(jobs: list[Job]) -> None:
+def _check_outputs_differ(jobs: list[Job]) -> None:
     """Raise `Refusal` if two inputs share an output, or an output is an input."""
     inputs_of: dict[str, str] = {}
     for name, out_file in jobs:

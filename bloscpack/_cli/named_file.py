@@ -160,7 +160,7 @@ class NamedFile:
         deliver: Callable[[bytes, bool], None],
         nthreads: int,
     ) -> None:
-        """Pass plain bytes to `deliver`, which also gets whether the file is a pipe."""
+        """Pass plain bytes to `deliver`, and whether more may come much later."""
         from .._crashsafe.snapshot import read_snapshot
         from ..reader import Reader, StreamReader
 

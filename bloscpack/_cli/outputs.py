@@ -121,7 +121,9 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         or not os.path.exists(args.in_file)
     ):
         return  # another check finds what is missing
-    if is_streamed(out_file) or _is_same(args.in_file, out_file):
+    if is_streamed(out_file):
+        return
+    if os.path.exists(out_file) and os.path.samefile(args.in_file, out_file):
         return
     if args.rm and state_of(args.in_file) is None:
         return  # another check says why it can't be removed
@@ -131,7 +133,7 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
     elif packs:
         if not os.path.isfile(out_file) or not os.access(out_file, os.R_OK):
             return
-        if _may_go(out_file):
+        if _may_be_replaced(out_file):
             return
         if not args.force:
             raise Refusal(
@@ -175,11 +177,7 @@ def _example(args: Namespace, *words: str) -> str:
     return join(["blpk", *options, *words])
 
 
-def _is_same(in_file: str, out_file: str) -> bool:
-    return os.path.exists(out_file) and os.path.samefile(in_file, out_file)
-
-
-def _may_go(out_file: str) -> bool:
+def _may_be_replaced(out_file: str) -> bool:
     """Return whether ``-f`` may replace a file: it is empty, or a Bloscpack file."""
     with open(out_file, "rb") as fp:
         prefix = fp.read(BLOSCPACK_HEADER_LENGTH)

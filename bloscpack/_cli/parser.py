@@ -126,11 +126,6 @@ class _BaseParser(argparse.ArgumentParser):
         own = [match for match in found if match[1] not in self.inherited]
         return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
-    def print_usage(self, file: Any = None) -> None:
-        """Show the usage on standard error, if that is open."""
-        if file is not None or sys.stderr is not None:
-            super().print_usage(file)
-
     def print_help(self, file: Any = None) -> None:
         """Show the help; raises `OutputLost` if standard output fails."""
         if file is not None or sys.stdout is None:
@@ -324,7 +319,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
-    if rest and (not takes_names or any(_is_option(arg) for arg in rest)):
+    if rest and not (takes_names and all(arg == "-" or arg[:1] != "-" for arg in rest)):
         parser.refuse(rest, args.subcommand)
     if takes_names:
         _take_names(args, rest + names)
@@ -445,10 +440,6 @@ def _take_names(args: argparse.Namespace, names: list[str]) -> None:
         if args.in_file is None and args.files_from is None:
             args.refuse("the following arguments are required: <in_file>")
     del args.refuse
-
-
-def _is_option(argument: str) -> bool:
-    return argument.startswith("-") and argument != "-"
 
 
 # The parser of the whole command line

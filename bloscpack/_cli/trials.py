@@ -231,7 +231,7 @@ class Search:
         self._start = perf_counter()
         self._try([self.default])
         if self._automatic is not None:
-            self._try([self._automatic], whatever_it_takes=True)
+            self._try([self._automatic], must_finish=True)
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
@@ -325,15 +325,13 @@ class Search:
         self.complete = False
         return False
 
-    def _try(
-        self, settings: Iterable[Setting], *, whatever_it_takes: bool = False
-    ) -> None:
+    def _try(self, settings: Iterable[Setting], *, must_finish: bool = False) -> None:
         """Try some settings, unless they have been tried or time is up."""
         for setting in settings:
             if setting.key in self.trials or setting.key in self.left_out:
                 continue
             # The first trial runs without regard to the time: a result needs one.
-            must_wait = whatever_it_takes or not self.trials
+            must_wait = must_finish or not self.trials
             if not must_wait and not self._has_time():
                 return
             with own_settings:
@@ -393,7 +391,7 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 # The choice of --auto
 
 
-class _Rejoined(io.RawIOBase):
+class _HeadAndRest(io.RawIOBase):
     """The beginning of a pipe, which has been read, and the rest of it."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
@@ -434,7 +432,7 @@ def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
 
     setting = choose(read, len(head), args.auto, fixed=_fixed(args))
     _log(setting)
-    raw: Any = _Rejoined(head, in_fp)
+    raw: Any = _HeadAndRest(head, in_fp)
     return io.BufferedReader(raw), setting
 
 

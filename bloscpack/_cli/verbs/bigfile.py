@@ -10,7 +10,7 @@ import sys
 from contextlib import nullcontext
 
 from ...log import encodable, printable
-from ..console import console, lost_output
+from ..console import console
 from ..display import say_json, say_json_list
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -171,7 +171,7 @@ def _cat(args: Namespace) -> None:
             say_json_list(list(map(_plain, rows.tolist())) for rows in pieces())
         elif args.binary:
             for rows in pieces():
-                _put_bytes(rows)
+                console.put_bytes(rows.tobytes())
         else:
             _put_text(pieces(), _formatter(column))
 
@@ -181,15 +181,6 @@ def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
         table = rows.reshape(len(rows), -1).tolist()
         text = "".join("%s \n" % " ".join(map(show, row)) for row in table)
         console.put(encodable(text, sys.stdout))
-
-
-def _put_bytes(rows: Array) -> None:
-    from ..._storage.base import write_all
-
-    try:
-        write_all(sys.stdout.buffer, rows.tobytes())
-    except OSError as error:
-        raise lost_output(error) from error
 
 
 def _formatter(column: Column) -> Callable[[object], str]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from ..._storage.base import write_all
-from ..console import console, lost_output
+from ..console import console
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..named import named
@@ -63,15 +62,7 @@ def run(args: Namespace) -> None:
         )
     sys.stdout.flush()
 
-    def deliver(plain: bytes, streamed: bool) -> None:
-        try:
-            write_all(sys.stdout.buffer, plain)
-            if streamed:
-                sys.stdout.buffer.flush()  # the next bytes may come much later
-        except OSError as error:
-            raise lost_output(error) from error
-
-    named(args.file_).cat(bytes_, rows, deliver, args.nthreads)
+    named(args.file_).cat(bytes_, rows, console.put_bytes, args.nthreads)
     console.flush()
 
 
