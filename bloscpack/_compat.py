@@ -89,7 +89,7 @@ SIBLINGS = {
         "FormatVersionMismatch",
         "file_io": "pack_file_to_file unpack_file_from_file",
         "_format.blosc_header": "decode_blosc_flags",
-        "_cli.named_file": "process_append_args",
+        "_cli.named": "process_append_args",
         "_cli.options": "process_metadata_args",
         "_cli.outputs": "check_files",
         "_cli.help_text": "BloscPackCustomFormatter",

@@ -9,8 +9,7 @@ from ...log import printable
 from ..console import console
 from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
-from ..named import named
-from ..named_file import NamedFile
+from ..named import NamedFile, named
 from ..progress import shown
 from ..stdio import descriptor_of, shown_input
 

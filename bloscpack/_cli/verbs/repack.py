@@ -6,7 +6,7 @@ from ... import log
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..file_jobs import run as run_all
 from ..inputs import plain_size_of
-from ..named_file import NamedFile
+from ..named import NamedFile
 from ..options import add_blosc_options, add_metadata_option, read_metadata
 from ..stdio import STREAM, check_exists
 from .compress import add_chunk_options, add_room_options
