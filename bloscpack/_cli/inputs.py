@@ -1,7 +1,7 @@
-"""The files and datasets that the names on the command line stand for.
+"""Find the inputs of a command: the files and datasets that its arguments name.
 
-A name is that of a file, of a dataset, which is a folder, or of a folder of files. Here
-are also the report about files that are left out, and sizes for the progress bar.
+An argument names a file, a dataset or a folder of files. A line for each reason reports
+the files in a folder that are left out. The sizes of inputs are for the progress bar.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
-# Errors of a URL that is no file, and may be the URL of a folder.
+# Errors of a URL that names no file, but perhaps a folder.
 NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
 
 def is_dataset(path: str) -> bool:
     """Return whether a path is the folder of a dataset.
 
-    A plain folder with datasets inside of it is one, too, unless it has `.blp` files.
+    A plain folder that contains datasets is one, too, unless it contains `.blp` files.
     """
     place = os.fsdecode(local_path(path))
     if is_url(place):

@@ -1,7 +1,7 @@
-"""What the user named: a file, or a dataset in a folder or at a URL.
+"""Files and datasets that the user named, with the operations of the verbs.
 
-`named` looks once at what is there. A verb calls the methods of the result, which
-`NamedFile` and `NamedDataset` both have; it need not know which of them it has.
+`named` looks at a path once, and returns a `NamedFile` or a `NamedDataset`. Both have
+the same methods, so that a verb need not know which of them it has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A dataset that the user named: what each verb does with it.
+"""Datasets that the user named, with the operations of the verbs: see `named`.
 
 `dataset_rows` finds the rows in the files that ``append`` takes.
 """

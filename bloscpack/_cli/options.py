@@ -320,7 +320,7 @@ def add_metadata_option(group: _ActionsContainer) -> None:
 
 
 def process_metadata_args(args: Namespace) -> Json:
-    """Return the metadata in the file that ``-m`` names, None without one."""
+    """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None
     inputs = [getattr(args, name, None) for name in ("in_file", "new_file")]

@@ -100,7 +100,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
 
 
 def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> None:
-    """Raise `Refusal` if a name is that of a folder, which needs an option."""
+    """Raise `Refusal` for the name of a folder, which needs an option."""
     if os.path.isdir(name):
         raise Refusal(
             "'%s': %s" % (name, os.strerror(errno.EISDIR)),

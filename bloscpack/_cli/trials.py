@@ -392,7 +392,7 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 
 
 class _HeadAndRest(io.RawIOBase):
-    """The beginning of a pipe, which has been read, and the rest of it."""
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._parts: list[Readable] = [io.BytesIO(head), rest]
@@ -418,7 +418,7 @@ class _HeadAndRest(io.RawIOBase):
 
 
 def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
-    """Return the setting for an input, and a file object with all bytes of it.
+    """Return the setting for an input, and a file object with all its bytes.
 
     The file object is `in_fp` at its current position, or replaces it.
     """

@@ -4,7 +4,7 @@ The parser, the dispatcher, the man page, the completion scripts and ``blpk conf
 read this table. A new verb needs a record here and the module ``verbs/NAME.py``,
 nothing else. That module defines ``add_arguments(parser)`` and ``run(args)``. It may
 define ``writes_data(args)``, which is called before the first message: whether standard
-output carries data, so that messages have to stay out of it.
+output carries data, so that messages must go to standard error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``blpk bigfile``: list, show, create, change, copy and check BigFile trees.
 
-The actions are those of the programs ``bigfile-ls``, ``bigfile-cat`` and so on, with
-the same arguments in the same order. `ACTIONS` has a record for each.
+The actions have the names, and take the arguments, of the programs ``bigfile-ls``,
+``bigfile-cat`` and so on. `ACTIONS` has a record for each.
 """
 
 from __future__ import annotations

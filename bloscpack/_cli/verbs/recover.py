@@ -96,7 +96,7 @@ def run(args: Namespace) -> int:
 def _tell(
     recovery: Recovery | DatasetRecovery, args: Namespace, notes: tuple[str, ...]
 ) -> None:
-    """Show what was saved and what is lost, and notes of some kinds."""
+    """Show the number of saved chunks, the losses, all errors and some notes."""
     line = log.normal if console.is_data else console.say
     chunks = counted(recovery.nsaved + recovery.nlost, "chunk")
     names = shown_input(args.damaged), printable(args.target)
