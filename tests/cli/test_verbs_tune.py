@@ -11,8 +11,8 @@ from cli.verb_support import assert_help_fits, parser_of, run_verb
 import bloscpack
 from bloscpack._cli import trials
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack._cli.sampling import FIELDS
 from bloscpack._cli.trials import (
+    FIELDS,
     Sample,
     Search,
     Trial,
