@@ -211,8 +211,7 @@ class Console:
         if self.is_data:
             self._to_error(text)
         elif sys.stdout is not None:
-            for line in self._lines(text, sys.stdout):
-                self.put(line)
+            self.put(log.lines(self.hide(text), sys.stdout))
 
     def warning(self, text: str) -> None:
         """Warn the user, on one line of standard error."""
@@ -247,11 +246,7 @@ class Console:
             self._to_error("error: " + line)
 
     def _to_error(self, text: str) -> None:
-        for line in self._lines(text, sys.stderr):
-            self.put_error(line)
-
-    def _lines(self, text: str, stream: TextIO | None) -> list[str]:
-        return log.lines(self.hide(text), stream).splitlines(keepends=True)
+        self.put_error(log.lines(self.hide(text), sys.stderr))
 
 
 def _lost_output(error: OSError) -> Exception:

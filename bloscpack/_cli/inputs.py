@@ -95,13 +95,12 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
     found: list[str] = []
     is_item = has_description if datasets else None
     for name in args.files:
-        if datasets and is_dataset(name):
+        # A URL is not tested here: that would take requests.
+        if not os.path.isdir(name) or (datasets and is_dataset(name)):
             found.append(name)
-        elif os.path.isdir(name):
-            inside = walk(name, args.recursive, True, EXTENSION, left_out, is_item)
-            found += list(inside) or [name] * datasets
-        else:
-            found.append(name)
+            continue
+        inside = walk(name, args.recursive, True, EXTENSION, left_out, is_item)
+        found += list(inside) or [name] * datasets
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")

@@ -60,6 +60,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.set_defaults(refuse=parser.error)
     for names, properties in OPTIONS:
+        if "action" not in properties:
+            metavar = "<n>" if "type" in properties else "<dtype>"
+            properties = {"metavar": metavar, **properties}
         parser.add_argument(*names, **properties)  # type: ignore[arg-type]
 
 
@@ -75,9 +78,6 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
     (("--to",), {"metavar": "<tree>", "help": "copy: another tree"}),
     (("--json",), {"action": "store_true", "help": "print JSON, for programs"}),
 )
-for _, _properties in OPTIONS:
-    if "action" not in _properties:
-        _properties.setdefault("metavar", "<n>" if "type" in _properties else "<dtype>")
 
 
 def writes_data(args: Namespace) -> bool:

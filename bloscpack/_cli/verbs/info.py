@@ -38,7 +38,7 @@ def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
     found: list[JsonObject] = []
     only = args.files[0] if len(args.files) == 1 else None
-    if only is not None and (is_dataset(only) or not os.path.isdir(only)):
+    if only is not None and (not os.path.isdir(only) or is_dataset(only)):
         code = _show(args, named(only), found)
         if args.json:
             say_json(found[0])
