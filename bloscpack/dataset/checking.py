@@ -18,7 +18,14 @@ from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
+from .file_checks import (
+    MISSING,
+    SHORT,
+    FileCheck,
+    check_file,
+    missing_files,
+    move_claimed,
+)
 from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES, JOURNAL
 from .layouts import (
@@ -30,6 +37,7 @@ from .layouts import (
     table_around,
     table_class,
 )
+from .layouts.zarr_array import ZarrArray
 from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -68,6 +76,9 @@ class Watcher:
     def take_error(self, error: FormatError | OSError) -> None:
         """Take the error of a description that can't be read."""
 
+    def take_unreached(self, loss: RowLoss) -> None:
+        """Take rows in a file that an altered description does not reach."""
+
 
 class Recorder(Watcher):
     """Keeps the results of a check, for another watcher."""
@@ -86,6 +97,10 @@ class Recorder(Watcher):
     def take_error(self, *what: Any) -> None:
         """Keep the error of a description that can't be read."""
         self._calls.append(("take_error", what))
+
+    def take_unreached(self, *what: Any) -> None:
+        """Keep rows in a file that an altered description does not reach."""
+        self._calls.append(("take_unreached", what))
 
     def replay(self, watcher: Watcher) -> None:
         """Give all results to another watcher, in order."""
@@ -254,7 +269,10 @@ class _Checker:
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
-        self._report.error(self._name(path), section, "description", message)
+        kind = "description"
+        if isinstance(error, PermissionError):
+            kind, path = "permission", path.removesuffix("/" + CHANGES)
+        self._report.error(self._name(path), section, kind, message)
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
@@ -303,13 +321,46 @@ class _Checker:
         for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
-            _allow_missing_rows(checks, layout)
             name = joined_name(member, column, *fields)
+            own = self._own_shards(layout)
+            used |= self._check_reach(layout, own, member, name)
+            _allow_missing_rows(checks, layout, certain=not own)
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
                 self._watcher.take_file(name, check)
         return used
+
+    def _own_shards(self, layout: ArrayLayout) -> dict[str, tuple[int, int]]:
+        """Return the rows of each shard of an array whose document was altered.
+
+        Shards that state another array, another place or none are left out.
+        """
+        altered = layout.changed_elsewhere and not layout.folder.is_remote
+        if not altered or not isinstance(layout, ZarrArray):
+            return {}
+        stated = layout.stated_shards()
+        return {layout.folder.full(name): rows for name, rows in stated}
+
+    def _check_reach(
+        self,
+        layout: ArrayLayout,
+        own: dict[str, tuple[int, int]],
+        member: str,
+        name: str,
+    ) -> set[str]:
+        """Note the rows behind the end of an array; return the names of the shards."""
+        unreached = set()
+        for file, (start, stop) in own.items():
+            if stop <= layout.shape[0]:
+                continue
+            unreached.add(file)
+            rows = max(start, layout.shape[0]), stop
+            message = "the document was altered, and does not reach these rows"
+            place = joined_name(member, file), "files", "unreached", message, NOTE
+            self._report.add(DatasetFinding(*place, rows=rows))
+            self._watcher.take_unreached(RowLoss(name, rows))
+        return unreached
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.
@@ -338,6 +389,7 @@ class _Checker:
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
+        move_claimed(checks, layout, source, self._nthreads)
         return sorted(checks, key=lambda check: check.numbers.start)
 
     def _take(self, check: FileCheck, member: str) -> None:
@@ -429,8 +481,13 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, FormatError) else str(error)
 
 
-def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
-    """Make missing rows notes if readers take them for rows with the fill value."""
+def _allow_missing_rows(
+    checks: list[FileCheck], layout: ArrayLayout, *, certain: bool
+) -> None:
+    """Make missing rows notes if readers take them for rows with the fill value.
+
+    It is not `certain` that they were never written if the document was altered.
+    """
     if not layout.may_lack_files:
         return
     for check in checks:
@@ -440,6 +497,7 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
                 changes = {"severity": NOTE, "message": message}
                 where = {**vars(finding), **changes}
                 check.findings[i] = DatasetFinding(**where)
+                check.certain = check.certain and certain
 
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:

@@ -23,6 +23,7 @@ from functools import lru_cache
 from .._crashsafe.acceptance import (
     CHANGES_RULES,
     DATASET_RULES,
+    REMEDY,
     check_in_dataset,
     is_believed,
 )
@@ -239,12 +240,8 @@ class Folder:
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
         changes = self.subfolder(CHANGES)
-        self.check_changes(changes.status)
+        self._check(CHANGES_RULES, changes.status)
         return changes
-
-    def check_changes(self, status: os.stat_result) -> None:
-        """Raise `StorageError` if the folder of changes with this status is refused."""
-        self._check(CHANGES_RULES, status)
 
     def check_journal(self, status: os.stat_result) -> None:
         """Raise `StorageError` if a journal with this status would be refused."""
@@ -268,7 +265,7 @@ class Folder:
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
-                "something else",
+                "something else. " + REMEDY,
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
@@ -345,7 +342,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
-        self._known = None  # another writer may have changed it until now
+        self.forget_document()  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
@@ -484,6 +481,10 @@ class Folder:
         """
         self._known = (name, *self._read_document(name))
         return self._known[2:]
+
+    def forget_document(self) -> None:
+        """Let the next call of `read_document` read the file."""
+        self._known = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
@@ -710,8 +711,9 @@ def _decoded(text: bytes, path: str, size: int) -> Json:
             raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else "nested too deeply"
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (size, error),
+            "expected a value in JSON, found '%d' bytes: %s" % (size, reason),
             section="metadata",
             filename=path,
         ) from error

@@ -40,6 +40,7 @@ from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
 from .layouts import (
     array_class,
+    blp_files,
     detect,
     find_members,
     group_class,
@@ -151,11 +152,14 @@ class Evidence(Watcher):
         Layout and kind of the dataset and of its members, by name.
     damage
         The checks of the damaged files, by the name of the array.
+    unreached
+        The rows in files that an altered description does not reach.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[str, str]] = {}
         self.damage: dict[str, list[FileCheck]] = {}
+        self.unreached: list[RowLoss] = []
 
     def take_node(self, member: str, layout: str, kind: str) -> None:
         """Take the name, layout and kind of the dataset, or of a member."""
@@ -163,8 +167,12 @@ class Evidence(Watcher):
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
-        if not check.ok:
+        if not check.ok or not check.certain:
             self.damage.setdefault(name, []).append(check)
+
+    def take_unreached(self, loss: RowLoss) -> None:
+        """Take rows in a file that an altered description does not reach."""
+        self.unreached.append(loss)
 
     def take_error(self, error: FormatError | OSError) -> None:
         """Raise an error of the file system: the next attempt may succeed.
@@ -192,7 +200,7 @@ class _Saver:
         drop: bool,
         sync: bool,
     ) -> None:
-        self.recovery = DatasetRecovery(report)
+        self.recovery = DatasetRecovery(report, evidence.unreached)
         self.recovery.nsaved = report.nintact
         self.recovery.nlost = report.nchunks - report.nintact
         self.recovery.certain = all(
@@ -229,6 +237,10 @@ class _Saver:
             members = dict(find_members(folder))
             names = {joined_name(name, last) for last in members}
             self._check_same(names, self._evidence.members_of(name), root)
+            for file in blp_files(folder):
+                inner = joined_name(name, file)
+                self.recovery.losses.append(RowLoss(inner, None))
+                self._remark("'%s' is a file by itself: recover it separately" % inner)
             with creating(target, mode, self._sync, FolderLimits(folder)) as change:
                 group_class(new_layout).create(change, attributes)
                 for last, found in members.items():
@@ -512,7 +524,7 @@ class SavedPart:
             return None
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
-            name = check.file[len(self._layout.folder.prefix) :]
+            name = check.source[len(self._layout.folder.prefix) :]
             return decompress(self._layout.folder.storage(name).read_at(offset, size))
         plain: list[bytes] = []
         self._source.load([number], lambda _, view: plain.append(bytes(view)))

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
-# Kinds of notes on a file that are shown beside all errors.
-NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
+# Kinds of notes that are shown beside all errors: they may explain what is missing.
+NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
+NOTES_ON_DATASET = ("changed", "missing", "unreached")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -89,7 +90,8 @@ def run(args: Namespace) -> int:
         names = {"file": shown_name(args.damaged), "out_file": args.target}
         say_json({**names, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
-        _tell(recovery, args, NOTES_SHOWN if isinstance(damaged, NamedFile) else ())
+        of_file = isinstance(damaged, NamedFile)
+        _tell(recovery, args, NOTES_ON_FILE if of_file else NOTES_ON_DATASET)
     return EXIT_OK if recovery.complete else EXIT_DAMAGED
 
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 # The state of a damaged file, in words.
 DAMAGED = "damaged"
+# States for errors of a single kind, which are no damage.
+UNREADABLE = {
+    "codec": "not readable by this Blosc",
+    "permission": "not readable by this user",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -94,8 +99,9 @@ def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     if report.ok:
         return EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
-    if kinds == {"codec"}:
-        return EXIT_COULD_NOT, "not readable by this Blosc"
+    for kind, state in UNREADABLE.items():
+        if kinds == {kind}:
+            return EXIT_COULD_NOT, state
     return EXIT_DAMAGED, DAMAGED
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 
+from ..._archives.names import BLP
 from ..._storage.open_folder import LinkFound
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..access import DESCRIPTIONS
@@ -190,6 +192,19 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             found = find_any(folder.dataset(name))
         if found is not None:
             yield name, found
+            found.folder.forget_document()  # the caller may keep all members
+
+
+def blp_files(folder: Folder) -> list[str]:
+    """Return the names of the ``.blp`` files in a group.
+
+    They are the arrays of an unzipped archive that Zarr has no shards of.
+    """
+    return [
+        name
+        for name, kind in folder.entries()
+        if kind == stat.S_IFREG and name.endswith(BLP)
+    ]
 
 
 def prepare_change(
@@ -253,8 +268,11 @@ def detect(folder: Folder) -> Found:
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
-        raise NotReadable(
-            "expected a dataset, found a folder without the files of one",
-            filename=folder.path(),
-        )
+        missing = "expected a dataset, found a folder without the files of one"
+        if folder.is_folder("c"):
+            missing = (
+                "the document 'zarr.json' is missing, and there is a folder 'c', as of "
+                "the shards of an array: put the document back from a copy"
+            )
+        raise NotReadable(missing, filename=folder.path())
     return found

@@ -24,6 +24,7 @@ from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
+    READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
@@ -50,7 +51,6 @@ from .description_check import DescriptionCheck
 from .file_names import FileNames
 from .identity import (
     KEY,
-    AlteredDocument,
     Identity,
     check_attributes,
     identified,
@@ -136,9 +136,10 @@ def read_array_document(folder: Folder) -> OwnDocument:
     except UsageError as error:
         path = folder.path(ZARR_JSON)
         if seems_signed(content) and not read_identity(content, value)[1]:
-            raise AlteredDocument(
+            reason = str(error).removesuffix(READ_OTHERWISE)  # it might be damaged
+            raise DamageError(
                 "the digest in '%s' is wrong, so it is damaged or another program has "
-                "changed it: %s" % (KEY, error),
+                "changed it (then remove this attribute): %s" % (KEY, reason),
                 section="metadata",
                 filename=path,
             ) from error
@@ -390,6 +391,22 @@ class ZarrArray(ArrayLayout):
             return place and place.partition("/")[0]
         return None
 
+    def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield the names and rows of the shards that state this array and place.
+
+        If the document has lost its identity, any identity will do.
+        """
+        rows, identity = self._cut.chunk_rows * self._cut.slots, self._own.identity
+        for number in self._stored_shards() if self._cut.row_nbytes else ():
+            name = self._shard_name(number)
+            with suppress(FormatError, OSError):
+                cursor = Cursor(StorageFile(self.folder.storage(name)))
+                beginning = read_beginning(cursor)
+                known, _, place = (place_of(beginning.metadata) or "").partition("/")
+                if place == name and (identity is None or identity.name == known):
+                    nbytes, start = beginning.header.nbytes or 0, number * rows
+                    yield name, (start, start + nbytes // self._cut.row_nbytes)
+
     def _is_complete(self, stored: list[int]) -> bool:
         """Return whether each shard has a file with all rows; `stored` have a file.
 
@@ -410,7 +427,6 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
@@ -485,10 +501,11 @@ class ZarrArray(ArrayLayout):
         """Take over the number of rows of a change that was committed."""
         self.close_files()
         staged, self._staged = self._staged, None
-        if staged is None:
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        # An earlier change may have staged a document, and failed.
+        if staged is None or staged[1] != check.identity:
             self._open()
         else:
-            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
             self._take(staged[0], check)
 
     def remove_unused(self, old_length: int) -> None:

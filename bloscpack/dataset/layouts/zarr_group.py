@@ -91,15 +91,21 @@ def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
 def _checked(
     folder: Folder, content: bytes, document: Json
 ) -> tuple[bytes, JsonObject]:
-    attributes = document.get("attributes", {}) if isinstance(document, dict) else None
-    if (
-        not isinstance(document, dict)
-        or document.get("zarr_format") != 3
-        or document.get("node_type") not in ("array", "group")
-        or not isinstance(attributes, dict)
+    wrong = None
+    if not isinstance(document, dict):
+        wrong = shown(document)
+        document = {}
+    attributes = document.get("attributes", {})
+    for name, is_right in (
+        ("zarr_format", document.get("zarr_format") == 3),
+        ("node_type", document.get("node_type") in ("array", "group")),
+        ("attributes", isinstance(attributes, dict)),
     ):
+        if wrong is None and not is_right:
+            wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
+    if wrong is not None:
         raise DamageError(
-            "expected the document of a Zarr node of format 3, found something else",
+            "expected the document of a Zarr node of format 3, found %s" % wrong,
             section="metadata",
             filename=folder.path(ZARR_JSON),
         )
