@@ -269,10 +269,11 @@ class _Checker:
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
-        kind = "description"
         if isinstance(error, PermissionError):
-            kind, path = "permission", path.removesuffix("/" + CHANGES)
-        self._report.error(self._name(path), section, kind, message)
+            name = self._name(path.removesuffix("/" + CHANGES))
+            self._report.error(name, section, "permission", message)
+            return
+        self._report.error(self._name(path), section, "description", message)
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
