@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .layouts.base import Blocks, NewArray
 
 # The layout of a new dataset for those that can only be read.
-INSTEAD = {"folder": "zarr"}
+INSTEAD = {"folder": "zarr", "blz": "bcolz"}
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
 MAX_FILLED = 2**30

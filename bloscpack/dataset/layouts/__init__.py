@@ -45,9 +45,9 @@ LAYOUTS = {
         "table": "superchunk_table.SuperchunkTable",
     },
     "blz": {
-        "detect": "blz.detect",
-        "array": "blz.BlzArray",
-        "table": "blz.BlzTable",
+        "detect": "bcolz.detect_blz",
+        "array": "bcolz.BlzArray",
+        "table": "bcolz.BlzTable",
     },
     "bcolz": {
         "detect": "bcolz.detect",

@@ -11,6 +11,7 @@ makes a change safe in a crash is the same for all layouts.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import partial
 
@@ -63,7 +64,8 @@ if TYPE_CHECKING:
     NewColumn = tuple["NewArray", Blocks]
 
 
-# What users copy to another layout, by kind.
+# The layouts that users are advised to write, and what they copy to it, by kind.
+INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
 
@@ -112,6 +114,20 @@ class NewArray:
         self.fill_value = fill_value
         self.attrs: JsonObject = {} if attrs is None else dict(attrs)
         self.settings: Mapping[str, Any] = {} if settings is None else settings
+
+    @property
+    def row_nbytes(self) -> int:
+        """Size of a row in bytes."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def check_settings(self, known: Iterable[str], layout: str) -> None:
+        """Raise `UsageError` for settings that a layout does not have."""
+        unknown = set(self.settings).difference(known)
+        if unknown:
+            raise UsageError(
+                "unknown settings: %s; the layout '%s' has %s"
+                % (", ".join(sorted(unknown)), layout, ", ".join(known))
+            )
 
 
 class NodeLayout(ABC):
@@ -164,8 +180,9 @@ class NodeLayout(ABC):
         """Raise `UsageError` if this layout can only be read."""
         if not cls.writable:
             raise UsageError(
-                "%ss of the layout '%s' can only be read; create one of another "
-                "layout and copy the %s" % (cls.kind, cls.name, CONTENTS[cls.kind])
+                "%ss of the layout '%s' can only be read: create one of the layout "
+                "'%s' or '%s', and copy the %s"
+                % (cls.kind, cls.name, *INSTEAD, CONTENTS[cls.kind])
             )
 
 
@@ -339,15 +356,10 @@ class TableLayout(NodeLayout):
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
-    def folder_of(self, name: str) -> str:
-        """Return the name of the folder of a column, which may be a new one."""
-        return name
-
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        place = self.folder_of(name)
-        self.folder.remove_tree(place)  # of a column that was removed
-        self.array_class.create(change, self.folder.full(place) + "/", *column)
+        self.folder.remove_tree(name)  # of a column that was removed
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
@@ -356,13 +368,11 @@ class TableLayout(NodeLayout):
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
         old = self.columns
-        places = {name: self.folder_of(name) for name in (*names, *old)}
         self.columns = {
-            name: old.get(name) or self._open_column(name, places[name])
-            for name in names
+            name: old.get(name) or self._open_column(name, name) for name in names
         }
         for name in set(old) - set(names):
-            self.folder.remove_tree(places[name])
+            self.folder.remove_tree(name)
 
 
 class GroupLayout(NodeLayout):

@@ -1,4 +1,4 @@
-"""The layout of bcolz 1.x: ``carray`` and ``ctable``, as zipline's bundles have them.
+"""The layouts of bcolz 1.x, as zipline's bundles have it, and of BLZ 0.6.
 
 ::
 
@@ -8,6 +8,9 @@
     ROOT/__attrs__       attributes of users
 
 A table is a folder of arrays with the file ``__rootdirs__``, which names the columns.
+
+BLZ is the predecessor of bcolz, and is only read. Its settings of Blosc have another
+key, and a table may have a column in a folder of another name.
 """
 
 from __future__ import annotations
@@ -26,10 +29,17 @@ from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
 from .base import ArrayLayout, NewArray, TableLayout
-from .bcolz_storage import BCOLZ, decode_fill_value
+from .bcolz_storage import (
+    SETTINGS,
+    check_dtype,
+    chunk_rows,
+    decode_fill_value,
+    decode_settings,
+    encode_fill_value,
+    encode_settings,
+)
 from .chunk_files import (
     DATA,
-    HEADER,
     FileChunks,
     chunk_name,
     write_chunks,
@@ -43,6 +53,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from ..._format.dtypes import DType
+    from ...args import BloscArgs
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -140,7 +151,8 @@ class BcolzArray(ArrayLayout):
 
     name = "bcolz"
     description_files = (STORAGE, SIZES, ATTRIBUTES)
-    rules = BCOLZ
+    # The key of the settings of Blosc in the storage file.
+    settings_key = "cparams"
     _source: FileChunks | ObjectChunks
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -207,15 +219,17 @@ class BcolzArray(ArrayLayout):
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        rules = self.rules
-        args = rules.decode_settings(self.storage.get(rules.key), self.dtype)
+        args = self._args()
         return NewArray(
             self.dtype,
             self.shape,
             self.block_rows,
             self.fill_value,
-            settings={name: getattr(args, name) for name in rules.settings},
+            settings={name: getattr(args, name) for name in SETTINGS},
         )
+
+    def _args(self) -> BloscArgs:
+        return decode_settings(self.storage.get(self.settings_key), self.dtype)
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -226,8 +240,8 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows in a chunk of a new array."""
-        cls.rules.check_dtype(new.dtype)
-        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        check_dtype(new.dtype)
+        row = new.row_nbytes
         if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
             raise UsageValueError(
                 "the layout '%s' holds rows of 1 to %d bytes, not an array of shape "
@@ -236,7 +250,7 @@ class BcolzArray(ArrayLayout):
             )
         most = MAX_BUFFERSIZE // row
         if new.chunks is None:
-            return cls.rules.chunk_rows(new.shape[0] * row, row)
+            return chunk_rows(new.shape[0] * row, row)
         if not 1 <= new.chunks <= most:
             raise UsageValueError(
                 "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
@@ -246,53 +260,30 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        rules, inner = cls.rules, new.shape[1:]
+        rows, row = cls.block_rows_for(new), new.row_nbytes
+        settings = encode_settings(new)
         storage = {
             "dtype": str(new.dtype),
-            rules.key: rules.encode_settings(new.settings),
-            "chunklen": cls.block_rows_for(new),
+            cls.settings_key: settings,
+            "chunklen": rows,
             "expectedlen": new.shape[0],
-            "dflt": rules.encode_fill_value(new.dtype, inner, new.fill_value),
+            "dflt": encode_fill_value(new.dtype, new.fill_value),
         }
         attributes = encode_attributes(new.attrs)
         for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
             if name:
                 change.make_folder(name)
         change.write(prefix + STORAGE, encode_json(storage))
-        cbytes = cls._write(storage, new.dtype, blocks, prefix, change.write)
-        row = math.prod(inner) * new.dtype.itemsize
-        cbytes += storage["chunklen"] * row  # the buffer that bcolz has in memory
+        args = decode_settings(settings, new.dtype)
+        cbytes = write_chunks(blocks, args, rows, prefix, change.write)
+        cbytes += rows * row  # the buffer that bcolz has in memory
         change.write(prefix + SIZES, encode_sizes(new.shape, row, cbytes))
         change.write(prefix + ATTRIBUTES, attributes)
-
-    @classmethod
-    def _write(
-        cls,
-        storage: JsonObject,
-        dtype: DType,
-        blocks: Blocks,
-        prefix: str,
-        write: Callable[[str, bytes], object],
-    ) -> int:
-        """Write blocks of rows; return the size of full chunks, as bcolz counts it."""
-        rules, cbytes = cls.rules, 0
-
-        def deliver(name: str, nrows: int, content: bytes) -> Callable[[], object]:
-            nonlocal cbytes
-            chunk = memoryview(content)[HEADER.size :]
-            rules.check_chunk(chunk)
-            if nrows == storage["chunklen"]:
-                cbytes += len(chunk) + rules.overhead
-            return partial(write, prefix + name, content)
-
-        args = rules.decode_settings(storage.get(rules.key), dtype)
-        write_chunks(blocks, args, deliver)
-        return cbytes
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        self.rules.check_dtype(self.dtype)
+        check_dtype(self.dtype)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -304,7 +295,7 @@ class BcolzArray(ArrayLayout):
         """Let `change` write blocks of rows, and set the number of rows."""
         write = change.write if extends else change.stage
         prefix = self.folder.prefix
-        written = self._write(self.storage, self.dtype, blocks, prefix, write)
+        written = write_chunks(blocks, self._args(), self.block_rows, prefix, write)
         nrows = length()
         if nrows != self.shape[0]:
             row = math.prod(self.shape[1:]) * self.dtype.itemsize
@@ -402,12 +393,11 @@ class BcolzTable(TableLayout):
             or len(set(names)) < len(names)
         ):
             refuse(folder, COLUMNS, "'names' to be different names of folders", names)
-        places = {name: self.find_folder(stored, name) for name in names}
-        self.columns = self.open_columns(places)
+        self.columns = self.open_columns(self.places_of(stored))
 
-    def find_folder(self, stored: JsonObject, name: str) -> str:
-        """Return the name of the folder of a column."""
-        return name
+    def places_of(self, stored: JsonObject) -> dict[str, str]:
+        """Return the name of the folder of each column."""
+        return {name: name for name in stored["names"]}
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -423,13 +413,8 @@ class BcolzTable(TableLayout):
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
             cls.array_class.create(change, name + "/", new, blocks)
-        change.write(COLUMNS, cls.encode_columns({name: name for name in columns}))
+        change.write(COLUMNS, encode_json({"names": list(columns)}))
         change.write(ATTRIBUTES, attributes)
-
-    @classmethod
-    def encode_columns(cls, places: Mapping[str, str]) -> bytes:
-        """Return the file that lists the columns; `places` has the folder of each."""
-        return encode_json({"names": list(places)})
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -448,5 +433,68 @@ class BcolzTable(TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        content = self.encode_columns({name: self.folder_of(name) for name in names})
-        change.stage(self.folder.full(COLUMNS), content)
+        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+
+
+# BLZ
+
+
+def detect_blz(folder: Folder) -> str | None:
+    """Return ``'array'`` or ``'table'``; None for a folder of another kind."""
+    kind = detect(folder)
+    try:
+        if kind == "array":
+            storage = folder.read_json(STORAGE)
+            return kind if "bparams" in storage and "cparams" not in storage else None
+        if kind == "table":
+            stored = folder.read_json(COLUMNS)
+            return kind if _is_blz_table(folder, stored) else None
+    except (FormatError, FileNotFoundError, TypeError, KeyError):
+        pass  # the error of opening it is better
+    return None
+
+
+def _is_blz_table(folder: Folder, stored: JsonObject) -> bool:
+    """Return whether the first column is an array of BLZ: bcolz had ``dirs``, too."""
+    if "dirs" not in stored:
+        return False
+    for name in stored["names"]:
+        place = _blz_place(stored, name)
+        return not is_safe_part(place) or detect_blz(folder.child(place)) == "array"
+    return True
+
+
+def _blz_place(stored: JsonObject, name: str) -> str:
+    """Return the name of the folder of a column.
+
+    Old files have longer paths, of which only the last part counts.
+    """
+    places = stored.get("dirs")
+    place = places.get(name) if isinstance(places, dict) else None
+    if not isinstance(place, str):
+        return name
+    return place.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+class BlzArray(BcolzArray):
+    """A ``barray``."""
+
+    name = "blz"
+    writable = False
+    settings_key = "bparams"
+
+
+class BlzTable(BcolzTable):
+    """A ``btable``."""
+
+    name = "blz"
+    writable = False
+    array_class = BlzArray
+
+    def places_of(self, stored: JsonObject) -> dict[str, str]:
+        """Return the name of the folder of each column."""
+        places = {name: _blz_place(stored, name) for name in stored["names"]}
+        for place in places.values():
+            if not is_safe_part(place):
+                refuse(self.folder, COLUMNS, "'dirs' to be folders", place)
+        return places

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from functools import partial
 
 import numpy
 
@@ -249,21 +250,29 @@ class FileChunks(ChunkSource):
 def write_chunks(
     blocks: Blocks,
     args: BloscArgs,
-    deliver: Callable[[str, int, bytes], Callable[[], object]],
-) -> None:
-    """Compress blocks of rows on several threads, and hand them to `deliver` in order.
+    full_rows: int,
+    prefix: str,
+    write: Callable[[str, bytes], object],
+) -> int:
+    """Compress blocks of rows on several threads, and write each to a file.
 
-    `deliver` gets the name of a file, its number of rows and its content. It returns a
-    function that writes the file, which any thread may call.
+    `write` gets the name of a file, after `prefix`, and its content; any thread may
+    call it. Returns the size in bytes of the chunks with `full_rows` rows.
     """
+    total = 0
 
     def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
         number, rows = block
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
         return chunk_name(number), len(rows), encode_file(compress(plain, args))
 
-    def unpack(result: tuple[str, int, bytes]) -> Callable[[], object]:
-        return deliver(*result)
+    def deliver(done: tuple[str, int, bytes]) -> Callable[[], object]:
+        nonlocal total
+        name, nrows, content = done
+        if nrows == full_rows:
+            total += len(content) - HEADER.size
+        return partial(write, prefix + name, content)
 
     with own_settings:
-        for_each(blocks, work, unpack, effective_nthreads(None, 2**31), quick=True)
+        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
+    return total

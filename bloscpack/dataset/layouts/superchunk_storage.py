@@ -25,7 +25,7 @@ from ..._format.dtypes import check_text, decode_dtype, encode_dtype, shown
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ...exceptions import DamageError, UsageError, UsageValueError
+from ...exceptions import DamageError, UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
 from .identity import Identity
@@ -190,12 +190,7 @@ def new_storage(new: NewArray) -> Storage:
             "item to (1,)"
         )
     encode_dtype(new.dtype)  # raises the error for objects
-    unknown = set(new.settings) - set(SETTINGS)
-    if unknown:
-        raise UsageError(
-            "unknown settings: %s; the layout 'superchunk' has %s"
-            % (", ".join(sorted(unknown)), ", ".join(SETTINGS))
-        )
+    new.check_settings(SETTINGS, "superchunk")
     dtype = packed(new.dtype)
     fill = numpy.zeros((), dtype)
     if new.fill_value is not None:

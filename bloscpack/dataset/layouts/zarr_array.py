@@ -14,7 +14,6 @@ the new one.
 from __future__ import annotations
 
 import errno
-import math
 from contextlib import suppress
 from functools import partial
 
@@ -519,12 +518,7 @@ def args_of(document: ArrayDocument) -> BloscArgs:
 def _document_of(new: NewArray) -> ArrayDocument:
     """Return the document of a new array; raise `UsageError` if there can't be one."""
     rows, slots = _rows_for(new)
-    unknown = set(new.settings) - set(SETTINGS)
-    if unknown:
-        raise UsageError(
-            "unknown settings: %s; the layout 'zarr' has %s"
-            % (", ".join(sorted(unknown)), ", ".join(SETTINGS))
-        )
+    new.check_settings(SETTINGS, ZarrArray.name)
     typesize = typesize_of(new.dtype)
     args = BloscArgs(**{"typesize": typesize, **new.settings})
     args.check()
@@ -577,5 +571,4 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
             "the layout 'zarr' holds arrays with at least one axis: reshape the item "
             "to (1,)"
         )
-    row_nbytes = math.prod(new.shape[1:]) * new.dtype.itemsize
-    return rows_and_slots(new, row_nbytes)
+    return rows_and_slots(new, new.row_nbytes)
