@@ -40,13 +40,8 @@ if TYPE_CHECKING:
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
     from .folder import Folder
-    from .layouts.base import (
-        ArrayLayout,
-        ChunkFiles,
-        NodeLayout,
-        TableLayout,
-    )
-
+    from .layouts.array_files import ChunkFiles
+    from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10
@@ -319,22 +314,21 @@ class _Checker:
         """
         stored = source.stored()
         if layout.may_lack_files:
-            exists, place_of = layout.folder.exists, source.place_of
-            stored = [number for number in stored if exists(place_of(number)[0])]
-        files = list(map(source.place_of, stored))
-        outer = self._nthreads if len(files) >= self._nthreads else 1
+            exists, names = source.folder.exists, source.names
+            stored = [number for number in stored if exists(names(number))]
+        outer = self._nthreads if len(stored) >= self._nthreads else 1
         inner = 1 if outer > 1 else self._nthreads
         checks: list[FileCheck] = []
 
-        def work(file: tuple[str, range]) -> FileCheck:
-            return check_file(layout, source, *file, inner)
+        def work(number: int) -> FileCheck:
+            return check_file(layout, source, number, inner)
 
         def deliver(check: FileCheck) -> None:
             checks.append(check)
             if self._progress is not None:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
-        for_each(files, work, deliver, outer)
+        for_each(stored, work, deliver, outer)
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]

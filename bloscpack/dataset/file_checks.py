@@ -20,10 +20,8 @@ from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .findings import DatasetFinding, gaps_in
-from .layouts.bcolz import ObjectChunks
-from .layouts.shard_index import CHECKSUM, ShardIndex
-from .layouts.shard_place import place_of
-from .layouts.superchunk_files import SuperchunkFiles
+from .layouts.shard_files import ShardFiles
+from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,7 +30,8 @@ if TYPE_CHECKING:
     from .._damage.findings import Finding
     from .._damage.inspection import Inspection
     from .._storage.base import Storage
-    from .layouts.base import ArrayLayout, ChunkFiles
+    from .layouts.array_files import ChunkFiles
+    from .layouts.base import ArrayLayout
 
 MISSING = "missing"
 SHORT = "short"
@@ -123,12 +122,12 @@ def missing_files(
 ) -> FileCheck:
     """Return the finding about files, [start, stop), that do not exist."""
     start, stop = files
-    name, numbers = source.place_of(start)
-    numbers = range(numbers.start, source.place_of(stop - 1)[1].stop)
-    check = FileCheck(layout.folder.full(name), numbers, layout)
+    full, names = source.folder.full, source.names
+    numbers = range(source.chunks_of(start).start, source.chunks_of(stop - 1).stop)
+    check = FileCheck(full(names(start)), numbers, layout)
     message = "the file is missing"
     if stop - start > 1:
-        last = layout.folder.full(source.place_of(stop - 1)[0])
+        last = full(names(stop - 1))
         message = "%d files are missing, up to '%s'" % (stop - start, last)
     check.nfiles = stop - start
     check.add("files", MISSING, message, rows=check.all_rows)
@@ -136,15 +135,15 @@ def missing_files(
 
 
 def check_file(
-    layout: ArrayLayout, source: ChunkFiles, name: str, numbers: range, nthreads: int
+    layout: ArrayLayout, source: ChunkFiles, number: int, nthreads: int
 ) -> FileCheck:
     """Check a file of an array. Enter `own_settings` first."""
-    folder = layout.folder
-    check = FileCheck(folder.full(name), numbers, layout)
+    folder, name = source.folder, source.names(number)
+    check = FileCheck(folder.full(name), source.chunks_of(number), layout)
     try:
         check.cbytes = folder.size(name)
-        if isinstance(source, SuperchunkFiles):
-            _check_superchunk(check, folder.storage(name), source, nthreads)
+        if isinstance(source, ShardFiles):
+            _check_shard(check, folder.storage(name), source, nthreads)
         else:
             _check_chunks(check, source)
     except FileNotFoundError:
@@ -180,8 +179,6 @@ def _kind_of(error: FormatError) -> str:
 
 def _load(source: Any, number: int) -> int:
     """Decompress a chunk; return its plain size."""
-    if isinstance(source, ObjectChunks):
-        return len(source.read(number))
     sizes: list[int] = []
     source.load([number], lambda _, plain: sizes.append(len(plain)))
     return sizes[0]
@@ -190,8 +187,8 @@ def _load(source: Any, number: int) -> int:
 # Superchunks
 
 
-def _check_superchunk(
-    check: FileCheck, storage: Storage, source: SuperchunkFiles, nthreads: int
+def _check_shard(
+    check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
     if bytes(storage.read_at(0, len(MAGIC))) != MAGIC and _is_foreign(storage, source):
         check.add(
@@ -218,9 +215,7 @@ def _check_superchunk(
         check.certain = not inspection.proof.numbers
 
 
-def _take_chunks(
-    check: FileCheck, inspection: Inspection, source: SuperchunkFiles
-) -> None:
+def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
     """Note the intact chunks that have as many bytes as the array needs."""
     numbering, size = inspection.numbering, inspection.checksum.size
     for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
@@ -244,21 +239,19 @@ def _take_chunks(
             check.extents[number] = offset, cbytes
 
 
-def _is_foreign(storage: Storage, source: SuperchunkFiles) -> bool:
+def _is_foreign(storage: Storage, source: ShardFiles) -> bool:
     """Return whether a file is a shard that begins with a chunk, without a header."""
     try:
-        return ShardIndex(storage, source.cut).foreign
+        return ShardIndex(storage, source.grid).foreign
     except FormatError:
         return False
 
 
-def _check_by_index(
-    check: FileCheck, storage: Storage, source: SuperchunkFiles
-) -> None:
+def _check_by_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Check the chunks of a shard that is no `.blp` file."""
-    extents = ShardIndex(storage, source.cut).extents
+    extents = ShardIndex(storage, source.grid).extents
     for number in check.numbers:
-        extent = extents[number % source.cut.slots]
+        extent = extents[number % source.grid.slots]
         try:
             nbytes = _load(source, number)
             cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
@@ -268,21 +261,21 @@ def _check_by_index(
                 "chunks",
                 _kind_of(error),
                 error.message,
-                chunk=number % source.cut.slots,
+                chunk=number % source.grid.slots,
                 rows=check.rows_of(number),
             )
 
 
-def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Compare an intact file with its array."""
     beginning = read_beginning(Cursor(StorageFile(storage)))
-    metadata, header, cut = beginning.metadata, beginning.header, source.cut
+    metadata, header, grid = beginning.metadata, beginning.header, source.grid
     differences: list[tuple[str, object, object]] = [
-        ("chunks in a file", cut.slots, count_slots(header)),
+        ("chunks in a file", grid.slots, count_slots(header)),
         ("the checksum", CHECKSUM.name, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]
-    differences += source.places.differences(check.numbers[0] // cut.slots, metadata)
+    differences += source.grid.differences(check.numbers[0] // grid.slots, metadata)
     for difference in differences:
         message = "expected %s: %s, found %s" % difference
         check.add("metadata", "array", message, rows=check.all_rows)
@@ -294,10 +287,10 @@ def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> Non
     _check_length(check)
     _check_index(check, storage, source)
     stated = place_of(metadata)
-    if stated is None and source.places.identity is not None:
+    if stated is None and source.grid.identity is not None:
         message = "it does not state its array: another program wrote the file"
         check.add("metadata", FOREIGN, message, severity=NOTE)
-    last, stop = check.numbers[-1], (header.nbytes or 0) // cut.row_nbytes
+    last, stop = check.numbers[-1], (header.nbytes or 0) // grid.row_nbytes
     stop += check.all_rows[0]
     if check.ok and last == source.nchunks - 1 and stop > source.nrows:
         message = (
@@ -315,11 +308,11 @@ def _check_length(check: FileCheck) -> None:
         check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 
 
-def _check_index(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Check that the index, through which arrays are read, has the chunks."""
-    slots = source.cut.slots
+    slots = source.grid.slots
     try:
-        extents = ShardIndex(storage, source.cut).extents
+        extents = ShardIndex(storage, source.grid).extents
     except FormatError as error:
         check.add("shard", "index", error.message)
         return

@@ -492,9 +492,9 @@ class SavedPart:
 
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
-        files = map(self._source.place_of, self._source.stored())
+        files = map(self._source.chunks_of, self._source.stored())
         size, length = self._layout.chunks[0], self._layout.shape[0]
-        found = union((n.start * size, min(n.stop * size, length)) for _, n in files)
+        found = union((n.start * size, min(n.stop * size, length)) for n in files)
         return without(found, self.lost_rows())
 
     def _check_of(self, number: int) -> FileCheck | None:
@@ -512,8 +512,9 @@ class SavedPart:
             return None
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
-            name = check.file[len(self._layout.folder.prefix) :]
-            return decompress(self._layout.folder.storage(name).read_at(offset, size))
+            folder = self._source.folder
+            storage = folder.storage(check.file.removeprefix(folder.prefix))
+            return decompress(storage.read_at(offset, size))
         plain: list[bytes] = []
         self._source.load([number], lambda _, view: plain.append(bytes(view)))
         return plain[0]

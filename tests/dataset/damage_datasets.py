@@ -11,7 +11,7 @@ from dataset import documents
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import array_class
-from bloscpack.dataset.layouts.shard_index import ShardIndex
+from bloscpack.dataset.layouts.shard_grid import ShardIndex
 
 SHARDED = ("zarr", "superchunk")
 WRITTEN = (*SHARDED, "bcolz")

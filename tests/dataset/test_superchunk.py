@@ -13,7 +13,7 @@ from support import open_files_in
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.shard import crc_of
-from bloscpack.dataset.layouts import superchunk_storage, superchunk_writer
+from bloscpack.dataset.layouts import shard_writer, superchunk_storage
 from bloscpack.dataset.layouts.identity import Identity
 from bloscpack.dataset.layouts.superchunk import copies_of
 from bloscpack.dataset.layouts.superchunk_storage import encode_name, leaves_of
@@ -432,8 +432,8 @@ def test_frames_that_wait(tmp_path, monkeypatch, waiting):
     same = Identity("0123456789abcdef")
     monkeypatch.setattr(superchunk_storage, "Identity", lambda: same)
     dataset.create_array(tmp_path / "expected", data, **settings).close()
-    monkeypatch.setattr(superchunk_writer, "WAITING_NBYTES", waiting)
-    monkeypatch.setattr(superchunk_writer, "FILES_WAITING", waiting % 2)
+    monkeypatch.setattr(shard_writer, "WAITING_NBYTES", waiting)
+    monkeypatch.setattr(shard_writer, "FILES_WAITING", waiting % 2)
     with dataset.create_array(tmp_path / "d", data[:1950], **settings) as array:
         array.append(data[1950:])
     for name in files(tmp_path / "d"):

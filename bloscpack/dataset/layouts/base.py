@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
+    from .array_files import ChunkFiles
 
     AnyTable = TypeVar("AnyTable", bound="TableLayout")
 
@@ -38,21 +39,6 @@ if TYPE_CHECKING:
 
         def get(self, key: Any) -> Any:
             """Return the items that an index of NumPy selects."""
-
-    class ChunkFiles(Protocol):
-        """The chunks of one state of an array, and the files that they are in."""
-
-        nchunks: int
-
-        @property
-        def nfiles(self) -> int:
-            """Number of files of the array, also if some are missing."""
-
-        def stored(self) -> Sequence[int]:
-            """Return the numbers of the files that exist, ascending."""
-
-        def place_of(self, number: int) -> tuple[str, range]:
-            """Return the name of a file in the folder, and its chunks' numbers."""
 
     # The fields of an item, from outside to inside, and the chunks of this part of it.
     Part = tuple[tuple[str, ...], ChunkFiles]

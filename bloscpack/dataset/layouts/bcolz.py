@@ -19,15 +19,13 @@ import math
 from contextlib import suppress
 from functools import partial
 
-from ..._engine.blosc_settings import own_settings
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from ..._format.blosc_header import decode_header
-from ..._format.chunks import decompress
 from ..._format.dtypes import decode_dtype, shown
 from ..._reading.array_reader import ArrayReader
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
+from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, TableLayout
 from .bcolz_storage import (
     SETTINGS,
@@ -41,15 +39,15 @@ from .bcolz_storage import (
 from .chunk_files import (
     DATA,
     FileChunks,
+    ObjectChunks,
     chunk_name,
     write_chunks,
 )
-from .description_check import DescriptionCheck
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from ..._format.dtypes import DType
@@ -153,7 +151,7 @@ class BcolzArray(ArrayLayout):
     description_files = (STORAGE, SIZES, ATTRIBUTES)
     # The key of the settings of Blosc in the storage file.
     settings_key = "cparams"
-    _source: FileChunks | ObjectChunks
+    _source: FileChunks
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -189,13 +187,15 @@ class BcolzArray(ArrayLayout):
         self.chunks = (self.block_rows, *shape[1:])
         source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
         self._source = source
-        self.reader = ArrayReader(source, self.dtype, shape, allocate=source.allocate)
+        allocate = partial(allocate_checked, [source])
+        self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
 
     def _set_objects(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
             refuse(self.folder, SIZES, "objects to have one axis", shape)
         self.block_rows, self.chunks = 1, (1,)
-        self._source = source = ObjectChunks(self.folder, shape[0], self._check)
+        source = ObjectChunks(self.folder, shape[0], self._check)
+        self._source = source
         self.reader = ObjectReader(
             shape, source.read, self.allow_pickle, self.folder.path()
         )
@@ -333,43 +333,6 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     return encode_json(
         {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
     )
-
-
-class ObjectChunks:
-    """The chunks of an array of objects: each is a pickle of any size."""
-
-    def __init__(
-        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
-    ) -> None:
-        self.nchunks = nchunks
-        self._chunks = FileChunks(folder, nchunks, 1, check_description)
-        self._folder = folder
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files: each has a chunk."""
-        return self.nchunks
-
-    def stored(self) -> Sequence[int]:
-        """Return the numbers of the files that exist, ascending."""
-        return self._chunks.stored()
-
-    def place_of(self, number: int) -> tuple[str, range]:
-        """Return the name of a file in the folder, and the number of its chunk."""
-        return self._chunks.place_of(number)
-
-    def read(self, number: int) -> bytes:
-        """Return a pickle; raise `FormatError` if it is damaged or missing."""
-        # The chunk says how many bytes it has; the file says so too.
-        chunk = self._chunks.read_chunk(number, None)
-        try:
-            header = decode_header(chunk)
-            with own_settings:
-                return decompress(chunk[: header.ctbytes], header)
-        except FormatError as error:
-            error.locate(number, None)
-            error.filename = self._folder.path()
-            raise
 
 
 # Tables

@@ -22,18 +22,15 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 
-from ..._format.array_metadata import MAX_NBYTES, new_array
+from ..._format.array_metadata import MAX_NBYTES
 from ..._reading.array_reader import ArrayReader
 from ...exceptions import FormatError, UsageError
 from ..folder import MAX_JSON, encode_attributes, encode_json
+from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray
-from .chunk_files import LARGE
-from .description_check import DescriptionCheck
-from .file_names import FileNames
 from .identity import KEY, Identity, check_identity, identified
-from .shard_index import Cut
-from .shard_place import ShardPlaces
-from .superchunk_files import SuperchunkFiles
+from .shard_files import ShardFiles
+from .shard_writer import ShardWriter, write_shards
 from .superchunk_items import ItemParts
 from .superchunk_storage import (
     DATA,
@@ -44,7 +41,6 @@ from .superchunk_storage import (
     refuse,
     with_spare,
 )
-from .superchunk_writer import ShardFolder, write_folders
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -56,8 +52,6 @@ if TYPE_CHECKING:
     from ..folder import Folder
     from .base import Blocks, Length
     from .base import Part as BasePart
-    from .superchunk_storage import Leaf
-    from .superchunk_writer import Part
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -167,21 +161,6 @@ def encode_sizes(
 # Reading
 
 
-def namer(prefix: str, leaf: Leaf) -> FileNames:
-    """Return the names of the files of a leaf."""
-    return FileNames((prefix + leaf.folder).rstrip("/"), "__", "__.bin", 1)
-
-
-def allocate_checked(
-    sources: Sequence[SuperchunkFiles], shape: tuple[int, ...], dtype: DType
-) -> Array:
-    """Return a new array; raise `FormatError` if the files can't hold so much."""
-    if math.prod(shape) * dtype.itemsize >= LARGE:
-        for source in sources:
-            source.check_files()
-    return new_array(shape, dtype)
-
-
 # Arrays
 
 
@@ -191,8 +170,6 @@ class SuperchunkArray(ArrayLayout):
     name = "superchunk"
     description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     by_field = True
-    # Where the superchunks are in the folder.
-    data = DATA + "/"
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -236,13 +213,11 @@ class SuperchunkArray(ArrayLayout):
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
         # No methods of this object: a cycle would keep the files open.
         self._sources = [
-            SuperchunkFiles(
-                self.folder,
-                namer(self.data, leaf),
-                cut_of(storage, leaf),
+            ShardFiles(
+                self.data_folder,
+                storage.grid_of(leaf),
                 length,
                 None,
-                places_of(storage, leaf),
                 check_description=self._check,
             )
             for leaf in storage.leaves
@@ -271,9 +246,14 @@ class SuperchunkArray(ArrayLayout):
             )
 
     @property
+    def data_folder(self) -> Folder:
+        """The folder of the shards."""
+        return self.folder.child(DATA)
+
+    @property
     def cbytes(self) -> int:
-        """Size in bytes of the superchunks."""
-        return count_cbytes(self.folder, self.data, self.storage, self.shape[0])
+        """Size in bytes of the shards."""
+        return count_cbytes(self.data_folder, self.storage, self.shape[0])
 
     def parts(self) -> list[BasePart]:
         """Return where the chunks are, by the fields of an item."""
@@ -332,16 +312,12 @@ class SuperchunkArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
+        data = self.data_folder
         written = write_leaves(
-            change,
-            self.folder.prefix + self.data,
-            self.storage,
-            blocks,
-            self._sources,
-            at_once=extends,
+            change, data.prefix, self.storage, blocks, self._sources, at_once=extends
         )
         nrows = length()
-        cbytes = count_cbytes(self.folder, self.data, self.storage, nrows, written)
+        cbytes = count_cbytes(data, self.storage, nrows, written)
         self.stage_sizes(change, nrows, cbytes)
 
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
@@ -363,48 +339,33 @@ class SuperchunkArray(ArrayLayout):
 
     def remove_unused(self, old_length: int) -> None:
         """Remove the files of rows that the array had before it shrank."""
-        start = self.shape[0]
-        for names in files_of(self.data, self.storage, start, old_length):
+        data = self.data_folder
+        for names in files_of(self.storage, self.shape[0], old_length):
             with suppress(FileNotFoundError):  # damaged sizes: do not try all names
                 for name in names:
-                    self.folder.remove(name)
+                    data.remove(name)
 
 
-def cut_of(storage: Storage, leaf: Leaf) -> Cut:
-    """Return how the array of a leaf is cut."""
-    inner = (*storage.inner, *leaf.shape)
-    return Cut(leaf.dtype, inner, storage.chunk_rows, storage.slots)
-
-
-def places_of(storage: Storage, leaf: Leaf) -> ShardPlaces:
-    """Return the metadata that the files of a leaf must have."""
-    return ShardPlaces(storage.identity, cut_of(storage, leaf), namer("", leaf))
-
-
-def files_of(
-    prefix: str, storage: Storage, start: int, stop: int
-) -> Iterator[Iterator[str]]:
+def files_of(storage: Storage, start: int, stop: int) -> Iterator[Iterator[str]]:
     """Yield for each leaf the files of `stop` rows that `start` rows lack."""
     for leaf in storage.leaves:
-        cut = cut_of(storage, leaf)
-        numbers = range(cut.count_files(start), cut.count_files(stop))
-        yield map(namer(prefix, leaf), numbers)
+        grid = storage.grid_of(leaf)
+        yield map(grid.names, range(grid.count_files(start), grid.count_files(stop)))
 
 
 def count_cbytes(
-    folder: Folder,
-    prefix: str,
+    data: Folder,
     storage: Storage,
     length: int,
     written: Mapping[str, int] | None = None,
 ) -> int:
     """Return the size of the files; `written` has those that are not in place."""
     total = 0
-    for names in files_of(prefix, storage, 0, length):
+    for names in files_of(storage, 0, length):
         with suppress(FileNotFoundError):  # damaged sizes: do not try all names
             for name in names:
-                size = written.get(folder.full(name)) if written else None
-                total += folder.size(name) if size is None else size
+                size = written.get(data.full(name)) if written else None
+                total += data.size(name) if size is None else size
     return total
 
 
@@ -413,7 +374,7 @@ def write_leaves(
     prefix: str,
     storage: Storage,
     blocks: Blocks,
-    old: Sequence[SuperchunkFiles | None] | None = None,
+    old: Sequence[ShardFiles | None] | None = None,
     *,
     at_once: bool = True,
 ) -> dict[str, int]:
@@ -425,38 +386,35 @@ def write_leaves(
     blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
 
-    def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
-        def finish_chunk(chunk: bytes) -> bytes:
-            return with_spare(chunk, storage.settings["spare"])
-
-        cut, args = cut_of(storage, leaf), storage.args_of(leaf)
-        folder = ShardFolder(
-            change,
-            namer(prefix, leaf),
-            cut,
-            args,
-            places_of(storage, leaf),
-            at_once=at_once,
-            finish_chunk=finish_chunk,
-        )
-        rows = ((number, leaf.of(rows)) for number, rows in blocks)
-        return folder, folder.pieces(rows, source), source
+    def finish_chunk(chunk: bytes) -> bytes:
+        return with_spare(chunk, storage.settings["spare"])
 
     leaves = [
-        (leaf, source)
+        (leaf, storage.grid_of(leaf), source)
         for leaf, source in zip(storage.leaves, sources, strict=True)
-        if cut_of(storage, leaf).row_nbytes and leaf.fields[:1] in fields
+        if leaf.fields[:1] in fields
     ]
+    leaves = [each for each in leaves if each[1].row_nbytes]
     if not leaves:  # the rows count, but there is nothing to store
         for _ in blocks:
             pass
-    copies = copies_of(blocks, len(leaves))
-    parts = [
-        part_of(leaf, source, shared)
-        for (leaf, source), shared in zip(leaves, copies, strict=True)
+    writers = [
+        ShardWriter(
+            change,
+            prefix,
+            grid,
+            storage.args_of(leaf),
+            leaf.blocks(shared),
+            source,
+            at_once=at_once,
+            finish_chunk=finish_chunk,
+        )
+        for (leaf, grid, source), shared in zip(
+            leaves, copies_of(blocks, len(leaves)), strict=True
+        )
     ]
-    write_folders(parts)
-    return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
+    write_shards(writers)
+    return {name: size for each in writers for name, size in each.sizes.items()}
 
 
 def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:

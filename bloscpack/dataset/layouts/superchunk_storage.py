@@ -28,8 +28,9 @@ from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import DamageError, UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
+from .array_files import FileNames
 from .identity import Identity
-from .superchunk_sizes import rows_and_slots
+from .shard_grid import ShardGrid, rows_and_slots
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
-    from .base import NewArray
+    from .base import Blocks, NewArray
 
 VERSION = 1
 DATA = "data"
@@ -80,6 +81,10 @@ class Leaf:
         for field in self.fields:
             items = items[field]
         return items
+
+    def blocks(self, blocks: Blocks) -> Blocks:
+        """Return this part of blocks of rows."""
+        return ((number, self.of(rows)) for number, rows in blocks)
 
     @property
     def folder(self) -> str:
@@ -155,6 +160,13 @@ class Storage:
         self.fill_value = fill_value
         self.settings = settings
         self.leaves = leaves_of(dtype)
+
+    def grid_of(self, leaf: Leaf) -> ShardGrid:
+        """Return how the array of a leaf is cut; its names begin in the data folder."""
+        inner = (*self.inner, *leaf.shape)
+        names = FileNames(leaf.folder, "__", "__.bin", 1)
+        cut = leaf.dtype, inner, self.chunk_rows, self.slots
+        return ShardGrid(*cut, names, self.identity)
 
     def args_of(self, leaf: Leaf) -> BloscArgs:
         """Return the settings of Blosc for a leaf."""

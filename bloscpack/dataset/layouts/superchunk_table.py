@@ -7,8 +7,8 @@ from copy import copy
 from functools import partial
 
 from ...exceptions import FormatError, UsageValueError
+from .array_files import DescriptionCheck
 from .base import ArrayLayout, TableLayout
-from .description_check import DescriptionCheck
 from .identity import KEY, Identity
 from .superchunk import (
     ATTRIBUTES,
@@ -94,7 +94,6 @@ class Parts:
             if name not in self._cbytes:
                 self._cbytes[name] = count_cbytes(
                     self.folder.child(column_folder(name)),
-                    SuperchunkColumn.data,
                     storage,
                     read_length(self.folder, (), self.identity),
                 )
@@ -110,7 +109,6 @@ class Parts:
 class SuperchunkColumn(SuperchunkArray):
     """A column of a table, which has its description."""
 
-    data = ""
     description_files = ()
 
     def __init__(
@@ -124,6 +122,11 @@ class SuperchunkColumn(SuperchunkArray):
         read = partial(_read_column, parts.folder, name)
         check.expect(self.folder.path(), read, _encode_column(self.storage))
         self._take(length)
+
+    @property
+    def data_folder(self) -> Folder:
+        """The folder of the shards."""
+        return self.folder
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
