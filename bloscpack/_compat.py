@@ -98,6 +98,7 @@ SIBLINGS = {
         "_cli.verbs.compress": "process_compression_args",
         "_cli.verbs.decompress": "process_decompression_args",
     },
+    "constants": {"_format.codecs": "CNAME_MAPPING"},
     "file_io": {
         "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
         "_loop.packing": "pack",

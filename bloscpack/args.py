@@ -175,7 +175,7 @@ class BloscArgs(MutableMappingObject):
         >>> BloscArgs.auto(b'Some words, some more words. ' * 1000, 'ratio').cname
         'zstd'
         """
-        from ._format.given_sample import choose_for
+        from ._format.automatic import choose_for
 
         return cls.of_setting(choose_for(sample, goal))
 

@@ -6,7 +6,7 @@ from argparse import Action
 from itertools import pairwise
 
 from .. import log
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, GOALS
+from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal

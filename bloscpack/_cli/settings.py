@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, FILTERS, GOALS
+from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, FILTERS, GOALS
 from ..constants import MAX_CLEVEL, MAX_THREADS, MAX_TYPESIZE, MIN_CLEVEL
 from ..defaults import (
     DEFAULT_CHECKSUM,

@@ -19,20 +19,16 @@ from .. import log
 from .._engine.blosc_settings import own_settings
 from .._format import tuning
 from .._format.chunks import compress, decompress
+from .._format.codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, NONE, SHUFFLE
 from .._format.tuning import (
-    BITSHUFFLE,
     CHUNK_SIZE,
     DEFAULT,
-    DEFAULT_GOAL,
-    NONE,
     OVERHEAD,
-    SHUFFLE,
     Setting,
     chunk_text,
     filters_to_try,
     piece_starts,
 )
-from ..args import BloscArgs
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import TypeVar
 
-    from .._format.tuning import Key
     from .._storage.protocols import Seekable
 
     Result = TypeVar("Result")
@@ -56,13 +51,10 @@ WORTH = 1.02
 # measured speeds vary.
 CLEARLY = 0.95
 FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
-# The first NPROBES codecs try the filters. The slowest codec is the last.
-CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
+# The first codecs, which try the filters.
 NPROBES = 2
 LEVEL = 5
 LEVELS = (1, 3, 7, 9)
-# A codec whose low levels are fast enough for most goals, and one of them.
-SLOW_CODEC, LOW_LEVEL = "zstd", 2
 CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
@@ -196,8 +188,8 @@ class Search:
         from ..constants import CNAME_AVAIL
 
         self.sample = sample
-        self.trials: dict[Key, Trial] = {}
-        self.left_out: dict[Key, Setting] = {}
+        self.trials: dict[Setting, Trial] = {}
+        self.left_out: dict[Setting, Setting] = {}
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
@@ -277,11 +269,12 @@ class Search:
                 setting = trial.setting
                 if i < FILTERS_KEPT or setting.shuffle == NONE:
                     kept[setting.shuffle, setting.typesize] = setting
-        if SLOW_CODEC in self._codecs:
-            self._try(
-                setting.but(cname=SLOW_CODEC, clevel=LOW_LEVEL)
-                for setting in kept.values()
-            )
+        for name in self._codecs:
+            level = CODECS[name].fast_level
+            if level is not None:
+                self._try(
+                    setting.but(cname=name, clevel=level) for setting in kept.values()
+                )
         for codec in self._codecs[NPROBES:]:
             self._try(setting.but(cname=codec) for setting in kept.values())
 
@@ -318,7 +311,7 @@ class Search:
     ) -> None:
         """Try some settings, unless they have been tried or time is up."""
         for setting in settings:
-            if setting.key in self.trials or setting.key in self.left_out:
+            if setting in self.trials or setting in self.left_out:
                 continue
             # The first trial runs without regard to the time: a result needs one.
             must_wait = whatever_it_takes or not self.trials
@@ -328,10 +321,10 @@ class Search:
                 own_settings.use_blocksize(setting.blocksize)
                 trial = self._measure(setting, must_wait)
             if trial is None:
-                self.left_out[setting.key] = setting
+                self.left_out[setting] = setting
                 log.verbose("%s: takes too long" % setting)
                 continue
-            self.trials[setting.key] = trial
+            self.trials[setting] = trial
             log.verbose("%s: ratio %.3f" % (setting, trial.ratio))
 
     def _measure(self, setting: Setting, must_wait: bool = False) -> Trial | None:
@@ -339,14 +332,11 @@ class Search:
         if self._pieces_of != setting.chunk_size:
             self._pieces = self.sample.pieces(setting.chunk_size)
             self._pieces_of = setting.chunk_size
-        args = BloscArgs(
-            setting.typesize, setting.clevel, setting.shuffle, setting.cname
-        )
         start = perf_counter()
         packing = unpacking = 0.0
         cbytes = nbytes = 0
         for piece in self._pieces:
-            compressed, took = timed(partial(compress, piece, args))
+            compressed, took = timed(partial(compress, piece, setting))
             packing += took
             _, took = timed(partial(decompress, compressed))
             unpacking += took

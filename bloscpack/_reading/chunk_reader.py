@@ -15,10 +15,9 @@ from functools import partial
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import renew_after_fork
 from .._engine.threads import Workspace, for_each, run_length
-from .._format.blosc_header import decode_header
+from .._format.blosc_header import check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
-    check_plain_size,
     decompress,
     decompress_into,
 )

@@ -12,7 +12,12 @@ from itertools import pairwise
 
 from .._crashsafe.snapshot import read_snapshot
 from .._format.blosc_header import decode_header
-from .._format.sections import SMALLEST_CHUNK, find_frames, read_beginning, skip_frames
+from .._format.sections import (
+    SMALLEST_CHUNK,
+    read_beginning,
+    read_chunk_header,
+    skip_frames,
+)
 from .._storage.cursor import Cursor
 from .._storage.urls import shown_name
 from ..constants import BLOSC_HEADER_LENGTH, MAX_NDIM
@@ -89,9 +94,9 @@ def _describe(fp: Seekable, check: Check, strict: bool) -> JsonObject:
 
 
 def _first_chunk(cursor: Cursor, header: BloscpackHeader, strict: bool) -> BloscHeader:
-    if strict:
-        return next(find_frames(cursor, header)).header
     try:
+        if strict:
+            return read_chunk_header(cursor, header, 0)
         return decode_header(cursor.peek(BLOSC_HEADER_LENGTH))
     except FormatError as error:
         error.locate(0, cursor.position)

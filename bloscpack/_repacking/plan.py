@@ -14,7 +14,6 @@ from .._format.shard import (
     rows_in,
     with_rows,
 )
-from .._format.tuning import FILTERS
 from ..args import (
     BLOSC_ARGS,
     BLOSCPACK_ARGS,
@@ -23,7 +22,7 @@ from ..args import (
     MetadataArgs,
 )
 from ..checksums import check_valid_checksum
-from ..constants import CNAME_MAPPING, FORMAT_VERSION
+from ..constants import FORMAT_VERSION
 from ..defaults import (
     DEFAULT_CHUNK_SIZE,
     DEFAULT_CLEVEL,
@@ -75,7 +74,6 @@ SETTINGS = (
     "shard",
     *META_SETTINGS,
 )
-SHUFFLES = {name: number for number, name in FILTERS.items()}
 
 
 class Plan:
@@ -205,8 +203,7 @@ class Plan:
         first = self._old.first
         cname, shuffle = DEFAULT_CNAME, int(DEFAULT_SHUFFLE)
         if first is not None:
-            cname = CNAME_MAPPING.get(first.codec_number, DEFAULT_CNAME)
-            shuffle = SHUFFLES[first.filter]
+            cname, shuffle = first.codec, first.shuffle
             typesize = typesize or first.typesize
         args = BloscArgs(typesize or DEFAULT_TYPESIZE, DEFAULT_CLEVEL, shuffle, cname)
         for name in args:

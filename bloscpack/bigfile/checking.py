@@ -7,10 +7,11 @@ finding names the rows that it affects.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy
 
+from .._damage.findings import ERROR, NOTE, Record
 from .._engine.threads import for_each
 from .._format.row_sets import common, text_of, union, without
 from ..defaults import available_cpus
@@ -34,13 +35,12 @@ if TYPE_CHECKING:
 
     Progress = Callable[[int], object]
 
-ERROR = "error"
-NOTE = "note"
 # Where a name is used that no block can have: the finding is about the whole tree.
 ROOT = "."
 
 
-class TreeFinding(NamedTuple):
+@dataclass(frozen=True)
+class TreeFinding(Record):
     """A difference between a tree and the format.
 
     Attributes
@@ -72,7 +72,8 @@ class TreeFinding(NamedTuple):
         return "%s: %s: %s" % (self.severity, place, self.message)
 
 
-class TreeReport(NamedTuple):
+@dataclass(frozen=True)
+class TreeReport(Record):
     """The result of `verify`.
 
     Attributes
@@ -98,12 +99,7 @@ class TreeReport(NamedTuple):
 
     def as_dict(self) -> JsonObject:
         """Return the report as values that JSON can hold."""
-        findings = []
-        for finding in self.findings:
-            fields = finding._asdict()
-            fields["rows"] = [list(pair) for pair in finding.rows]
-            findings.append(fields)
-        return {**self._asdict(), "ok": self.ok, "findings": findings}
+        return {**super().as_dict(), "ok": self.ok}
 
 
 def verify(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -19,7 +20,7 @@ from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
-from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
+from .findings import DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES, JOURNAL
 from .layouts import (
     array_class,
@@ -143,7 +144,7 @@ def check_dataset(
     folder = open_folder(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
-    report = DatasetReport(folder.root, layout, kind)
+    report = DatasetReport(folder.root, layout, kind=kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
         checker = _Checker(report, count, progress, watcher or Watcher())
@@ -180,7 +181,7 @@ class _Checker:
         for attempt in range(1, ATTEMPTS + 1):
             state = _state_of(folder, files.description_files)
             recorder = Recorder()
-            report = DatasetReport(self._report.path, layout, kind)
+            report = DatasetReport(self._report.path, layout, kind=kind)
             trial = _Checker(report, self._nthreads, progress, recorder)
             trial._check(folder, member, layout, kind)
             same = _state_of(folder, files.description_files) == state
@@ -188,6 +189,7 @@ class _Checker:
                 break
             progress = None  # it has counted all files
         self._report.include(report)
+        self._report.losses += report.losses
         recorder.replay(self._watcher)
 
     def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
@@ -201,16 +203,15 @@ class _Checker:
         except UsageError as error:
             if not member:
                 raise
-            self._report.note(
-                member, "metadata", "unsupported", "not checked: %s" % error
-            )
+            message = "not checked: %s" % error
+            self._report.note("metadata", "unsupported", message, file=member)
             return
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
         if kind == "array":
             if node.is_column and table_around(folder) is None:
                 message = "it is a column of a table, and there is no document of one"
-                self._report.note(member or ".", "metadata", "no-table", message)
+                self._report.note("metadata", "no-table", message, file=member or ".")
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
@@ -228,11 +229,11 @@ class _Checker:
                 inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
                     message = "a folder of datasets, and no group: it has no document"
-                    self._report.note(inner, "metadata", "no-document", message)
+                    self._report.note("metadata", "no-document", message, file=inner)
                 self.check(found.folder, inner, found.layout, found.kind)
         if layout in WITHOUT_DIGESTS:
             message = "there are no digests: damage is found only where Blosc fails"
-            self._report.note(member or ".", "chunks", "no-checksum", message)
+            self._report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
 
@@ -249,7 +250,7 @@ class _Checker:
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
-        self._report.error(self._name(path), section, "description", message)
+        self._report.add(section, "description", message, file=self._name(path))
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
@@ -259,7 +260,7 @@ class _Checker:
                 "another program has written or changed it, or it is damaged: it has "
                 "no right digest"
             )
-            self._report.note(name, "metadata", "changed", message)
+            self._report.note("metadata", "changed", message, file=name)
         try:
             node.read_attributes()
         except (FormatError, OSError) as error:
@@ -271,13 +272,13 @@ class _Checker:
         folder.read_journal()
         if folder.unfinished:
             message = "a change was committed, and the next writer completes it"
-            self._report.note(place, "files", "change", message)
+            self._report.note("files", "change", message, file=place)
         elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"
             )
-            self._report.note(place, "files", "change", message)
+            self._report.note("files", "change", message, file=place)
 
     # Arrays
 
@@ -294,7 +295,7 @@ class _Checker:
         size = layout.dtype.itemsize
         for length in layout.shape:
             size *= length
-        report.nbytes += size
+        report.nbytes = (report.nbytes or 0) + size
         for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
@@ -343,8 +344,8 @@ class _Checker:
         report.nbytes_intact += sum(nbytes for nbytes, _ in check.intact.values())
         report.cbytes += check.cbytes
         for finding in check.findings:
-            where = {**vars(finding), "file": joined_name(member, finding.file)}
-            report.add(DatasetFinding(**where))
+            name = joined_name(member, finding.file or "")
+            report.take(replace(finding, file=name))
 
     def _check_table(self, table: TableLayout, member: str) -> set[str]:
         """Check the columns; return the names of the files that were expected."""
@@ -353,7 +354,7 @@ class _Checker:
             report.losses.append(RowLoss(joined_name(member, name), None))
             if isinstance(error, UsageError):
                 place = joined_name(member, name)
-                report.error(place, "metadata", "unsupported", str(error))
+                report.add("metadata", "unsupported", str(error), file=place)
             else:
                 assert isinstance(error, (FormatError, OSError))
                 self._description_failed(error)
@@ -361,12 +362,12 @@ class _Checker:
         lengths = {name: c.shape[0] for name, c in table.columns.items()}
         if len(set(lengths.values())) > 1:
             texts = ", ".join("'%s': %d" % item for item in lengths.items())
-            report.error(
-                member or ".",
+            report.add(
                 "metadata",
                 "unequal",
                 "expected columns of the same length, found %s; the next writer "
                 "removes the rows that not all columns have" % texts,
+                file=member or ".",
             )
         for name, column in table.columns.items():
             used |= {column.folder.full(file) for file in column.description_files}
@@ -384,7 +385,7 @@ class _Checker:
             if found > STRAYS_KEPT:
                 self._report.nnotes += 1
                 continue
-            self._report.note(joined_name(member, name), "files", "unused", reason)
+            self._report.note("files", "unused", reason, file=joined_name(member, name))
 
 
 def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
@@ -431,9 +432,7 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
         for i, finding in enumerate(check.findings):
             if finding.kind in (MISSING, SHORT):
                 message = finding.message + ": the rows have the fill value"
-                changes = {"severity": NOTE, "message": message}
-                where = {**vars(finding), **changes}
-                check.findings[i] = DatasetFinding(**where)
+                check.findings[i] = replace(finding, severity=NOTE, message=message)
 
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 
 from .._damage.checks import report_on
-from .._damage.findings import ERROR, NOTE
+from .._damage.findings import ERROR, NOTE, Finding
 from .._damage.inspection import inspect
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
@@ -19,7 +19,7 @@ from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
-from .findings import DatasetFinding, gaps_in
+from .findings import gaps_in
 from .layouts.shard_files import ShardFiles
 from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
 
@@ -27,7 +27,6 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import Any
 
-    from .._damage.findings import Finding
     from .._damage.inspection import Inspection
     from .._storage.base import Storage
     from .layouts.array_files import ChunkFiles
@@ -68,7 +67,7 @@ class FileCheck:
         self._nrows = layout.shape[0]
         self.intact: dict[int, tuple[int, int]] = {}
         self.extents: dict[int, tuple[int, int]] = {}
-        self.findings: list[DatasetFinding] = []
+        self.findings: list[Finding] = []
         self.certain = True
         self.cbytes = 0
         self.nfiles = 1
@@ -114,7 +113,7 @@ class FileCheck:
 
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding."""
-        self.findings.append(DatasetFinding(self.file, section, kind, message, **where))
+        self.findings.append(Finding(section, kind, message, file=self.file, **where))
 
 
 def missing_files(

@@ -201,7 +201,7 @@ def test_setting_that_takes_too_long(monkeypatch):
     sample = Sample("data", NBYTES)
     search = Search(sample, (8,), 1e8, 1, 1e-9)
     search._start = 0.0
-    search.trials[DEFAULT.key] = Trial(DEFAULT, 1, 1, 1)
+    search.trials[DEFAULT] = Trial(DEFAULT, 1, 1, 1)
     monkeypatch.setattr(sample, "pieces", lambda size: [bytes(10), bytes(10)])
     assert None is search._measure(DEFAULT)
 

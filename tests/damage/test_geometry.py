@@ -10,7 +10,7 @@ from damage.cases import text
 import bloscpack as bp
 from bloscpack._cli.verbs import map as map_verb
 from bloscpack._damage.checks import report_on
-from bloscpack._damage.geometry import ChunkGeometry
+from bloscpack._damage.evidence import ChunkGeometry
 from bloscpack._damage.inspection import inspect
 from bloscpack._damage.rebuild import plan_recovery
 from bloscpack._engine.blosc_settings import own_settings

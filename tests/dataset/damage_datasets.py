@@ -57,7 +57,7 @@ def source_of(path, layout):
 def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
     source = source_of(path, layout)
-    names = [source.place_of(number)[0] for number in source.stored()]
+    names = [source.names(number) for number in source.stored()]
     return [os.path.join(path, *name.split("/")) for name in names]
 
 
@@ -68,8 +68,8 @@ def chunk_place(path, layout, number):
         return files[number], 16, os.path.getsize(files[number])
     file = files[number // 3]
     folder = Folder.open(os.path.dirname(file))
-    cut = source_of(path, layout).cut
-    index = ShardIndex(folder.storage(os.path.basename(file)), cut)
+    grid = source_of(path, layout).grid
+    index = ShardIndex(folder.storage(os.path.basename(file)), grid)
     start, size = index.extents[number % 3]
     return file, start, start + size
 

@@ -7,7 +7,8 @@ compress, write, read and decompress. `trials` does the search; this module show
 from __future__ import annotations
 
 from ..._format.automatic import choose
-from ..._format.tuning import DEFAULT_GOAL, FILTERS, GOALS, TYPESIZES, chunk_text
+from ..._format.codecs import DEFAULT_GOAL, FILTERS, GOALS
+from ..._format.tuning import TYPESIZES, chunk_text
 from ..._storage.urls import without_url
 from ...constants import MAX_TYPESIZE
 from ...log import printable
@@ -157,7 +158,7 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
     )
     yield ""
     front = pareto(trials.values())
-    default = trials[search.default.key]
+    default = trials[search.default]
     rows: list[tuple[str, ...]] = [("", "ratio", "pack M/s", "unpack M/s", *TITLES)]
     for trial in sorted(trials.values(), key=lambda t: t.ratio, reverse=True):
         if everything or trial in front or trial in (best, default):

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from ..._engine.forks import renew_after_fork
 from ..._format.array_metadata import new_array
-from ..._format.blosc_header import MAX_RATIOS
+from ..._format.codecs import CODECS
 from ..._reading.chunk_cache import ChunkCache
 from ..._reading.chunk_source import ChunkSource
 from ..._reading.opened import CACHE_NBYTES
@@ -37,7 +37,7 @@ LIMIT = 128
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
 # Maximum number of plain bytes per byte of a file, with the best codec.
-MAX_RATIO = max(MAX_RATIOS.values())
+MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
 
 
 class FileNames:

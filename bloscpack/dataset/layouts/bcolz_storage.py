@@ -11,6 +11,7 @@ import sys
 
 import numpy
 
+from ..._format.codecs import read_by
 from ..._format.dtypes import holds_objects
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
@@ -36,7 +37,7 @@ CHUNK_BASE = 4096
 # Settings of Blosc that users can choose, and the values that bcolz uses by default.
 SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}
 # The codecs and filters that bcolz reads.
-CODECS = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+CODECS = read_by("bcolz")
 SHUFFLES = (0, 1, 2)
 
 

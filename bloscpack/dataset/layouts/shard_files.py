@@ -19,10 +19,9 @@ import numpy
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
-from ..._format.blosc_header import decode_header
+from ..._format.blosc_header import check_plain_size, decode_header
 from ..._format.chunks import (
     check_digest,
-    check_plain_size,
     decompress_into,
 )
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read

@@ -23,6 +23,7 @@ from functools import partial
 from itertools import chain, islice
 
 from ..._format.array_metadata import MAX_NBYTES
+from ..._format.dtypes import refuse
 from ..._reading.array_reader import ArrayReader
 from ...exceptions import FormatError, UsageError
 from ..folder import MAX_JSON, encode_attributes, encode_json
@@ -38,7 +39,6 @@ from .superchunk_storage import (
     Storage,
     decode_storage,
     new_storage,
-    refuse,
     with_spare,
 )
 

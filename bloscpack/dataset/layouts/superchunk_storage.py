@@ -21,11 +21,11 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
-from ..._format.dtypes import check_text, decode_dtype, encode_dtype, shown
+from ..._format.dtypes import check_text, decode_dtype, encode_dtype, refuse
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ...exceptions import DamageError, UsageValueError
+from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
 from .array_files import FileNames
@@ -35,7 +35,7 @@ from .shard_grid import ShardGrid, rows_and_slots
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, NoReturn
+    from typing import Any
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
@@ -242,13 +242,6 @@ def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
         default=0,
     )
     return rows_and_slots(new, row)
-
-
-def refuse(expected: str, found: object) -> NoReturn:
-    """Raise the `FormatError` of a wrong value in a description."""
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)), section="metadata"
-    )
 
 
 def decode_storage(stored: Json) -> Storage:

@@ -6,6 +6,7 @@ import math
 from copy import copy
 from functools import partial
 
+from ..._format.dtypes import refuse
 from ...exceptions import FormatError, UsageValueError
 from .array_files import DescriptionCheck
 from .base import ArrayLayout, TableLayout
@@ -33,7 +34,6 @@ from .superchunk_storage import (
     decode_storage,
     encode_name,
     new_storage,
-    refuse,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
