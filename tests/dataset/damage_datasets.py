@@ -58,7 +58,8 @@ def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
     source = source_of(path, layout)
     names = [source.names(number) for number in source.stored()]
-    return [os.path.join(path, *name.split("/")) for name in names]
+    place = os.path.join(path, *source.folder.prefix.split("/"))
+    return [os.path.join(place, *name.split("/")) for name in names]
 
 
 def chunk_place(path, layout, number):

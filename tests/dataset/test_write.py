@@ -509,6 +509,15 @@ def test_rows_survive_without_a_flush(tmp_path):
     assert list(range(8)) == array[:].tolist()
 
 
+@pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
+def test_rows_that_no_file_system_holds(tmp_path, layout):
+    with dataset.create_array(tmp_path / "a", [1.5], layout=layout) as array:
+        with pytest.raises(UsageError, match="the layout 'zarr' does not store rows"):
+            array.resize(2**53)
+        assert [1.5] == array[:].tolist()
+    assert dataset.verify(tmp_path / "a").ok
+
+
 def test_golden_arrays_are_appended_to(tmp_path):
     for name, entry in golden.entries().items():
         if entry["kind"] != "carray" or "object" in name or "structured" in name:

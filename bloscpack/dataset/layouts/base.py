@@ -18,6 +18,7 @@ from functools import partial
 from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
 from ..rows import check_fill_value, check_nbytes, row_count
+from .array_files import MAX_RATIO
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -260,9 +261,21 @@ class ArrayLayout(NodeLayout):
     def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of new rows that must be written as fill values.
 
-        The array grows from `start` to `stop` rows, or shrinks.
+        The array grows from `start` to `stop` rows, or shrinks. Raises `UsageError` if
+        the file system has no room for them, however well they are compressed.
         """
         if start < stop:
+            from shutil import disk_usage
+
+            row = math.prod(self.shape[1:]) * self.dtype.itemsize
+            least = (stop - start) * row // MAX_RATIO
+            free = least if self.folder.is_remote else disk_usage(self.folder.root).free
+            if least > free:
+                raise UsageError(
+                    "%d new rows take at least '%d' bytes, and '%d' are free: the "
+                    "layout 'zarr' does not store rows that have the fill value"
+                    % (stop - start, least, free)
+                )
             yield start, stop
 
     def committed(self, length: int) -> None:
