@@ -7,7 +7,6 @@ the tables of the file.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 from bisect import bisect_right
@@ -33,15 +32,13 @@ from .checking import (
     check_dataset,
     joined_name,
     lost_rows,
-    open_for_check,
 )
 from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
 from .layouts import (
+    LAYOUTS,
     array_class,
-    detect,
-    find_members,
     group_class,
     table_class,
 )
@@ -61,11 +58,8 @@ if TYPE_CHECKING:
     from ..serializers import JsonObject
     from .file_checks import FileCheck
     from .findings import DatasetReport
-    from .layouts import Found
     from .layouts.base import Blocks, NewArray
 
-# The layout of a new dataset for those that can only be read.
-INSTEAD = {"folder": "zarr", "blz": "bcolz"}
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
 MAX_FILLED = 2**30
@@ -120,15 +114,18 @@ def recover(
     without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
-    folder = Folder.open(damaged)
-    root = folder.root
+    root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
     evidence = Evidence()
     report = check_dataset(root, nthreads, progress, evidence)
+    for error in evidence.errors:
+        # A missing file is damage, and so is a link or a pipe, which is refused. After
+        # any other error of the file system, the next attempt may succeed.
+        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
+            raise error
     saver = _Saver(report, evidence, fill, drop, sync)
     with own_settings:
-        found = detect(folder)
-        saver.save(folder, os.fspath(target), "", found.layout, found.kind, mode)
+        saver.save("", os.fspath(target), mode)
     return saver.recovery
 
 
@@ -147,38 +144,23 @@ class Evidence(Watcher):
 
     Attributes
     ----------
-    nodes
-        Layout and kind of the dataset and of its members, by name.
     damage
         The checks of the damaged files, by the name of the array.
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[str, str]] = {}
+        super().__init__()
         self.damage: dict[str, list[FileCheck]] = {}
-
-    def take_node(self, member: str, layout: str, kind: str) -> None:
-        """Take the name, layout and kind of the dataset, or of a member."""
-        self.nodes[member] = layout, kind
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
         if not check.ok:
             self.damage.setdefault(name, []).append(check)
 
-    def take_error(self, error: FormatError | OSError) -> None:
-        """Raise an error of the file system: the next attempt may succeed.
-
-        A missing file is damage, and so is a link or a pipe, which is refused.
-        """
-        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
-            raise error
-
-    def members_of(self, group: str) -> set[str]:
-        """Return the names of the members of a group."""
-        return {
-            name for name in self.nodes if name and name.rpartition("/")[0] == group
-        }
+    def members_of(self, group: str) -> list[str]:
+        """Return the names of the members of a group, in order."""
+        names = [name for name in self.nodes if name]
+        return [name for name in names if name.rpartition("/")[0] == group]
 
 
 class _Saver:
@@ -204,57 +186,34 @@ class _Saver:
         self._drop = drop
         self._sync = sync
 
-    def save(
-        self,
-        folder: Folder,
-        target: Path | NewName,
-        name: str,
-        layout: str,
-        kind: str,
-        mode: str,
-    ) -> None:
-        """Write the dataset, or the member of a group, in a folder."""
-        root = folder.path()
-        self._check_same((layout, kind), self._evidence.nodes.get(name), root)
-        node = open_for_check(folder, layout, kind)
+    def save(self, name: str, target: Path | NewName, mode: str) -> None:
+        """Write the dataset, or the member of a group, in the state of the check."""
+        node = self._evidence.nodes[name]
+        if isinstance(node, Exception):
+            raise node
         attributes = self._attributes(node, name)
-        new_layout = INSTEAD.get(layout, layout)
-        if new_layout != layout and kind != "group":
-            self._remark("'%s' has the layout '%s'" % (name or ".", new_layout))
+        layout = LAYOUTS[node.name].instead or node.name
+        if layout != node.name and node.kind != "group":
+            self._remark("'%s' has the layout '%s'" % (name or ".", layout))
         if isinstance(node, ArrayLayout):
-            self._save_array(node, target, name, new_layout, mode, attributes)
+            self._save_array(node, target, name, layout, mode, attributes)
         elif isinstance(node, TableLayout):
-            self._save_table(node, target, name, new_layout, mode, attributes)
+            self._save_table(node, target, name, layout, mode, attributes)
         else:
-            members = dict(find_members(folder))
-            names = {joined_name(name, last) for last in members}
-            self._check_same(names, self._evidence.members_of(name), root)
-            with creating(target, mode, self._sync, FolderLimits(folder)) as change:
-                group_class(new_layout).create(change, attributes)
-                for last, found in members.items():
+            limits = FolderLimits(node.folder)
+            with creating(target, mode, self._sync, limits) as change:
+                group_class(layout).create(change, attributes)
+                for inner in self._evidence.members_of(name):
+                    last = inner.rpartition("/")[2]
                     place = NewName(change.folder, last, change.model_of(last))
-                    inner = joined_name(name, last)
-                    self._save_member(found, place, inner)
+                    self._save_member(inner, place)
 
-    def _save_member(self, member: Found, target: NewName, name: str) -> None:
+    def _save_member(self, name: str, target: NewName) -> None:
         try:
-            self.save(member.folder, target, name, member.layout, member.kind, "x")
+            self.save(name, target, "x")
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
-
-    def _check_same(self, found: object, checked: object, root: str) -> None:
-        """Raise `StorageError` unless the saved dataset is the one that was checked.
-
-        A writer may have changed it, or a file could be read only once.
-        """
-        if found != checked:
-            raise StorageError(
-                errno.EAGAIN,
-                "expected the dataset that was checked, %s, found %s"
-                % (checked, found),
-                root,
-            )
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -269,9 +228,6 @@ class _Saver:
 
     # Arrays
 
-    def _saved(self, array: ArrayLayout, name: str) -> SavedArray:
-        return SavedArray(array, name, self._damage, self._fill)
-
     def _save_array(
         self,
         array: ArrayLayout,
@@ -281,7 +237,7 @@ class _Saver:
         mode: str,
         attributes: JsonObject,
     ) -> None:
-        saved = self._saved(array, name)
+        saved = SavedArray(array, name, self._damage, self._fill)
         self._note_losses([saved], name, array.shape[0])
         found = array_class(layout)
         new = saved.new_array(attributes)

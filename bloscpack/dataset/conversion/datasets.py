@@ -155,7 +155,7 @@ def _write(
 ) -> None:
     """Write contents to a free path, without syncing; `place` is that in the target."""
     if isinstance(content, GroupContent):
-        group = layout if "group" in LAYOUTS[layout] else "zarr"
+        group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
         with dataset.create_group(path, layout=group, attrs=content.attrs):
             pass
         for name, member in content.members.items():

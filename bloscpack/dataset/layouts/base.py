@@ -383,3 +383,25 @@ class GroupLayout(NodeLayout):
     def create(cls, change: Change, attrs: JsonObject) -> None:
         """Write a new group without members to the folder of `change`."""
         cls.check_layout()
+
+
+class PlainFolder(GroupLayout):
+    """A folder of datasets without a file that describes it: it can only be read."""
+
+    name = "folder"
+    writable = False
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+
+    def read_attributes(self) -> JsonObject:
+        """Return no attributes."""
+        return {}
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError`: a plain folder has no file for attributes."""
+        raise UsageError(
+            "a plain folder of datasets can only be read as a group; open_group with "
+            "the mode 'a' makes it one of the layout 'zarr'"
+        )

@@ -25,6 +25,7 @@ from itertools import chain, islice
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import refuse
 from ..._reading.array_reader import ArrayReader
+from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError
 from ..folder import MAX_JSON, encode_attributes, encode_json
 from .array_files import DescriptionCheck, allocate_checked
@@ -80,30 +81,14 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def read_object(folder: Folder, name: str, identity: str | None = None) -> JsonObject:
-    """Return the JSON object in a file, whose `KEY` is the identity of the dataset.
+def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
+    """Return the description of a dataset, whose `KEY` is its identity.
 
-    Raises `FormatError` if the file is missing, damaged, or not of the dataset with
-    this `identity`.
+    `kind` and version are checked if `kind` is given.
     """
-    check = partial(check_identity, expected=identity, is_first=name == STORAGE)
-    try:
-        return folder.read_description(name, check)
-    except FormatError as error:
-        error.filename = folder.path(name)
-        raise
-
-
-def encode_object(document: JsonObject, identity: str | None) -> bytes:
-    """Return the content of a file, which belongs to the dataset with this identity."""
-    if identity is None:
-        return encode_json(document)
-    return identified(document, Identity(identity), encode_json)
-
-
-def read_storage(folder: Folder, kind: str) -> JsonObject:
-    """Return the description of a dataset, of which `kind` and version are checked."""
-    stored = read_object(folder, STORAGE)
+    stored = Documents(folder, None).read(STORAGE)
+    if kind is None:
+        return stored
     if stored.get("superchunk") != VERSION:
         raise UsageError(
             "this version reads superchunks of version '%d', found '%.200s': '%s'"
@@ -114,51 +99,66 @@ def read_storage(folder: Folder, kind: str) -> JsonObject:
     return stored
 
 
-def read_attributes(folder: Folder, name: str, identity: str | None) -> JsonObject:
-    """Return the attributes in a file of the dataset with this identity.
+class Documents:
+    """The documents of a dataset, which state its identity, if it has one."""
 
-    In a dataset without one the file may be missing, and is the attributes itself.
-    """
-    if identity is None:
-        return read_object(folder, name) if folder.exists(name) else {}
-    found = read_object(folder, name, identity).get(name.rpartition("/")[2])
-    if not isinstance(found, dict):
-        refuse("the attributes", found)
-    return found
+    def __init__(self, folder: Folder, identity: str | None) -> None:
+        self.folder = folder
+        self.identity = identity
 
+    def read(self, name: str) -> JsonObject:
+        """Return the object in a document.
 
-def encode_values(values: JsonObject, name: str, identity: str | None) -> bytes:
-    """Return the content of a file of attributes."""
-    content = encode_attributes(values)  # raises the errors
-    if identity is None:
-        return content
-    return encode_object({name.rpartition("/")[2]: values}, identity)
+        Raises `FormatError` if the file is missing, damaged, or not of this dataset.
+        """
+        is_first = name == STORAGE
+        check = partial(check_identity, expected=self.identity, is_first=is_first)
+        with naming_errors(self.folder.path(name)):
+            return self.folder.read_description(name, check)
 
+    def encode(self, document: JsonObject) -> bytes:
+        """Return the content of a document."""
+        if self.identity is None:
+            return encode_json(document)
+        return identified(document, Identity(self.identity), encode_json)
 
-def read_length(folder: Folder, inner: tuple[int, ...], identity: str | None) -> int:
-    """Return the number of rows in the sizes file."""
-    shape = read_object(folder, SIZES, identity).get("shape")
-    if (
-        not isinstance(shape, list)
-        or len(shape) != 1 + len(inner)
-        or tuple(shape[1:]) != inner
-        or type(shape[0]) is not int
-        or not 0 <= shape[0] <= MAX_NBYTES
-    ):
-        refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
-    length: int = shape[0]
-    return length
+    def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
+        """Return the attributes in a document.
 
+        In a dataset without identity it may be missing, and is the attributes itself.
+        """
+        if self.identity is None:
+            return self.read(name) if self.folder.exists(name) else {}
+        found = self.read(name).get(name.rpartition("/")[2])
+        if not isinstance(found, dict):
+            refuse("the attributes", found)
+        return found
 
-def encode_sizes(
-    shape: tuple[int, ...], nbytes: int, cbytes: int, identity: str | None
-) -> bytes:
-    """Return the content of the sizes file."""
-    sizes = {"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes}
-    return encode_object(sizes, identity)
+    def encode_attributes(self, values: JsonObject, name: str = ATTRIBUTES) -> bytes:
+        """Return the content of a document of attributes."""
+        content = encode_attributes(values)  # raises the errors
+        if self.identity is None:
+            return content
+        return self.encode({name.rpartition("/")[2]: values})
 
+    def read_length(self, inner: tuple[int, ...] = ()) -> int:
+        """Return the number of rows, which have the shape `inner`."""
+        shape = self.read(SIZES).get("shape")
+        if (
+            not isinstance(shape, list)
+            or len(shape) != 1 + len(inner)
+            or tuple(shape[1:]) != inner
+            or type(shape[0]) is not int
+            or not 0 <= shape[0] <= MAX_NBYTES
+        ):
+            with naming_errors(self.folder.path(SIZES)):
+                refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
+        length: int = shape[0]
+        return length
 
-# Reading
+    def encode_sizes(self, shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
+        """Return the content of the sizes file."""
+        return self.encode({"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes})
 
 
 # Arrays
@@ -174,30 +174,14 @@ class SuperchunkArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self._check = DescriptionCheck(folder, STORAGE)
-        try:
+        with naming_errors(folder.path(STORAGE)):
             stored = read_storage(folder, self.kind)
             self.storage = decode_storage(stored)
-            self.storage.identity = stored.get(KEY)
-        except FormatError as error:
-            error.filename = error.filename or folder.path(STORAGE)
-            raise
-        read = partial(read_object, folder, STORAGE)
-        self._check.expect(folder.path(), read, stored)
-        length = self.read_length()
-        try:
-            self._take(length)
-        except FormatError as error:
-            error.filename = error.filename or folder.path(SIZES)
-            raise
-
-    def read_length(self) -> int:
-        """Return the number of rows in the files now."""
-        try:
-            identity = self.storage.identity
-            return read_length(self.folder, self.storage.inner, identity)
-        except FormatError as error:
-            error.filename = error.filename or self.folder.path(SIZES)
-            raise
+        self.storage.identity = stored.get(KEY)
+        self._documents = Documents(folder, self.storage.identity)
+        self._check.expect(folder.path(), partial(read_storage, folder), stored)
+        with naming_errors(folder.path(SIZES)):
+            self._take(self._documents.read_length(self.storage.inner))
 
     def _take(self, length: int) -> None:
         """Read from the files of this number of rows from now on."""
@@ -276,7 +260,7 @@ class SuperchunkArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES, self.storage.identity)
+        return self._documents.read_attributes()
 
     # Writing
 
@@ -289,23 +273,23 @@ class SuperchunkArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         storage = new_storage(new)
+        documents = Documents(change.folder, storage.identity)
         head = {"superchunk": VERSION, "kind": cls.kind}
-        content = encode_object({**head, **storage.encode()}, storage.identity)
-        attributes = encode_values(new.attrs, ATTRIBUTES, storage.identity)
+        content = documents.encode({**head, **storage.encode()})
+        attributes = documents.encode_attributes(new.attrs)
         for name in (prefix.rstrip("/"), prefix + META, prefix + DATA):
             if name:
                 change.make_folder(name)
         written = write_leaves(change, prefix + DATA + "/", storage, blocks)
         nbytes = math.prod(new.shape) * storage.dtype.itemsize
+        sizes = documents.encode_sizes(new.shape, nbytes, sum(written.values()))
         change.write(prefix + STORAGE, content)
         change.write(prefix + ATTRIBUTES, attributes)
-        cbytes = sum(written.values())
-        sizes = encode_sizes(new.shape, nbytes, cbytes, storage.identity)
         change.write(prefix + SIZES, sizes)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        content = encode_values(values, ATTRIBUTES, self.storage.identity)
+        content = self._documents.encode_attributes(values)
         change.stage(self.folder.full(ATTRIBUTES), content)
 
     def stage(
@@ -324,7 +308,7 @@ class SuperchunkArray(ArrayLayout):
         """Let `change` set the number of rows."""
         shape = (length, *self.storage.inner)
         nbytes = math.prod(shape) * self.dtype.itemsize
-        sizes = encode_sizes(shape, nbytes, cbytes, self.storage.identity)
+        sizes = self._documents.encode_sizes(shape, nbytes, cbytes)
         change.stage(self.folder.full(SIZES), sizes)
 
     def committed(self, length: int) -> None:
