@@ -27,21 +27,11 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from .access import FolderLimits
-from .checking import (
-    Watcher,
-    check_dataset,
-    joined_name,
-    lost_rows,
-)
+from .checking import Watcher, check_dataset, joined_name, lost_rows
 from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
-from .layouts import (
-    LAYOUTS,
-    array_class,
-    group_class,
-    table_class,
-)
+from .layouts import LAYOUTS, array_class, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.objects import OBJECT
 from .row_stream import joined
@@ -349,11 +339,7 @@ class SavedArray:
         return union(rows for part in self._parts for rows in part.lost_rows())
 
     def blocks(
-        self,
-        target: type[ArrayLayout],
-        new: NewArray,
-        length: int,
-        dropped: Rows,
+        self, target: type[ArrayLayout], new: NewArray, length: int, dropped: Rows
     ) -> Blocks:
         """Return the blocks up to row `length`, without the rows `dropped`.
 

@@ -36,13 +36,7 @@ from .bcolz_storage import (
     encode_fill_value,
     encode_settings,
 )
-from .chunk_files import (
-    DATA,
-    FileChunks,
-    ObjectChunks,
-    chunk_name,
-    write_chunks,
-)
+from .chunk_files import DATA, FileChunks, ObjectChunks, chunk_name, write_chunks
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

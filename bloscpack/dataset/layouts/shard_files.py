@@ -20,10 +20,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import check_plain_size, decode_header
-from ..._format.chunks import (
-    check_digest,
-    decompress_into,
-)
+from ..._format.chunks import check_digest, decompress_into
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
 from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
@@ -363,10 +360,7 @@ class ShardFiles(ChunkFiles):
         return view[:position]
 
     def _plain(
-        self,
-        number: int,
-        frame: memoryview | None,
-        place: memoryview | None,
+        self, number: int, frame: memoryview | None, place: memoryview | None
     ) -> memoryview:
         """Return the plain bytes of a chunk, in `place` if that is given."""
         start, stop = self.span(number)

@@ -209,10 +209,7 @@ class SuperchunkArray(ArrayLayout):
         allocate = partial(allocate_checked, self._sources)
         readers = [
             ArrayReader(
-                source,
-                leaf.dtype,
-                (*self.shape, *leaf.shape),
-                allocate=allocate,
+                source, leaf.dtype, (*self.shape, *leaf.shape), allocate=allocate
             )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
@@ -222,11 +219,7 @@ class SuperchunkArray(ArrayLayout):
             parts = list(zip(storage.leaves, readers, strict=True))
             count = max(source.chunks_in_run for source in self._sources)
             self.reader = ItemParts(
-                self.dtype,
-                self.shape,
-                parts,
-                allocate,
-                storage.chunk_rows * count,
+                self.dtype, self.shape, parts, allocate, storage.chunk_rows * count
             )
 
     @property

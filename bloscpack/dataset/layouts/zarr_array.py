@@ -117,29 +117,24 @@ class OwnDocument:
 
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
-    content, document = folder.read_document(ZARR_JSON)
-    value = None
+    content, value = folder.read_document(ZARR_JSON)
+    document = value if isinstance(value, dict) else {}
+    attributes = document.get("attributes")
+    stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
+    identity, is_own = read_identity(content, stated)
     try:
-        document = document if isinstance(document, dict) else {}
-        if isinstance(document.get("attributes"), dict):
-            value = document["attributes"].pop(KEY, None)
-        array = decode_array(document)
-        identity, is_own = read_identity(content, value)
-        return OwnDocument(array, identity, is_own=is_own)
-    except FormatError as error:
-        error.filename = error.filename or folder.path(ZARR_JSON)
-        raise
-    except UsageError as error:
-        path = folder.path(ZARR_JSON)
-        if seems_signed(content) and not read_identity(content, value)[1]:
-            raise AlteredDocument(
-                "the digest in '%s' is wrong, so it is damaged or another program has "
-                "changed it: %s" % (KEY, error),
-                section="metadata",
-                filename=path,
-            ) from error
+        return OwnDocument(decode_array(document), identity, is_own=is_own)
+    except (FormatError, UsageError) as error:
+        text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
-        raise
+        if isinstance(error, FormatError) or is_own or not seems_signed(content):
+            raise
+        raise AlteredDocument(
+            "the digest in '%s' is wrong, so it is damaged or another program has "
+            "changed it: %s" % (KEY, text),
+            section="metadata",
+            filename=path,
+        ) from error
 
 
 def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
