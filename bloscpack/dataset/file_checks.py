@@ -1,6 +1,6 @@
 """Check one file of a dataset: which of its chunks are intact, and what is wrong.
 
-A superchunk is inspected as `bloscpack.verify` does, so that intact chunks are found
+A shard is inspected as `bloscpack.verify` does, so that intact chunks are found
 also if the tables in the file are damaged. Then it is compared with the array that it
 belongs to. All other chunks are read as a reader reads them: bcolz and BLZ store no
 digests. Damage becomes findings and never raises.
@@ -9,6 +9,7 @@ digests. Damage becomes findings and never raises.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 from .._damage.checks import report_on
 from .._damage.findings import ERROR, NOTE, Finding
@@ -144,7 +145,7 @@ def check_file(
         if isinstance(source, ShardFiles):
             _check_shard(check, folder.storage(name), source, nthreads)
         else:
-            _check_chunks(check, source)
+            _check_by_reading(check, source)
     except FileNotFoundError:
         check.add("files", MISSING, "the file is missing", rows=check.all_rows)
     except OSError as error:
@@ -157,47 +158,48 @@ def check_file(
 # Chunks that are read as a reader reads them
 
 
-def _check_chunks(check: FileCheck, source: Any) -> None:
-    for number in check.numbers:
+def _check_by_reading(
+    check: FileCheck,
+    source: ChunkFiles,
+    extents: list[tuple[int, int] | None] | None = None,
+) -> None:
+    """Check chunks without a search; `extents` has the frames in a shard."""
+    for slot, number in enumerate(check.numbers):
+        sizes: list[int] = []
         try:
-            check.intact[number] = _load(source, number), check.cbytes
+            source.load([number], lambda _, plain: sizes.append(len(plain)))  # noqa: B023
         except FormatError as error:
             missing = isinstance(error.__cause__, FileNotFoundError)
+            kind = "codec" if isinstance(error, Unsupported) else "damaged"
             check.add(
                 "files" if missing else "chunks",
-                MISSING if missing else _kind_of(error),
+                MISSING if missing else kind,
                 "the file is missing" if missing else error.message,
-                chunk=None if missing else 0,
+                chunk=None if missing else slot,
                 rows=check.rows_of(number),
             )
+            continue
+        cbytes = check.cbytes
+        if extents is not None:
+            extent = extents[slot]
+            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
+        check.intact[number] = sizes[0], cbytes
 
 
-def _kind_of(error: FormatError) -> str:
-    return "codec" if isinstance(error, Unsupported) else "damaged"
-
-
-def _load(source: Any, number: int) -> int:
-    """Decompress a chunk; return its plain size."""
-    sizes: list[int] = []
-    source.load([number], lambda _, plain: sizes.append(len(plain)))
-    return sizes[0]
-
-
-# Superchunks
+# Shards
 
 
 def _check_shard(
     check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
-    if bytes(storage.read_at(0, len(MAGIC))) != MAGIC and _is_foreign(storage, source):
-        check.add(
-            "header",
-            FOREIGN,
-            "another program wrote the shard: it is no '.blp' file",
-            severity=NOTE,
-        )
-        _check_by_index(check, storage, source)
-        return
+    if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
+        with suppress(FormatError):
+            index = ShardIndex(storage, source.grid)
+            if index.foreign:
+                message = "another program wrote the shard: it is no '.blp' file"
+                check.add("header", FOREIGN, message, severity=NOTE)
+                _check_by_reading(check, source, index.extents)
+                return
     try:
         inspection = inspect(storage, nthreads)
     except (NotReadable, Unsupported) as error:
@@ -236,33 +238,6 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
                 continue
             check.intact[number] = stop - start, cbytes
             check.extents[number] = offset, cbytes
-
-
-def _is_foreign(storage: Storage, source: ShardFiles) -> bool:
-    """Return whether a file is a shard that begins with a chunk, without a header."""
-    try:
-        return ShardIndex(storage, source.grid).foreign
-    except FormatError:
-        return False
-
-
-def _check_by_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
-    """Check the chunks of a shard that is no `.blp` file."""
-    extents = ShardIndex(storage, source.grid).extents
-    for number in check.numbers:
-        extent = extents[number % source.grid.slots]
-        try:
-            nbytes = _load(source, number)
-            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
-            check.intact[number] = nbytes, cbytes
-        except FormatError as error:
-            check.add(
-                "chunks",
-                _kind_of(error),
-                error.message,
-                chunk=number % source.grid.slots,
-                rows=check.rows_of(number),
-            )
 
 
 def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:

@@ -166,6 +166,9 @@ class ChunkFiles(ChunkSource):
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number)
 
+    def close(self) -> None:
+        """Forget the open files: they are closed when no thread reads them."""
+
     def path_of(self, number: int) -> str:
         """Return the path of a file."""
         return self.folder.path(self.names(number))
@@ -183,6 +186,14 @@ class ChunkFiles(ChunkSource):
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
         raise NotImplementedError
+
+
+def placed(plain: memoryview, place: memoryview | None) -> memoryview:
+    """Return plain bytes, in `place` if that is given."""
+    if place is None:
+        return plain
+    place[:] = plain
+    return place
 
 
 def allocate_checked(

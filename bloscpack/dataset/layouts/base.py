@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 
+from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
 from ..rows import check_fill_value, check_nbytes, row_count
@@ -205,19 +207,25 @@ class ArrayLayout(NodeLayout):
     block_rows: int
     fill_value: Any
     reader: ItemReader
+    # The chunks, unless each field of an item has files of its own.
+    _source: ChunkFiles
+
+    def parts(self) -> list[Part]:
+        """Return where the chunks are, by the fields of an item, if they are apart."""
+        return [((), self._source)]
 
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
-        raise NotImplementedError
+        return sum(
+            source.folder.total_size([*map(source.names, source.stored())])
+            for _, source in self.parts()
+        )
 
     def close_files(self) -> None:
         """Close the files that are kept open, when no thread reads them any more."""
-        return
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are, by the fields of an item, if they are apart."""
-        raise NotImplementedError
+        for _, source in self.parts():
+            source.close()
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -282,9 +290,16 @@ class ArrayLayout(NodeLayout):
         """Take over the number of rows of a change that was committed."""
         raise NotImplementedError
 
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        raise NotImplementedError
+    def remove_unused(self) -> None:
+        """Remove the files of rows that the array had before it shrank.
+
+        At a URL they stay: they do not count, and new rows replace them.
+        """
+        for _, source in self.parts() if not self.folder.is_remote else ():
+            for number in source.names.stored(source.folder, MAX_NBYTES):
+                if number >= source.nfiles:
+                    with suppress(FileNotFoundError):
+                        source.folder.remove(source.names(number))
 
 
 class TableLayout(NodeLayout):

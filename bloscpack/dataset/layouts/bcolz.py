@@ -16,7 +16,6 @@ key, and a table may have a column in a folder of another name.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from functools import partial
 
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
@@ -36,7 +35,7 @@ from .bcolz_storage import (
     encode_fill_value,
     encode_settings,
 )
-from .chunk_files import DATA, FileChunks, ObjectChunks, chunk_name, write_chunks
+from .chunk_files import DATA, FileChunks, ObjectChunks, write_chunks
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewColumn, Part
+    from .base import Blocks, Length, NewColumn
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -194,23 +193,6 @@ class BcolzArray(ArrayLayout):
             shape, source.read, self.allow_pickle, self.folder.path()
         )
 
-    @property
-    def cbytes(self) -> int:
-        """Size in bytes of the files of chunks."""
-        nchunks = self._source.nchunks
-        if not self.folder.lists:
-            return self.folder.total_size(list(map(chunk_name, self._source.stored())))
-        total = 0
-        with suppress(FileNotFoundError):
-            for name, size in self.folder.sizes(DATA):
-                number = chunk_name.number(name)
-                total += size if number is not None and number < nchunks else 0
-        return total
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are."""
-        return [((), self._source)]
-
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         args = self._args()
@@ -312,14 +294,6 @@ class BcolzArray(ArrayLayout):
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
         self._set_shape((length, *self.shape[1:]))
-
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
-        for number in chunk_name.stored(self.folder, after):
-            if number >= first:
-                with suppress(FileNotFoundError):
-                    self.folder.remove(chunk_name(number))
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:

@@ -19,7 +19,7 @@ from ..._format.chunks import compress, decompress, decompress_into
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
-from .array_files import ChunkFiles, FileNames
+from .array_files import ChunkFiles, FileNames, placed
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -110,48 +110,33 @@ class FileChunks(ChunkFiles):
     def _plain(self, number: int, room: Room | None) -> memoryview:
         """Return the plain bytes of a chunk, in `room` if there is some."""
         start, stop = self.span(number)
+        size = stop - start
         place = None if room is None else room(number)
-        plain = self._cache.get(number)
-        if plain is not None:
-            if place is None:
-                return memoryview(plain)
-            place[:] = plain
-            return place
+        cached = self._cache.get(number)
+        if cached is not None:
+            return placed(memoryview(cached), place)
         try:
-            if place is not None:
-                return self._decompress(number, stop - start, place)
-            found = self._decompress(number, stop - start, None)
+            chunk = self.read_chunk(number)
+            header = decode_header(chunk)
+            most = self.chunk_size if number == self.nchunks - 1 else size
+            if not size <= header.nbytes <= most:
+                raise self._damage(
+                    "expected a chunk of '%d' plain bytes, found '%d'"
+                    % (size, header.nbytes),
+                    number,
+                )
+            if place is not None and header.nbytes == size:
+                decompress_into(chunk[: header.ctbytes], place, header)
+                return place
+            view = self._workspace.view(header.nbytes)
+            decompress_into(chunk[: header.ctbytes], view, header)
         except FormatError as error:
             error.locate(number, HEADER.size)
             error.filename = self.path_of(number)
             raise
-        self._cache.put(number, bytes(found))
-        return found
-
-    def _decompress(
-        self, number: int, size: int, place: memoryview | None
-    ) -> memoryview:
-        """Return the first `size` plain bytes of a chunk, in `place` if possible."""
-        chunk = self.read_chunk(number)
-        header = decode_header(chunk)
-        is_last = number == self.nchunks - 1
-        most = self.chunk_size if is_last else size
-        if not size <= header.nbytes <= most:
-            raise self._damage(
-                "expected a chunk of '%d' plain bytes, found '%d'"
-                % (size, header.nbytes),
-                number,
-            )
-        compressed = chunk[: header.ctbytes]
-        if place is not None and header.nbytes == size:
-            decompress_into(compressed, place, header)
-            return place
-        view = self._workspace.view(header.nbytes)
-        decompress_into(compressed, view, header)
         if place is None:
-            return view[:size]
-        place[:] = view[:size]
-        return place
+            self._cache.put(number, bytes(view[:size]))
+        return placed(view[:size], place)
 
     def read_chunk(self, number: int, limit: int | None = 0) -> memoryview:
         """Return the Blosc chunk in a file, with what may follow it.

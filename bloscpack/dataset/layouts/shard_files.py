@@ -26,7 +26,7 @@ from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
-from .array_files import ChunkFiles, Lock, OpenFiles
+from .array_files import ChunkFiles, Lock, OpenFiles, placed
 from .shard_grid import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -280,16 +280,12 @@ class ShardFiles(ChunkFiles):
     ) -> None:
         wanted = []
         for number in run:
-            kept = self._cache.get(number)
-            if kept is None:
+            cached = self._cache.get(number)
+            if cached is None:
                 wanted.append(number)
                 continue
-            plain = memoryview(kept)
             place = None if room is None else room(number)
-            if place is not None:
-                place[:] = plain
-                plain = place
-            use(number, plain)
+            use(number, placed(memoryview(cached), place))
         if not wanted:
             return
         for number, frame in zip(wanted, self._frames(wanted), strict=True):
@@ -367,31 +363,21 @@ class ShardFiles(ChunkFiles):
         size = stop - start
         if frame is None:
             return self._filled(size, place)
+        target = place
+        if target is None or size < self.chunk_size:
+            target = self._plain_workspace.view(self.chunk_size)
+        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
         try:
-            plain = self._decompress(frame, place if self._is_full(size) else None)
+            check_digest(chunk, digest, CHECKSUM)
+            header = decode_header(chunk)
+            check_plain_size(header, self.chunk_size)
+            decompress_into(chunk, target, header)
         except FormatError as error:
             self._locate(error, number)
             raise
-        if plain is place:
-            return plain
         if place is None:
-            self._cache.put(number, bytes(plain[:size]))
-            return plain[:size]
-        place[:] = plain[:size]
-        return place
-
-    def _is_full(self, size: int) -> bool:
-        return size == self.grid.chunk_nbytes
-
-    def _decompress(self, frame: memoryview, place: memoryview | None) -> memoryview:
-        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
-        check_digest(chunk, digest, CHECKSUM)
-        header = decode_header(chunk)
-        check_plain_size(header, self.grid.chunk_nbytes)
-        if place is None:
-            place = self._plain_workspace.view(self.grid.chunk_nbytes)
-        decompress_into(chunk, place, header)
-        return place
+            self._cache.put(number, bytes(target[:size]))
+        return target if target is place else placed(target[:size], place)
 
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.grid.slots, None)

@@ -227,11 +227,6 @@ class SuperchunkArray(ArrayLayout):
         """The folder of the shards."""
         return self.folder.child(DATA)
 
-    @property
-    def cbytes(self) -> int:
-        """Size in bytes of the shards."""
-        return count_cbytes(self.data_folder, self.storage, self.shape[0])
-
     def parts(self) -> list[BasePart]:
         """Return where the chunks are, by the fields of an item."""
         return [
@@ -309,26 +304,6 @@ class SuperchunkArray(ArrayLayout):
         self.close_files()
         self._take(length)
 
-    def close_files(self) -> None:
-        """Close the superchunks, when no thread reads them any more."""
-        for source in self._sources:
-            source.close()
-
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        data = self.data_folder
-        for names in files_of(self.storage, self.shape[0], old_length):
-            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-                for name in names:
-                    data.remove(name)
-
-
-def files_of(storage: Storage, start: int, stop: int) -> Iterator[Iterator[str]]:
-    """Yield for each leaf the files of `stop` rows that `start` rows lack."""
-    for leaf in storage.leaves:
-        grid = storage.grid_of(leaf)
-        yield map(grid.names, range(grid.count_files(start), grid.count_files(stop)))
-
 
 def count_cbytes(
     data: Folder,
@@ -338,9 +313,10 @@ def count_cbytes(
 ) -> int:
     """Return the size of the files; `written` has those that are not in place."""
     total = 0
-    for names in files_of(storage, 0, length):
+    for leaf in storage.leaves:
+        grid = storage.grid_of(leaf)
         with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-            for name in names:
+            for name in map(grid.names, range(grid.count_files(length))):
                 size = written.get(data.full(name)) if written else None
                 total += data.size(name) if size is None else size
     return total

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, Part
+    from .base import Blocks, Length
 
 # Folder of the shards.
 SHARDS = "c"
@@ -181,6 +181,7 @@ class ZarrArray(ArrayLayout):
     sparse = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
+    _source: ShardFiles
     # The document that a change has staged, and what the identity of its file will be.
     _staged: tuple[OwnDocument, object] | None = None
 
@@ -236,17 +237,6 @@ class ZarrArray(ArrayLayout):
         own = self._own
         return own.identity.column if own.identity is not None and own.is_own else None
 
-    @property
-    def cbytes(self) -> int:
-        """Size in bytes of the files of shards."""
-        return self.folder.total_size(
-            list(map(self._grid.names, self._source.stored()))
-        )
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are."""
-        return [((), self._source)]
-
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         document = self._read()
@@ -269,10 +259,6 @@ class ZarrArray(ArrayLayout):
         """Return the attributes of the user."""
         stored = self._read().attributes.items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
-
-    def close_files(self) -> None:
-        """Close the shards, when no thread reads them any more."""
-        self._source.close()
 
     # Writing
 
@@ -462,16 +448,6 @@ class ZarrArray(ArrayLayout):
         else:
             check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
             self._take(staged[0], check)
-
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        if self.folder.is_remote:  # they do not count, and are replaced by new rows
-            return
-        first = self._grid.count_files(self.shape[0])
-        for number in self._stored_shards():
-            if number >= first:
-                with suppress(FileNotFoundError):
-                    self.folder.remove(self._grid.names(number))
 
 
 def grid_of(document: ArrayDocument, identity: str | None) -> ShardGrid:
