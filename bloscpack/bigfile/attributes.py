@@ -85,7 +85,7 @@ def attribute_of(name: str, value: Any) -> Attribute:
     block any more.
     """
     if isinstance(value, str):
-        data = value.encode("utf-8", "surrogateescape") or b"\0"
+        data = encoded_text(value) or b"\0"
         return Attribute("<" + TEXT + "1", len(data), data)
     try:
         array = numpy.atleast_1d(numpy.asarray(value)).ravel()
@@ -94,7 +94,7 @@ def attribute_of(name: str, value: Any) -> Attribute:
     if array.size == 0:
         raise UsageValueError("attribute '%s' is empty, which is not possible" % name)
     if array.dtype.kind == "U":
-        array = numpy.array([item.encode("utf-8") for item in array.tolist()])
+        array = numpy.array([encoded_text(item) for item in array.tolist()])
     if array.dtype.kind == "S" and not array.dtype.itemsize:
         array = array.astype("S1")
     dtype_name = name_of(array.dtype)
@@ -106,9 +106,23 @@ def attribute_of(name: str, value: Any) -> Attribute:
     return Attribute(dtype_name, array.size, array.tobytes())
 
 
+def encoded_text(text: str) -> bytes:
+    """Return text as UTF-8; raise `UsageValueError` for a surrogate, which JSON allows.
+
+    The surrogates that stand for bytes of a name become these bytes again.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UsageValueError(
+            "an attribute can't contain %a: it is no character"
+            % error.object[error.start]
+        ) from error
+
+
 def encoded_name(name: str) -> bytes:
     """Return the bytes of a name; raises `UsageValueError` for an impossible one."""
-    encoded = name.encode("utf-8", "surrogateescape")
+    encoded = encoded_text(name)
     if not encoded or _BAD_NAME.search(encoded):
         raise UsageValueError(
             "the name of an attribute can't be empty or contain blanks or control "

@@ -94,7 +94,7 @@ class AttributeSet(Base):
 
     def raw(self, name: str) -> Attribute:
         """Return an attribute as it is stored: type, number of items, bytes."""
-        found = self._load().get(name.encode("utf-8", "surrogateescape"))
+        found = self._load().get(attributes.encoded_text(name))
         if found is None:
             raise KeyError(name)
         return found
@@ -107,7 +107,7 @@ class AttributeSet(Base):
 
     def __delitem__(self, name: str) -> None:
         self.raw(name)
-        self._change([name.encode("utf-8", "surrogateescape")], {})
+        self._change([attributes.encoded_text(name)], {})
 
     def update(self, *others: Any, **named: Any) -> None:
         """Set several attributes in one step."""

@@ -296,6 +296,15 @@ def test_usual_values_need_only_their_type(dtype_name, value):
     )
 
 
+def test_a_name_without_bytes_is_refused(tmp_path):
+    """JSON has surrogates, which UTF-8 does not have."""
+    with dataset.create_group(tmp_path / "group.zarr", attrs={"\ud800": 1.5}) as group:
+        group.create_array("x", [1, 2])
+    with pytest.raises(UsageError, match="no character"):
+        back(tmp_path)
+    assert not (tmp_path / "again.bigfile").exists()
+
+
 @pytest.mark.parametrize("record", [{}, {"types": {"a": "<S1"}}])
 def test_text_that_has_no_bytes_becomes_json(record):
     files = json_attributes.decode({"a": "\ud800"}, record, True)
