@@ -181,22 +181,20 @@ class _Saver:
         node = self._evidence.nodes[name]
         if isinstance(node, Exception):
             raise node
-        attributes = self._attributes(node, name)
         layout = LAYOUTS[node.name].instead or node.name
-        if layout != node.name and node.kind != "group":
-            self._remark("'%s' has the layout '%s'" % (name or ".", layout))
-        if isinstance(node, ArrayLayout):
-            self._save_array(node, target, name, layout, mode, attributes)
-        elif isinstance(node, TableLayout):
-            self._save_table(node, target, name, layout, mode, attributes)
-        else:
-            limits = FolderLimits(node.folder)
-            with creating(target, mode, self._sync, limits) as change:
-                group_class(layout).create(change, attributes)
-                for inner in self._evidence.members_of(name):
-                    last = inner.rpartition("/")[2]
-                    place = NewName(change.folder, last, change.model_of(last))
-                    self._save_member(inner, place)
+        if isinstance(node, (ArrayLayout, TableLayout)):
+            if layout != node.name:
+                self._remark("'%s' has the layout '%s'" % (name or ".", layout))
+            self._save_rows(node, target, name, layout, mode)
+            return
+        attributes = self._attributes(node, name)
+        limits = FolderLimits(node.folder)
+        with creating(target, mode, self._sync, limits) as change:
+            group_class(layout).create(change, attributes)
+            for inner in self._evidence.members_of(name):
+                last = inner.rpartition("/")[2]
+                place = NewName(change.folder, last, change.model_of(last))
+                self._save_member(inner, place)
 
     def _save_member(self, name: str, target: NewName) -> None:
         try:
@@ -218,34 +216,49 @@ class _Saver:
 
     # Arrays
 
-    def _save_array(
+    def _save_rows(
         self,
-        array: ArrayLayout,
+        node: ArrayLayout | TableLayout,
         target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
-        attributes: JsonObject,
     ) -> None:
-        saved = SavedArray(array, name, self._damage, self._fill)
-        self._note_losses([saved], name, array.shape[0])
-        found = array_class(layout)
-        new = saved.new_array(attributes)
-        dropped = saved.lost_rows() if self._drop else []
-        limits = FolderLimits(array.folder)
+        """Write an array or a table: an array is saved like the column of a table."""
+        attributes = self._attributes(node, name)
+        if isinstance(node, ArrayLayout):
+            arrays, found = {"": node}, array_class(layout)
+        else:
+            arrays, found = (
+                self._columns_of(node, name),
+                table_class(layout).array_class,
+            )
+        saved = {
+            column: SavedArray(
+                array, joined_name(name, column), self._damage, self._fill
+            )
+            for column, array in arrays.items()
+        }
+        length = min(array.shape[0] for array in arrays.values())
+        self._note_losses(list(saved.values()), length)
+        lost = (run for part in saved.values() for run in part.lost_rows())
+        dropped = union(lost) if self._drop else []
+        columns = {}
+        for column, part in saved.items():
+            new = part.layout.new_array()
+            new.attrs = (
+                self._attributes(part.layout, part.name) if column else attributes
+            )
+            columns[column] = new, part.blocks(found, new, length, dropped)
+        limits = FolderLimits(node.folder)
         with creating(target, mode, self._sync, limits) as change:
-            blocks = saved.blocks(found, new, array.shape[0], dropped)
-            found.create(change, "", new, blocks)
+            if isinstance(node, ArrayLayout):
+                found.create(change, "", *columns[""])
+            else:
+                table_class(layout).create(change, columns, attributes)
 
-    def _save_table(
-        self,
-        table: TableLayout,
-        target: Path | NewName,
-        name: str,
-        layout: str,
-        mode: str,
-        attributes: JsonObject,
-    ) -> None:
+    def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
+        """Return the columns that could be opened; note the others."""
         if not table.columns:
             for error in (table.unopened or {}).values():
                 raise error
@@ -253,32 +266,9 @@ class _Saver:
         for column in table.unopened or ():
             self.recovery.losses.append(RowLoss(joined_name(name, column), None))
             self._remark("the column '%s' could not be recovered" % column)
-        saved = {
-            column: SavedArray(
-                array, joined_name(name, column), self._damage, self._fill
-            )
-            for column, array in table.columns.items()
-        }
-        length = min(array.shape[0] for array in table.columns.values())
-        self._note_losses(list(saved.values()), name, length)
-        dropped: Rows = []
-        if self._drop:
-            lost = (run for part in saved.values() for run in part.lost_rows())
-            dropped = union(lost)
-        found = table_class(layout)
-        columns = {}
-        for column, part in saved.items():
-            values = self._attributes(table.columns[column], part.name)
-            new = part.new_array(values)
-            blocks = part.blocks(found.array_class, new, length, dropped)
-            columns[column] = new, blocks
-        limits = FolderLimits(table.folder)
-        with creating(target, mode, self._sync, limits) as change:
-            found.create(change, columns, attributes)
+        return table.columns
 
-    def _note_losses(
-        self, arrays: Sequence[SavedArray], name: str, length: int
-    ) -> None:
+    def _note_losses(self, arrays: Sequence[SavedArray], length: int) -> None:
         """Note the rows that are lost, and those that not all columns have."""
         for array in arrays:
             for part, rows in array.losses():
@@ -321,12 +311,6 @@ class SavedArray:
         else:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
-
-    def new_array(self, attributes: JsonObject) -> NewArray:
-        """Return what the new array must be."""
-        new = self.layout.new_array()
-        new.attrs = attributes
-        return new
 
     def losses(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the name of each part, and the rows that it has lost."""
