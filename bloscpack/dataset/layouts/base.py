@@ -25,10 +25,10 @@ from .array_files import MAX_RATIO
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, Protocol, TypeGuard, TypeVar
 
     from ..._format.dtypes import Array, DType
-    from ...serializers import JsonObject
+    from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
     from .array_files import ChunkFiles
@@ -300,6 +300,15 @@ class ArrayLayout(NodeLayout):
                 if number >= source.nfiles:
                     with suppress(FileNotFoundError):
                         source.folder.remove(source.names(number))
+
+
+def are_names(found: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:
+    """Return whether a value is a list of different names."""
+    return (
+        isinstance(found, list)
+        and all(map(is_name, found))
+        and len(set(found)) == len(found)
+    )
 
 
 class TableLayout(NodeLayout):

@@ -19,13 +19,14 @@ import math
 from functools import partial
 
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from ..._format.dtypes import decode_dtype, shown
+from ..._format.dtypes import decode_dtype, refuse
 from ..._reading.array_reader import ArrayReader
+from ..._storage.base import naming_errors
 from ...constants import MAX_BUFFERSIZE
-from ...exceptions import DamageError, FormatError, UsageValueError
+from ...exceptions import FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray, TableLayout
+from .base import ArrayLayout, NewArray, TableLayout, are_names
 from .bcolz_storage import (
     SETTINGS,
     check_dtype,
@@ -41,7 +42,6 @@ from .objects import OBJECT, ObjectReader
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import NoReturn
 
     from ..._format.dtypes import DType
     from ...args import BloscArgs
@@ -68,15 +68,6 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
-    """Raise `FormatError` for a value in a file."""
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)),
-        section="metadata",
-        filename=folder.path(name),
-    )
-
-
 def read_attributes(folder: Folder) -> JsonObject:
     """Return the attributes in a folder; none if the file is missing or empty.
 
@@ -99,29 +90,18 @@ def _decode_shape(folder: Folder) -> tuple[int, ...]:
         or not 1 <= len(shape) <= NUMPY_NDIM
         or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
     ):
-        refuse(folder, SIZES, "'shape' to be a list of sizes", shape)
+        refuse("'shape' to be a list of sizes", shape)
     return tuple(shape)
 
 
-def _decode_number(folder: Folder, storage: JsonObject, key: str, most: int) -> int:
-    number = storage.get(key)
-    if type(number) is not int or not 1 <= number <= most:
-        refuse(folder, STORAGE, "'%s' to be 1 to %d" % (key, most), number)
-    return number
-
-
-def _decode_dtype(folder: Folder, text: Json) -> DType:
+def _decode_dtype(text: Json) -> DType:
     if text in OBJECTS:
         return OBJECT
-    try:
-        if not isinstance(text, str):
-            refuse(folder, STORAGE, "'dtype' to be text", text)
-        dtype = decode_dtype(text)
-        check_itemsize(dtype)
-        return dtype
-    except FormatError as error:
-        error.filename = folder.path(STORAGE)
-        raise
+    if not isinstance(text, str):
+        refuse("'dtype' to be text", text)
+    dtype = decode_dtype(text)
+    check_itemsize(dtype)
+    return dtype
 
 
 def types_of(storage: JsonObject) -> tuple[Json, Json]:
@@ -153,12 +133,11 @@ class BcolzArray(ArrayLayout):
         self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
         self._check.expect(folder.path(), read, types_of(storage))
-        self.dtype = _decode_dtype(folder, storage.get("dtype"))
+        with naming_errors(folder.path(STORAGE)):
+            self.dtype = _decode_dtype(storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
-        self._read_sizes()
-
-    def _read_sizes(self) -> None:
-        self._set_shape(_decode_shape(self.folder))
+        with naming_errors(folder.path(SIZES)):
+            self._set_shape(_decode_shape(folder))
 
     def _set_shape(self, shape: tuple[int, ...]) -> None:
         """Take over a shape, and read from the files of this state from now on."""
@@ -170,13 +149,14 @@ class BcolzArray(ArrayLayout):
         nbytes = math.prod(n or 1 for n in shape) * self.dtype.itemsize
         if not 0 < row <= MAX_BUFFERSIZE or nbytes > MAX_NBYTES:
             refuse(
-                folder,
-                SIZES,
                 "rows of 1 to %d bytes, in at most %d" % (MAX_BUFFERSIZE, MAX_NBYTES),
                 "shape %s with items of %d bytes" % (shape, self.dtype.itemsize),
             )
-        most = MAX_BUFFERSIZE // row
-        self.block_rows = _decode_number(folder, self.storage, "chunklen", most)
+        most, rows = MAX_BUFFERSIZE // row, self.storage.get("chunklen")
+        if type(rows) is not int or not 1 <= rows <= most:
+            with naming_errors(folder.path(STORAGE)):
+                refuse("'chunklen' to be 1 to %d" % most, rows)
+        self.block_rows: int = rows
         self.chunks = (self.block_rows, *shape[1:])
         source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
         self._source = source
@@ -185,7 +165,7 @@ class BcolzArray(ArrayLayout):
 
     def _set_objects(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
-            refuse(self.folder, SIZES, "objects to have one axis", shape)
+            refuse("objects to have one axis", shape)
         self.block_rows, self.chunks = 1, (1,)
         source = ObjectChunks(self.folder, shape[0], self._check)
         self._source = source
@@ -317,14 +297,12 @@ class BcolzTable(TableLayout):
         self.folder = folder
         self.allow_pickle = allow_pickle
         stored = folder.read_description(COLUMNS)
-        names = stored.get("names")
-        if (
-            not isinstance(names, list)
-            or not all(map(is_safe_part, names))
-            or len(set(names)) < len(names)
-        ):
-            refuse(folder, COLUMNS, "'names' to be different names of folders", names)
-        self.columns = self.open_columns(self.places_of(stored))
+        with naming_errors(folder.path(COLUMNS)):
+            if not are_names(stored.get("names"), is_safe_part):
+                found = stored.get("names")
+                refuse("'names' to be different names of folders", found)
+            places = self.places_of(stored)
+        self.columns = self.open_columns(places)
 
     def places_of(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
@@ -427,5 +405,5 @@ class BlzTable(BcolzTable):
         places = {name: _blz_place(stored, name) for name in stored["names"]}
         for place in places.values():
             if not is_safe_part(place):
-                refuse(self.folder, COLUMNS, "'dirs' to be folders", place)
+                refuse("'dirs' to be folders", place)
         return places

@@ -20,7 +20,7 @@ from ..._format.zarr_metadata import (
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import BAD_NAME, is_member_name
-from .base import GroupLayout, TableLayout
+from .base import GroupLayout, TableLayout, are_names
 from .identity import (
     KEY,
     Identity,
@@ -190,11 +190,7 @@ class ZarrTable(TableLayout):
         node = read_node(folder)
         self.changed_elsewhere = not node.is_own
         names = node.attributes.get(COLUMN_ORDER)
-        if (
-            not isinstance(names, list)
-            or not all(map(is_member_name, names))
-            or len(set(names)) < len(names)
-        ):
+        if not are_names(names, is_member_name):
             raise DamageError(
                 "expected '%s' to be different names of members, found %s"
                 % (COLUMN_ORDER, shown(names)),
