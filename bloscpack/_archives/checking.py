@@ -91,6 +91,7 @@ class _Checker:
         try:
             start, stop = self.file.extent(member)
         except Unsupported as error:
+            error.filename = error.filename or self.file.name
             raise UsageError(str(error)) from error
         except FormatError as error:
             at = member.offset

@@ -39,6 +39,6 @@ def refuse_archive(storage: Storage) -> None:
     if is_archive(storage):
         raise UsageError(
             "the file is an archive of several arrays: extract it with 'unzip', which "
-            "keeps damaged members, too; the folder is a dataset then, apart from the "
-            ".blp files in it"
+            "keeps damaged members, too; 'blpk recover FOLDER NEW' then saves the "
+            "arrays; recover each .blp file that is not a shard separately"
         )

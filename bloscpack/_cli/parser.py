@@ -281,8 +281,8 @@ class _Parser(_BaseParser):
         at = self._words.index(subcommand) if subcommand in self._words else 0
         early = [w for w in self._words[:at] if w[2:].partition("=")[0] in known]
         if set(early) & set(unknown):
-            hint = "'%s' belongs behind the subcommand: '%s %s ...'\n"
-            verb._hint = printable(hint % (early[0], verb.prog, early[0]))
+            hint = "'%s' belongs after the subcommand: '%s %s ...'"
+            verb._hint = printable(hint % (early[0], verb.prog, early[0])) + "\n"
         elif near:
             verb._hint = "Did you mean '--%s'?\n" % near[0]
         else:

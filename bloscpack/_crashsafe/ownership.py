@@ -142,11 +142,22 @@ def attributes_of_input(fp: BinaryFile) -> Attributes | None:
 
 
 def of_another_user(found: Attributes) -> bool:
-    """Return whether root makes a file beside those of another user.
+    """Return whether root makes a file beside those of another user, or in a folder.
 
-    The new file gets the access of the others, and so it does not become root's.
+    The new file gets the access of the others, and so it does not become root's. False
+    for what any user may write, such as ``/tmp``.
     """
-    return hasattr(os, "geteuid") and os.geteuid() == 0 != found.status.st_uid
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return is_root and found.status.st_uid != 0 and not is_open
+
+
+def is_new_folder(descriptor: int) -> bool:
+    """Return whether an open folder is empty and belongs to this user.
+
+    Another user may have put another folder in the place of a new one.
+    """
+    return os.fstat(descriptor).st_uid == os.geteuid() and not os.listdir(descriptor)
 
 
 def copy_attributes(

@@ -59,6 +59,8 @@ CRC32C = {"name": "crc32c"}
 ENDIANS = {"little": "<", "big": ">", None: "="}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
+# The end of each error for an array that only other programs read.
+READ_OTHERWISE = ". zarr-python reads it; 'blpk convert' copies it into a dataset"
 # Keys of the document of an array. A reader must refuse others, unless they say that
 # it need not understand them.
 ARRAY_KEYS = frozenset(
@@ -371,8 +373,7 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
 
 def _unsupported(reason: str) -> UsageError:
     return UsageError(
-        "this library does not open this Zarr array: %s. zarr-python reads it; "
-        "'blpk convert' copies it into a dataset" % reason
+        "this library does not open this Zarr array: %s%s" % (reason, READ_OTHERWISE)
     )
 
 

@@ -233,8 +233,11 @@ def find_file_system(
 
         url = with_lower_schemes(url)
         options = with_session(schemes_of(url), options)
-        if url.startswith(("s3://", "s3a://")):
-            options = _with_settings_for_s3(options)
+        for number, scheme in enumerate(schemes_of(url)):
+            if scheme in ("s3", "s3a"):
+                own = options.get(scheme, {}) if number else options
+                own = _with_settings_for_s3(own)
+                options = {**options, scheme: own} if number else own
         fs, path = fsspec.core.url_to_fs(url, **options)
         return fs, path
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import errno
 from functools import partial
 
+from ..exceptions import UsageError
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
@@ -233,7 +235,12 @@ def open_s3_session(*arguments: Any, **settings: Any) -> Any:
     from aiobotocore.httpsession import AIOHTTPSession
 
     session = AIOHTTPSession(*arguments, **settings)
-    find = session._get_session
+    find = getattr(session, "_get_session", None)
+    if find is None:
+        raise UsageError(
+            "this release of aiobotocore is not supported: its session has no "
+            "'_get_session', through which responses are limited; install an older one"
+        )
 
     async def find_bounded(*place: Any) -> BoundedSession:
         return BoundedSession(await find(*place))

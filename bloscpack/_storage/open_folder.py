@@ -259,19 +259,16 @@ class OpenFolder:
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
         try:
-            folder = name.rpartition("/")[0]
-            if folder not in self._inside:
-                # Most names are in the folder itself, or missing.
-                held = self._held or self.hold()
-                try:
-                    found = _status(held, name)
-                except OSError as error:
-                    if is_missing(error):
-                        return None
-                    raise held.explained(error, name) from None
-                if not folder:
-                    return found
-            return self.status(name)
+            # Most names are in the folder itself, or missing. A folder that was kept
+            # open may have lost its name.
+            held = self._held or self.hold()
+            try:
+                found = _status(held, name)
+            except OSError as error:
+                if is_missing(error):
+                    return None
+                raise held.explained(error, name) from None
+            return self.status(name) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None

@@ -5,7 +5,8 @@ is refused, and so is a symbolic link that leads out, unless the user allows lin
 data file must be a regular file; a pipe is not even opened for long. Small files are
 replaced as a whole, and a change that depends on the old content holds the lock of the
 block's folder. Data files need no lock. A new file of a block has owner and access of
-the other files, and what root makes in the tree of another user belongs to that user.
+the other files, and what root makes in the tree of another user belongs to that user,
+unless any user may write the folder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from .._crashsafe.ownership import (
     Attributes,
     copy_attributes,
+    is_new_folder,
     of_another_user,
 )
 from .._crashsafe.replace import replacing
@@ -201,7 +203,12 @@ class Tree:
         descriptor = os.open(path, flags, 0o666 if model is None else 0o600)
         if model is not None:
             target = descriptor if os.chmod in os.supports_fd else path
-            copy_attributes(target, model, owner=True)
+            try:
+                copy_attributes(target, model, owner=True)
+            except BaseException:
+                os.close(descriptor)
+                os.unlink(path)
+                raise
         return descriptor
 
     def read_text(self, path: str) -> bytes:
@@ -260,7 +267,8 @@ def _give_folder(path: str, model: Attributes) -> None:
     """Give a new folder, and no other one, owner and access of the folder around it."""
     descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
     try:
-        copy_attributes(descriptor, model, owner=True)
+        if is_new_folder(descriptor):
+            copy_attributes(descriptor, model, owner=True)
     finally:
         os.close(descriptor)
 

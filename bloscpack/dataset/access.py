@@ -31,6 +31,7 @@ from .._crashsafe.ownership import (
     limit_access,
     of_another_user,
 )
+from .._storage.open_folder import LinkFound
 from .folder import Folder, is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -186,7 +187,8 @@ class FolderLimits(Limits):
     """The limits for readers of a copy of a folder; its parts have limits of their own.
 
     A part of the copy has the limits of the folder of the same name. If nothing
-    describes that folder, those of the folder around count, too. If there is none, as
+    describes that folder, those of the folder around count, too. Of the files of items,
+    the first one counts, where it has a fixed name. If there is no such folder, as
     if the layouts differ, all parts of the folder around count.
     """
 
@@ -199,7 +201,8 @@ class FolderLimits(Limits):
         description = _first_of(folder, INPUT_DESCRIPTIONS)
         if description is None and around is None:
             description = _first(folder)
-        found = folder.attributes(), description, *(() if description else around or ())
+        found = [folder.attributes(), description, _first_items(folder)]
+        found += () if description else around or ()
         super().__init__(*(each for each in found if each is not None))
         del held
 
@@ -239,15 +242,9 @@ def limits_of(path: str) -> Limits | None:
 
 
 def _of_owner(folder: Folder) -> Attributes | None:
-    """Return the access of a folder of another user in which root makes something.
-
-    None for a folder in which any user may make something, such as ``/tmp``.
-    """
+    """Return the access of a folder of another user in which root makes something."""
     found = _only_access(folder.attributes())
-    if found is None or not of_another_user(found):
-        return None
-    is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
-    return None if is_open else found
+    return found if found is not None and of_another_user(found) else None
 
 
 def _first_of(
@@ -258,6 +255,16 @@ def _first_of(
         found = folder.attributes(inside + "/" + name if inside else name)
         if found is not None:
             return _only_access(found)
+    return None
+
+
+def _first_items(folder: Folder) -> Attributes | None:
+    """Return the access of the first file of items of a Zarr array or a block."""
+    name = "c/0"
+    with suppress(LinkFound):  # zarr-python follows it
+        while folder.is_folder(name):
+            name += "/0"
+        return _first_of(folder, (name, "000000"))
     return None
 
 

@@ -24,6 +24,7 @@ from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from itertools import count
 
+from .._crashsafe.ownership import is_new_folder
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from ..exceptions import StorageError
@@ -89,7 +90,7 @@ class Change:
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
         self._lock = allocate_lock()
-        self._has_changes = False
+        self._changes: Folder | None = None  # the folder of changes, held open
 
     @property
     def folder(self) -> Folder:
@@ -140,6 +141,8 @@ class Change:
         like = self._access.of_folder(name)
         self._root.make_folder(name, 0o777 if like is None else PRIVATE_FOLDER)
         made = self._root.subfolder(name).hold()
+        if made.number is not None and not is_new_folder(made.number):
+            return
         self._access.give(made.number, like, name)
         if name == CHANGES and self._root.status.st_mode & stat.S_ISVTX:
             _take_write_bits(made.number)  # others may not change files there
@@ -150,7 +153,8 @@ class Change:
         `finish` or `abandon` must follow.
         """
         with self._lock:
-            if not self._has_changes:
+            changes = self._changes
+            if changes is None:
                 self._use_folder(CHANGES)
             status = self._root.status_of(CHANGES)
             if status is None or not stat.S_ISDIR(status.st_mode):
@@ -159,13 +163,13 @@ class Change:
                 except PermissionError as error:  # it concerns the dataset
                     where = self._root.path()
                     raise type(error)(error.errno, error.strerror, where) from error
-            elif not self._has_changes:  # another user may have made it
-                self._root.check_changes(status)
-            self._has_changes = True
-        place = "%s/%s-%d" % (CHANGES, self._token, next(self._numbers))
+                changes = None
+            if changes is None:  # another user may have made it
+                self._changes = changes = self._root.changes()
+        last = "%s-%d" % (self._token, next(self._numbers))
         like = self._access.of_file(name)
-        fp = self._root.create(place, 0o666 if like is None else PRIVATE)
-        return UnfinishedFile(name, place, fp, like)
+        fp = changes.create(last, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, CHANGES + "/" + last, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a file its name, `at_once` like `write`, or else like `stage`."""

@@ -239,12 +239,8 @@ class Folder:
         Raises `StorageError` if a user who may not change the dataset could write it.
         """
         changes = self.subfolder(CHANGES)
-        self.check_changes(changes.status)
+        self._check(CHANGES_RULES, changes.status)
         return changes
-
-    def check_changes(self, status: os.stat_result) -> None:
-        """Raise `StorageError` if the folder of changes with this status is refused."""
-        self._check(CHANGES_RULES, status)
 
     def check_journal(self, status: os.stat_result) -> None:
         """Raise `StorageError` if a journal with this status would be refused."""
@@ -345,7 +341,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place meanwhile.
         """
-        self._known = None  # another writer may have changed it until now
+        self.forget_document()  # another writer may have changed it until now
         files = self._files
         if self.prefix:
             files = files.folder(self.prefix.rstrip("/"))
@@ -484,6 +480,10 @@ class Folder:
         """
         self._known = (name, *self._read_document(name))
         return self._known[2:]
+
+    def forget_document(self) -> None:
+        """Let the next call of `read_document` read the file."""
+        self._known = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""

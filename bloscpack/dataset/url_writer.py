@@ -49,6 +49,7 @@ class UrlWriter(Writer):
         SerialWriter.__init__(self, folder)
         self._failed = self._claimed = False
         self._version = folder.object_version(self._change.guard)
+        folder.forget_document()  # another writer may have changed it until now
         self._complete()
 
     def _complete(self) -> None:

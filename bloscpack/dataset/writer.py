@@ -273,8 +273,8 @@ def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedW
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
         raise UsageValueError(
-            "the dataset was opened for reading, as each copy of an object is: '%s'"
-            % path
+            "the dataset was opened for reading (a copied or pickled object is always "
+            "for reading): '%s'" % path
         )
     writer.owner.check(path)
     if writer.closed:

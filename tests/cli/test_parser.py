@@ -144,7 +144,7 @@ WRONG = [
     ("'blpk cat --help' shows what it accepts.", ["cat", "a", "b"]),
     ("'blpk i --help' shows what it accepts.", ["i", "-X", "b"]),
     (
-        "'--json' belongs behind the subcommand: 'blpk info --json ...'",
+        "'--json' belongs after the subcommand: 'blpk info --json ...'",
         ["--json", "info", "a"],
     ),
     ("Did you mean '--recursive'?", ["list", "--recursvie=yes", "a"]),
@@ -182,6 +182,7 @@ def test_wrong_usage(capsys, message, arguments):
     assert "" == said.out
     lines = said.err.splitlines()
     assert any(message in line for line in lines[-2:])
+    assert "\\n" not in said.err
     assert not arguments or sum(line[:5] in ("usage", " " * 5) for line in lines) <= 2
 
 

@@ -550,3 +550,15 @@ def test_fill_values_of_fields():
     fill["x"] = 1, 2
     dataset.create_array("c", items, layout="superchunk", fill_value=fill).close()
     assert ["the fill value"] == dataset.convert("c", "d.zarr").lost
+
+
+def test_a_damaged_document_is_not_read_as_that_of_another_program():
+    """zarr-python would look for shards of other names, and find none."""
+    dataset.create_array("a", np.arange(1, 101), chunks=10).close()
+    with open("a/zarr.json", "r+b") as fp:
+        fp.seek(fp.read().index(b'"separator": "/"') + 14)
+        fp.write(b".")
+    with pytest.raises(DamageError, match="c/0/0") as caught:
+        dataset.convert("a", "b.npy")
+    assert "convert" not in str(caught.value)
+    assert not os.path.exists("b.npy")

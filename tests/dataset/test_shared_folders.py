@@ -13,7 +13,7 @@ import tempfile
 
 import numpy as np
 import pytest
-from support import as_user
+from support import as_user, open_files_in
 
 from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
@@ -606,6 +606,23 @@ def test_a_copy_is_not_read_by_more_users(tmp_path, action, what):
     assert {0o750, 0o640} == {mode for *_, mode in access_of(target)}
 
 
+@pytest.mark.parametrize("private", ["zarr/c/0", "axes/c/0/0", "t/b/000000"])
+@pytest.mark.parametrize("target", ["npz", "zarr", "recover"])
+def test_a_copy_of_private_items_is_private(tmp_path, private, target):
+    dataset.create_array(tmp_path / "zarr", ITEMS).close()
+    dataset.create_array(tmp_path / "axes", ITEMS.reshape(20, 2)).close()
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create_from_array("b", ITEMS).close()
+    (tmp_path / private).chmod(0o600)
+    source, new = tmp_path / private.split("/")[0], tmp_path / "new"
+    if target == "recover" and source.name != "t":
+        dataset.recover(source, new)
+    else:
+        dataset.convert(source, new, to="zarr" if target == "recover" else target)
+    member = new / "b" if source.name == "t" and target != "npz" else new
+    assert {0o600, 0o700} >= modes_of(member)
+
+
 def modes_of(path):
     return {mode for *_, mode in access_of(path)}
 
@@ -927,6 +944,66 @@ def test_a_block_that_root_creates_belongs_to_the_owner_of_the_tree(tmp_path):
     assert {(True, VICTIM, VICTIM, 0o700), (False, VICTIM, VICTIM, 0o600)} == access_of(
         path
     )
+
+
+@needs_root
+@pytest.mark.parametrize("bits", [0o1777, 0o777, 0o1755])
+def test_a_block_that_root_creates_in_a_folder_of_all_users(sticky, bits):
+    os.chown(sticky, ATTACKER, ATTACKER)
+    sticky.chmod(bits)
+    with bigfile.File(sticky, create=True) as tree:
+        tree.create_from_array("g/b", ITEMS).close()
+    assert {(True, 0, 0, 0o755), (False, 0, 0, 0o644)} == access_of(sticky / "g")
+
+
+def test_a_file_of_a_block_that_can_not_get_its_access(tmp_path, monkeypatch):
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create_from_array("b", ITEMS).close()
+    before = os.listdir(tmp_path / "t" / "b")
+
+    def refuse(*arguments, **options):
+        raise PermissionError(errno.EPERM, "refused")
+
+    with bigfile.File(tmp_path / "t", create=True) as tree, tree["b"] as block:
+        monkeypatch.setattr(os, "chmod", refuse)
+        with pytest.raises(PermissionError):
+            block.append(ITEMS)
+    assert sorted(before) == sorted(os.listdir(tmp_path / "t" / "b"))
+    assert [] == open_files_in(tmp_path / "t")
+
+
+def create_block(path):
+    with bigfile.File(path, create=True) as tree:
+        tree.create("new", "i8", 4).close()
+
+
+def add_column(path):
+    with dataset.open(path, "r+") as table:
+        table.add_column("new", ITEMS)
+
+
+@needs_root
+@pytest.mark.parametrize("make", [create_block, add_column])
+def test_a_folder_that_is_put_in_the_place_of_a_new_one(sticky, monkeypatch, make):
+    """The owner of the folder around it renames a private folder of root."""
+    path = sticky / "p"
+    dataset.create_table(path, {"a": ITEMS}).close()
+    (path / "private").mkdir(0o700)
+    (path / "private" / "file").touch()
+    os.chmod(path, 0o755)
+    os.chown(path, ATTACKER, ATTACKER)
+    mkdir = os.mkdir
+
+    def planting(name, mode=0o777, *, dir_fd=None):
+        mkdir(name, mode, dir_fd=dir_fd)
+        if os.path.basename(name) == "new":
+            (path / "new").rename(path / "old")
+            (path / "private").rename(path / "new")
+
+    monkeypatch.setattr(os, "mkdir", planting)
+    make(path)
+    status = (path / "new").stat()
+    assert (0, 0o700) == (status.st_uid, stat.S_IMODE(status.st_mode))
 
 
 @needs_root

@@ -15,8 +15,11 @@ from bloscpack import bigfile, dataset
 from bloscpack._storage import remote
 from bloscpack._storage.upload import Conflict, object_version
 from bloscpack.dataset.folder import JOURNAL
+from bloscpack.dataset.layouts import find
+from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.dataset.url_create import NewChange
 from bloscpack.dataset.url_folder import UNFINISHED, UrlFolder
+from bloscpack.dataset.url_writer import UrlWriter
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -779,3 +782,14 @@ def test_a_store_that_fails(new, monkeypatch):
             with pytest.raises(StorageError, match="no more"):
                 array.append(-ROWS)
         assert ROWS.tolist() == dataset.open(new)[:].tolist()
+
+
+def test_a_change_between_the_detection_of_an_array_and_its_writer():
+    url = "memory://between"
+    dataset.create_array(url, np.arange(10)).close()
+    folder = UrlFolder(url)
+    assert ("zarr", "array") == find(folder)
+    with dataset.open(url, "r+") as array:
+        array.append([10])
+    UrlWriter(folder)
+    assert (11,) == ZarrArray(folder).shape

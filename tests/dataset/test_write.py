@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from binascii import crc32
 
 import numpy as np
@@ -16,6 +17,8 @@ from support import environment
 
 from bloscpack import dataset
 from bloscpack.dataset import parallel
+from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts import find_members
 from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
@@ -837,3 +840,17 @@ def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
         assert [0, 1, 7, 3, 4, 0, 1, 2] == table["x"][:].tolist()
         assert "m" == table.attrs["unit"]
     assert dataset.verify(path).ok
+
+
+def test_members_that_are_listed_need_little_memory(tmp_path):
+    with dataset.create_group(tmp_path / "g") as group:
+        for name in "abcdefgh":
+            group.create_group(name, attrs={"text": "x" * 250_000})
+    folder = Folder.open(tmp_path / "g")
+    tracemalloc.start()
+    try:
+        members = list(find_members(folder))
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert 8 == len(members)

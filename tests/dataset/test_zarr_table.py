@@ -14,7 +14,13 @@ import bloscpack
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.writer import SharedWriter
-from bloscpack.exceptions import DamageError, DoesNotFit, FormatError, UsageError
+from bloscpack.exceptions import (
+    DamageError,
+    DoesNotFit,
+    FormatError,
+    StorageError,
+    UsageError,
+)
 
 ROWS = {
     "a": np.arange(50, dtype="i4"),
@@ -357,3 +363,20 @@ def test_dataframes(tmp_path):
     ):
         table.append(frame.set_index(frame["s"].to_numpy()))
     assert {"t", "n"} == set(os.listdir(tmp_path))
+
+
+def test_a_change_after_one_that_failed_in_the_second_column(tmp_path):
+    """The first column had staged a document, which was not committed."""
+    rows = {"a": np.arange(100), "b": np.arange(100)}
+    with dataset.create_table(tmp_path / "t", rows, chunks=10) as table:
+        document = tmp_path / "t" / "b" / "zarr.json"
+        content = document.read_bytes()
+        document.write_bytes(content.replace(b"100", b"90", 1))
+        with pytest.raises(StorageError, match="removed"):
+            table.append({"a": np.arange(50), "b": np.arange(50)})
+        document.write_bytes(content)
+        table.resize(100)
+        assert 100 == len(table) == len(table["a"])
+        np.testing.assert_array_equal(rows["a"], table["a"][:])
+        table.append({"a": [7], "b": [8]})
+        assert 7 == table["a"][100]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
+from bloscpack._storage.open_folder import OpenFolder
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
@@ -176,3 +177,14 @@ def test_remove(tmp_path):
     (tmp_path / "old").write_bytes(b"old")
     disk.remove(str(tmp_path / "old"))
     assert [] == os.listdir(tmp_path)
+
+
+def test_a_file_in_a_folder_that_has_lost_its_name(tmp_path):
+    """The folder is held open, so its files can still be read there."""
+    (tmp_path / "s" / "c").mkdir(parents=True)
+    (tmp_path / "s" / "c" / "0").touch()
+    folder = OpenFolder(str(tmp_path))
+    os.close(folder.open("s/c/0", os.O_RDONLY))
+    (tmp_path / "s" / "c").rename(tmp_path / "s" / "old")
+    (tmp_path / "s" / "c").mkdir()
+    assert folder.status_of("s/c/0") is None

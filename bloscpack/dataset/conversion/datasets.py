@@ -20,7 +20,6 @@ from ..folder import BAD_NAME, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, table_class
 from ..layouts.base import NewArray
-from ..layouts.identity import AlteredDocument
 from ..table import Table
 from . import zarr_stores
 from .contents import (
@@ -62,7 +61,7 @@ def _content(
     """Return the contents of a dataset, or of a Zarr node that is none of ours."""
     try:
         found = open_()
-    except (UsageError, AlteredDocument):
+    except UsageError:
         if zarr_stores.is_store(path):
             return zarr_stores.read(path, request)
         raise

@@ -236,6 +236,7 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             found = find_any(folder.dataset(name))
         if found is not None:
             yield name, found
+            found.folder.forget_document()  # the caller may keep all members
 
 
 def prepare_change(

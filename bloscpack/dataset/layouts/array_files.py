@@ -222,16 +222,17 @@ class DescriptionCheck:
     ----------
     folder, name
         The file of the description.
+
+    Attributes
+    ----------
     identity
-        What `Folder.identity` returns for the file, if that is known.
+        What `Folder.identity` returns for the file; None at a URL.
     """
 
-    def __init__(self, folder: Folder, name: str, identity: object = None) -> None:
+    def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        if identity is None and not folder.is_remote:
-            identity = folder.identity(name)
-        self._identity = identity
+        self.identity = None if folder.is_remote else folder.identity(name)
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -254,11 +255,11 @@ class DescriptionCheck:
         if self._folder.is_remote:  # a look at the file would be a round trip
             return
         identity = self._folder.identity(self._name)
-        if identity is not None and identity == self._identity:
+        if identity is not None and identity == self.identity:
             return
         try:
             if self._read() == self._expected:
-                self._identity = identity
+                self.identity = identity
                 return
         except (FileNotFoundError, NotADirectoryError, UsageError):
             pass

@@ -30,13 +30,6 @@ VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8
 ZEROS = "00000000"
 
 
-class AlteredDocument(DamageError):
-    """Raised if a document with a wrong digest describes no array of this library.
-
-    It is damaged, or another program has copied the identity of another array into it.
-    """
-
-
 class Identity:
     """Which dataset a document belongs to.
 

@@ -23,6 +23,7 @@ from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
+    READ_OTHERWISE,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
@@ -48,7 +49,6 @@ from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
 from .identity import (
     KEY,
-    AlteredDocument,
     Identity,
     check_attributes,
     identified,
@@ -129,9 +129,10 @@ def read_array_document(folder: Folder) -> OwnDocument:
         error.filename = path
         if isinstance(error, FormatError) or is_own or not seems_signed(content):
             raise
-        raise AlteredDocument(
+        reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
+        raise DamageError(
             "the digest in '%s' is wrong, so it is damaged or another program has "
-            "changed it: %s" % (KEY, text),
+            "changed it (then remove this attribute): %s" % (KEY, reason),
             section="metadata",
             filename=path,
         ) from error
@@ -368,7 +369,6 @@ class ZarrArray(ArrayLayout):
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
-        self._staged = None
         own = self._read_of_same_shape()
         assert own.identity is not None
         self._source.prepare_copies()
@@ -443,10 +443,11 @@ class ZarrArray(ArrayLayout):
         """Take over the number of rows of a change that was committed."""
         self.close_files()
         staged, self._staged = self._staged, None
-        if staged is None:
+        check = DescriptionCheck(self.folder, ZARR_JSON)
+        # An earlier change may have staged a document, and failed.
+        if staged is None or staged[1] != check.identity:
             self._open()
         else:
-            check = DescriptionCheck(self.folder, ZARR_JSON, staged[1])
             self._take(staged[0], check)
 
 
