@@ -150,10 +150,8 @@ def _decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
 
 def _report_header(error: FormatError, prefix: bytes, report: Report) -> Sections:
     """Report a header that can't be decoded; return sections without any."""
-    kind, unreadable = (
-        "header",
-        error if isinstance(error, (NotReadable, Unsupported)) else None,
-    )
+    unreadable = error if isinstance(error, (NotReadable, Unsupported)) else None
+    kind = "header"
     if isinstance(error, FormatVersionMismatch):
         kind = "layout"
     elif not prefix.startswith(MAGIC):

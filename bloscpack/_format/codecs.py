@@ -28,8 +28,8 @@ class Codec:
     name
         The name, as in ``cname``.
     number
-        The number in the header of a chunk. A codec with the number of another one, in
-        front of it in the table, writes what that one reads.
+        The number in the header of a chunk. lz4hc has that of lz4, which decompresses
+        its chunks: of two codecs, the first in the table gives such a chunk its name.
     max_ratio
         Maximum number of plain bytes per compressed byte.
     nanoseconds

@@ -22,6 +22,7 @@ from ..headers import (
     MetadataHeader,
     decode_header,
 )
+from ..serializers import shard_rows
 from . import offsets as offset_table
 from .blosc_header import check_plain_size
 from .blosc_header import decode_header as decode_chunk_header
@@ -381,7 +382,7 @@ def find_last_chunk(
 
 
 def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
-    from .shard import SEPARATOR, shard_rows
+    from .shard import SEPARATOR
 
     cursor.move(end)
     if shard_rows(beginning.metadata) is None:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .dtypes import Array
     from .tuning import Setting
 
-__all__ = ["SHARD", "shard_rows"]
-
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
 # No chunk begins like this, and no other file.
@@ -214,7 +212,8 @@ class Trailer:
             del numbers[-2:]
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
-        return [SEPARATOR, copy, encode_index(numbers, self._nslots)]
+        index = encode_entries(numbers, self._nslots)
+        return [SEPARATOR, copy, index + crc_of(index)]
 
     def _padded_copy(self) -> bytes:
         """Return the last chunk with zeros up to the full size, and its digest.
@@ -250,14 +249,11 @@ def settings_like(compressed: Buffer) -> Setting:
     )
 
 
-def encode_index(numbers: Iterable[int], nslots: int) -> bytes:
-    """Return the index and its checksum, from offsets and sizes in turn."""
-    packed = encode_entries(numbers, nslots)
-    return packed + crc_of(packed)
-
-
 def encode_entries(numbers: Iterable[int], nslots: int) -> bytes:
-    """Return the index without its checksum; entries behind the numbers are missing."""
+    """Return the index without its checksum, from offsets and sizes in turn.
+
+    Entries behind the numbers are missing.
+    """
     flat = array("Q", numbers)
     nmissing = nslots - len(flat) // 2
     if sys.byteorder == "big":

@@ -7,7 +7,6 @@ from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from .._format.metadata import Section, encode_section
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
-    SHARD,
     has_inner_chunks,
     row_nbytes,
     rows_for,
@@ -34,7 +33,7 @@ from ..defaults import (
 )
 from ..exceptions import MetadataSectionTooSmall
 from ..headers import BloscpackHeader, MetadataHeader
-from ..serializers import is_array, shard_rows, user_metadata
+from ..serializers import SHARD, is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
