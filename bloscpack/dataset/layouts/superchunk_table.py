@@ -72,13 +72,16 @@ class TableDocuments(Documents):
     ) -> None:
         """Let `change` set the number of rows; `cbytes` is the size of a column."""
         self._cbytes[column] = cbytes
-        nbytes = total = 0
-        for name, storage in self.storages.items():
-            nbytes += length * math.prod(storage.inner) * storage.dtype.itemsize
-            if name not in self._cbytes:
-                data = self.folder.child(column_folder(name))
-                self._cbytes[name] = count_cbytes(data, storage, self.read_length())
-            total += self._cbytes[name]
+        unknown = self.storages.keys() - self._cbytes.keys()
+        old_length = self.read_length() if unknown else 0
+        for name in unknown:
+            data = self.folder.child(column_folder(name))
+            self._cbytes[name] = count_cbytes(data, self.storages[name], old_length)
+        nbytes = sum(
+            length * math.prod(storage.inner) * storage.dtype.itemsize
+            for storage in self.storages.values()
+        )
+        total = sum(self._cbytes[name] for name in self.storages)
         sizes = self.encode_sizes((length,), nbytes, total)
         change.stage(self.folder.full(SIZES), sizes)
 
