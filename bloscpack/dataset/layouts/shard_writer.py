@@ -12,7 +12,7 @@ import errno
 import os
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, repeat
 
 import numpy
 
@@ -186,13 +186,13 @@ class ShardWriter:
         The folder of the array, relative to the dataset.
     grid, args
         How the array is cut, and the settings of Blosc.
-    blocks
-        Numbers of chunks, ascending, and their rows.
     old
         The array now; its other chunks in the same shards are kept.
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.
+    part_of
+        Returns the part of rows that this array has; None for all of them.
     finish_chunk
         Returns a new chunk as it is stored.
 
@@ -208,10 +208,10 @@ class ShardWriter:
         prefix: str,
         grid: ShardGrid,
         args: BloscArgs,
-        blocks: Blocks,
         old: ShardFiles | None = None,
         *,
         at_once: bool = True,
+        part_of: Callable[[Array], Array] | None = None,
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
         if grid.slots > MAX_SLOTS:
@@ -225,21 +225,51 @@ class ShardWriter:
         self._change = change
         self._prefix = prefix
         self._args = args
-        self._blocks = blocks
+        self._part_of = part_of
         self._old = old
         self._at_once = at_once
+        self._next = 0  # number of the chunk behind the last piece
         self._current: NewShard | None = None
         self._unfinished: set[UnfinishedFile] = set()
 
-    def pieces(self) -> Iterator[Piece]:
-        """Yield what is written, in order."""
+    def pieces(self, number: int, rows: Array) -> Iterator[Piece]:
+        """Yield what is written for a chunk, with the kept chunks in front of it."""
         if not self.grid.row_nbytes:  # there is nothing to store
-            for _ in self._blocks:
-                pass
-        elif self._old is None:
-            yield from self._blocks
-        else:
-            yield from kept_and_new(self._blocks, self._old)
+            return
+        start = number // self.grid.slots * self.grid.slots
+        if self._next < start:
+            yield from self.rest()
+            self._next = start
+        yield from self._kept(self._next, number)
+        self._next = number + 1
+        yield number, rows if self._part_of is None else self._part_of(rows)
+
+    def rest(self) -> Iterator[Piece]:
+        """Yield the kept chunks behind the last piece, up to the end of its file."""
+        slots, start = self.grid.slots, self._next
+        yield from self._kept(start, -(-start // slots) * slots)
+
+    def _kept(self, start: int, stop: int) -> Iterator[Piece]:
+        """Yield the chunks of the old array in a span, which is in one file.
+
+        A range has the numbers of full chunks that are copied. The rows of chunks that
+        are not stored in full are read.
+        """
+        old, grid = self._old, self.grid
+        if old is None or start >= min(stop, old.nchunks):
+            return
+        file = old.file(start // grid.slots)
+        full = old.nrows // grid.chunk_rows
+        first, stop = start, min(stop, old.nchunks)
+        for number in range(start, stop):
+            if file is None or number >= full or not file.extents[number % grid.slots]:
+                if first < number:
+                    yield range(first, number)
+                first = number + 1
+                end = min(first * grid.chunk_rows, old.nrows)
+                yield number, old.rows(number * grid.chunk_rows, end)
+        if first < stop:
+            yield range(first, stop)
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
@@ -294,8 +324,11 @@ class ShardWriter:
         self._unfinished.discard(shard.file)
 
 
-def write_shards(writers: Sequence[ShardWriter]) -> None:
-    """Write the pieces of several arrays side by side, on several threads."""
+def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
+    """Write blocks of rows to the shards of several arrays, on several threads.
+
+    `blocks` are numbers of chunks, ascending, and their rows.
+    """
 
     def work(item: tuple[int, Piece]) -> tuple[int, Written]:
         return item[0], writers[item[0]].compress(item[1])
@@ -307,7 +340,7 @@ def write_shards(writers: Sequence[ShardWriter]) -> None:
     try:
         with own_settings:
             nthreads = effective_nthreads(None, None)
-            items = _in_turn([writer.pieces() for writer in writers])
+            items = _pieces(writers, blocks)
             first: list[tuple[int, Piece]] = []
             try:
                 first.extend(islice(items, FEW_PIECES))
@@ -332,49 +365,13 @@ def _failing(error: Exception) -> Iterator[Any]:
     yield
 
 
-def _in_turn(parts: list[Iterator[Piece]]) -> Iterator[tuple[int, Piece]]:
-    """Yield the next piece of each part, with the number of the part, until all end."""
-    for pieces in zip_longest(*parts):
-        for number, piece in enumerate(pieces):
-            if piece is not None:
-                yield number, piece
-
-
-def kept_and_new(blocks: Blocks, old: ShardFiles) -> Iterator[Piece]:
-    """Yield the chunks of all files that change, in order.
-
-    A range has the numbers of full chunks that are copied. The others are `blocks`, and
-    chunks of the old array that are not stored in full.
-    """
-    slots = old.grid.slots
-    place = 0  # number of the next chunk
-    for number, rows in blocks:
-        start = number // slots * slots
-        if place < start:
-            yield from _kept(old, place)
-            place = start
-        yield from _kept(old, place, number)
-        yield number, rows
-        place = number + 1
-    yield from _kept(old, place)
-
-
-def _kept(old: ShardFiles, start: int, stop: int | None = None) -> Iterator[Piece]:
-    """Yield chunks of the old array, all in one file; None to the end of the file."""
-    grid = old.grid
-    if stop is None:
-        stop = min(-(-start // grid.slots) * grid.slots, old.nchunks)
-    if start >= stop:
-        return
-    file = old.file(start // grid.slots)
-    full = old.nrows // grid.chunk_rows
-    first = start
-    for number in range(start, stop):
-        if file is None or number >= full or not file.extents[number % grid.slots]:
-            if first < number:
-                yield range(first, number)
-            first = number + 1
-            end = min((number + 1) * grid.chunk_rows, old.nrows)
-            yield number, old.rows(number * grid.chunk_rows, end)
-    if first < stop:
-        yield range(first, stop)
+def _pieces(
+    writers: Sequence[ShardWriter], blocks: Blocks
+) -> Iterator[tuple[int, Piece]]:
+    """Yield what all writers write, each piece with the number of its writer."""
+    for chunk, rows in blocks:
+        for number, writer in enumerate(writers):
+            yield from zip(repeat(number), writer.pieces(chunk, rows), strict=False)
+        del rows  # the next block needs the memory
+    for number, writer in enumerate(writers):
+        yield from zip(repeat(number), writer.rest(), strict=False)

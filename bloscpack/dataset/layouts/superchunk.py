@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
@@ -45,9 +44,9 @@ from .superchunk_storage import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ..._format.dtypes import Array, DType
+    from ..._format.dtypes import DType
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
@@ -342,31 +341,21 @@ def write_leaves(
     def finish_chunk(chunk: bytes) -> bytes:
         return with_spare(chunk, storage.settings["spare"])
 
-    leaves = [
-        (leaf, storage.grid_of(leaf), source)
-        for leaf, source in zip(storage.leaves, sources, strict=True)
-        if leaf.fields[:1] in fields
-    ]
-    leaves = [each for each in leaves if each[1].row_nbytes]
-    if not leaves:  # the rows count, but there is nothing to store
-        for _ in blocks:
-            pass
     writers = [
         ShardWriter(
             change,
             prefix,
-            grid,
+            storage.grid_of(leaf),
             storage.args_of(leaf),
-            leaf.blocks(shared),
             source,
             at_once=at_once,
+            part_of=leaf.of,
             finish_chunk=finish_chunk,
         )
-        for (leaf, grid, source), shared in zip(
-            leaves, copies_of(blocks, len(leaves)), strict=True
-        )
+        for leaf, source in zip(storage.leaves, sources, strict=True)
+        if leaf.fields[:1] in fields
     ]
-    write_shards(writers)
+    write_shards(writers, blocks)
     return {name: size for each in writers for name, size in each.sizes.items()}
 
 
@@ -376,25 +365,3 @@ def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]
     first = list(islice(remaining, 1))
     names = first[0][1].dtype.names if first else dtype.names
     return chain(first, remaining), {(name,) for name in names} if names else {()}
-
-
-def copies_of(blocks: Blocks, count: int) -> list[Blocks]:
-    """Return `count` iterators over the same blocks.
-
-    A block is dropped when all of them have passed it; `itertools.tee` keeps 57.
-    """
-    source = iter(blocks)
-    waiting: list[deque[tuple[int, Array]]] = [deque() for _ in range(count)]
-
-    def copy(own: deque[tuple[int, Array]]) -> Iterator[tuple[int, Array]]:
-        while True:
-            if not own:
-                for block in islice(source, 1):
-                    for each in waiting:
-                        each.append(block)
-                    del block
-            if not own:
-                return
-            yield own.popleft()
-
-    return [copy(own) for own in waiting]

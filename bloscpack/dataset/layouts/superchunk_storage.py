@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
-    from .base import Blocks, NewArray
+    from .base import NewArray
 
 VERSION = 1
 DATA = "data"
@@ -81,10 +81,6 @@ class Leaf:
         for field in self.fields:
             items = items[field]
         return items
-
-    def blocks(self, blocks: Blocks) -> Blocks:
-        """Return this part of blocks of rows."""
-        return ((number, self.of(rows)) for number, rows in blocks)
 
     @property
     def folder(self) -> str:

@@ -278,8 +278,8 @@ class ZarrArray(ArrayLayout):
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         grid = grid_of(document, own.certain_identity)
-        shards = ShardWriter(change, prefix, grid, args_of(document), blocks)
-        write_shards([shards])
+        shards = ShardWriter(change, prefix, grid, args_of(document))
+        write_shards([shards], blocks)
         document.shape = new.shape
         if len(shards.sizes) < grid.count_files(new.shape[0]):
             mark_sparse(document)
@@ -377,11 +377,10 @@ class ZarrArray(ArrayLayout):
             self.folder.prefix,
             grid_of(own.array, own.identity.name),
             args_of(own.array),
-            blocks,
             self._source,
             at_once=extends,
         )
-        write_shards([shards])
+        write_shards([shards], blocks)
         nrows = length()
         if nrows != self.shape[0] or not own.is_own:
             own.array.shape = (nrows, *self.shape[1:])
