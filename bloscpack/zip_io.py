@@ -233,6 +233,13 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         options = {**self._options, "storage_options": self._settings.storage_options}
         return _open_again, (self._place, name, options)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens the archive again, in any process, for reading."""
+        if self._place is None:
+            raise UsageError("only an archive that was opened by name can be pickled")
+        options = {**self._options, "storage_options": self._settings.storage_options}
+        return _reopened, (self._place, options)
+
     # Changes
 
     def __setitem__(self, name: str, array: Any) -> None:
@@ -357,6 +364,11 @@ def loadz(
             )
     options = {"cache_nbytes": cache_nbytes, "nthreads": nthreads, "limits": limits}
     return ArrayArchive(file, mode, checked, options)
+
+
+def _reopened(file: str, options: dict[str, Any]) -> ArrayArchive:
+    """Return an archive that was pickled."""
+    return loadz(file, **options)
 
 
 def _open_again(file: str, name: str, options: dict[str, Any]) -> LazyArray:

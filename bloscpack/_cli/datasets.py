@@ -30,6 +30,8 @@ MOST_SHOWN = 2**16
 # Maximum numbers of findings and of losses that ``recover`` shows.
 FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
+# The kinds of notes that ``recover`` shows: they may explain what is missing.
+NOTES_SHOWN = ("changed", "missing", "unreached")
 
 
 def plain_size_of(path: str) -> int | None:
@@ -210,6 +212,8 @@ def state_of(report: DatasetReport) -> tuple[int, str]:
     kinds = {finding.kind for finding in report.findings if finding.severity == "error"}
     if kinds == {"codec"}:
         return EXIT_COULD_NOT, "not readable by this Blosc"
+    if kinds == {"permission"}:
+        return EXIT_COULD_NOT, "not readable by this user"
     return EXIT_DAMAGED, "damaged"
 
 
@@ -278,7 +282,11 @@ def _tell_recovery(recovery: DatasetRecovery, args: Namespace) -> None:
         "%s: %d of %d chunk%s saved to %s"
         % (names[0], recovery.nsaved, total, plural, names[1])
     )
-    errors = [f for f in recovery.report.findings if f.severity == "error"]
+    errors = [
+        finding
+        for finding in recovery.report.findings
+        if finding.severity == "error" or finding.kind in NOTES_SHOWN
+    ]
     for finding in errors[:FINDINGS_SHOWN]:
         say("  " + printable(str(finding)))
     if len(errors) > FINDINGS_SHOWN:

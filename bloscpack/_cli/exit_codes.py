@@ -140,6 +140,7 @@ def _hint_for(error: BaseException) -> str:
         not isinstance(error, FormatError)
         or error.section != "header"
         or isinstance(error, FormatVersionMismatch)
+        or "savez" in error.message  # the message says what the file is
     ):
         return ""
     if error.message != EMPTY:

@@ -19,7 +19,14 @@ from .._loop.nthreads import effective_nthreads
 from .._storage.urls import is_url, path_of
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
-from .file_checks import MISSING, SHORT, FileCheck, check_file, missing_files
+from .file_checks import (
+    MISSING,
+    SHORT,
+    FileCheck,
+    check_file,
+    missing_files,
+    move_claimed,
+)
 from .findings import DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES, JOURNAL
 from .layouts import (
@@ -32,6 +39,7 @@ from .layouts import (
     table_around,
     table_class,
 )
+from .layouts.zarr_array import ZarrArray
 from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -61,12 +69,15 @@ class Watcher:
         The name of the array and the check of each file.
     errors
         The errors of descriptions that can't be read.
+    unreached
+        The rows in files that an altered description does not reach.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeLayout | Exception] = {}
         self.files: list[tuple[str, FileCheck]] = []
         self.errors: list[FormatError | OSError] = []
+        self.unreached: list[RowLoss] = []
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
@@ -76,6 +87,7 @@ class Watcher:
         """Take what the check of a member has found."""
         self.nodes |= part.nodes
         self.errors += part.errors
+        self.unreached += part.unreached
         for name, check in part.files:
             self.take_file(name, check)
 
@@ -252,6 +264,10 @@ class _Checker:
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
+        if isinstance(error, PermissionError):
+            name = self._name(path.removesuffix("/" + CHANGES))
+            self._report.add(section, "permission", message, file=name)
+            return
         self._report.add(section, "description", message, file=self._name(path))
 
     def _check_description(self, node: NodeLayout) -> None:
@@ -301,14 +317,48 @@ class _Checker:
         for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
-            _allow_missing_rows(checks, layout)
             name = joined_name(member, column, *fields)
+            own = self._own_shards(layout)
+            used |= self._check_reach(layout, own, member, name)
+            _allow_missing_rows(checks, layout, certain=not own)
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
                 if self._watcher is not None:
                     self._watcher.take_file(name, check)
         return used
+
+    def _own_shards(self, layout: ArrayLayout) -> dict[str, tuple[int, int]]:
+        """Return the rows of each shard of an array whose document was altered.
+
+        Shards that state another array, another place or none are left out.
+        """
+        altered = layout.changed_elsewhere and not layout.folder.is_remote
+        if not altered or not isinstance(layout, ZarrArray):
+            return {}
+        stated = layout.stated_shards()
+        return {layout.folder.full(name): rows for name, rows in stated}
+
+    def _check_reach(
+        self,
+        layout: ArrayLayout,
+        own: dict[str, tuple[int, int]],
+        member: str,
+        name: str,
+    ) -> set[str]:
+        """Note the rows behind the end of an array; return the names of the shards."""
+        unreached = set()
+        for file, (start, stop) in own.items():
+            if stop <= layout.shape[0]:
+                continue
+            unreached.add(file)
+            rows = max(start, layout.shape[0]), stop
+            message = "the document was altered, and does not reach these rows"
+            place = joined_name(member, file)
+            self._report.note("files", "unreached", message, file=place, rows=rows)
+            if self._watcher is not None:
+                self._watcher.unreached.append(RowLoss(name, rows))
+        return unreached
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.
@@ -336,6 +386,7 @@ class _Checker:
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
+        move_claimed(checks, layout, source, self._nthreads)
         return sorted(checks, key=lambda check: check.numbers.start)
 
     def _take(self, check: FileCheck, member: str) -> None:
@@ -427,8 +478,13 @@ def _message(error: Exception) -> str:
     return error.message if isinstance(error, FormatError) else str(error)
 
 
-def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
-    """Make missing rows notes if readers take them for rows with the fill value."""
+def _allow_missing_rows(
+    checks: list[FileCheck], layout: ArrayLayout, *, certain: bool
+) -> None:
+    """Make missing rows notes if readers take them for rows with the fill value.
+
+    It is not `certain` that they were never written if the document was altered.
+    """
     if not layout.may_lack_files:
         return
     for check in checks:
@@ -436,6 +492,7 @@ def _allow_missing_rows(checks: list[FileCheck], layout: ArrayLayout) -> None:
             if finding.kind in (MISSING, SHORT):
                 message = finding.message + ": the rows have the fill value"
                 check.findings[i] = replace(finding, severity=NOTE, message=message)
+                check.certain = check.certain and certain
 
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:

@@ -55,6 +55,10 @@ class FileCheck:
         without its tables.
     findings
         The findings.
+    claimed
+        The name that an intact file states, if that of another file of the array.
+    source
+        The name of the file with the extents: another one, if it states this place.
     certain
         Whether it is proven that the intact chunks have these numbers.
     cbytes, nfiles
@@ -69,6 +73,8 @@ class FileCheck:
         self.intact: dict[int, tuple[int, int]] = {}
         self.extents: dict[int, tuple[int, int]] = {}
         self.findings: list[Finding] = []
+        self.claimed: str | None = None
+        self.source = file
         self.certain = True
         self.cbytes = 0
         self.nfiles = 1
@@ -134,11 +140,42 @@ def missing_files(
     return check
 
 
+def move_claimed(
+    checks: list[FileCheck], layout: ArrayLayout, source: ChunkFiles, nthreads: int
+) -> None:
+    """Let the checks of lost files take the chunks of the files that claim their place.
+
+    Nothing is taken if the place has intact chunks, or if two files claim it.
+    """
+    claims: dict[str, list[str]] = {}
+    for check in checks:
+        if check.claimed is not None:
+            claims.setdefault(check.claimed, []).append(check.file)
+    prefix = source.folder.prefix
+    for check in checks if claims else ():
+        files = claims.get(check.file.removeprefix(prefix), ())
+        if len(files) != 1 or check.intact or check.nfiles > 1:
+            continue
+        number, name = check.numbers.start // source.slots, files[0]
+        name = name.removeprefix(prefix)
+        moved = check_file(layout, source, number, nthreads, name)
+        if moved.ok:
+            check.source, check.extents = moved.file, moved.extents
+            check.intact = moved.intact
+
+
 def check_file(
-    layout: ArrayLayout, source: ChunkFiles, number: int, nthreads: int
+    layout: ArrayLayout,
+    source: ChunkFiles,
+    number: int,
+    nthreads: int,
+    name: str | None = None,
 ) -> FileCheck:
-    """Check a file of an array. Enter `own_settings` first."""
-    folder, name = source.folder, source.names(number)
+    """Check a file of an array, or the file `name` in its place.
+
+    Enter `own_settings` first.
+    """
+    folder, name = source.folder, name or source.names(number)
     check = FileCheck(folder.full(name), source.chunks_of(number), layout)
     try:
         check.cbytes = folder.size(name)
@@ -250,8 +287,12 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     ]
     differences = [found for found in differences if found[1] != found[2]]
     differences += source.grid.differences(check.numbers[0] // grid.slots, metadata)
+    if [name for name, *_ in differences] == ["the file"] and source.grid.identity:
+        check.claimed = str(differences[0][2])
     for difference in differences:
         message = "expected %s: %s, found %s" % difference
+        if check.claimed is not None:
+            message = "the file is intact, and states that it is '%s'" % check.claimed
         check.add("metadata", "array", message, rows=check.all_rows)
         # Its chunks belong to another array.
         check.intact.clear()

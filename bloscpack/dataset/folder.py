@@ -23,6 +23,7 @@ from functools import lru_cache
 from .._crashsafe.acceptance import (
     CHANGES_RULES,
     DATASET_RULES,
+    REMEDY,
     check_in_dataset,
     is_believed,
 )
@@ -264,7 +265,7 @@ class Folder:
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
-                "something else",
+                "something else. " + REMEDY,
                 section="metadata",
                 filename=self.path(JOURNAL),
             )
@@ -710,8 +711,9 @@ def _decoded(text: bytes, path: str, size: int) -> Json:
             raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
+        reason = error if isinstance(error, ValueError) else "nested too deeply"
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (size, error),
+            "expected a value in JSON, found '%d' bytes: %s" % (size, reason),
             section="metadata",
             filename=path,
         ) from error

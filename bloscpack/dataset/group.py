@@ -314,6 +314,10 @@ class Group(Node, Mapping[str, Node]):
         for name, _ in find_members(self._layout.folder):
             yield name
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens the group again, in any process, for reading."""
+        return reopened, (self._layout,)
+
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
@@ -433,3 +437,8 @@ class Group(Node, Mapping[str, Node]):
             remove_objects(inner)
         else:
             remove_dataset(NewName(folder, name), sync)
+
+
+def reopened(layout: GroupLayout) -> Group:
+    """Return a group that was pickled."""
+    return Group(layout, None, Options())

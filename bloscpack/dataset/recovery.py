@@ -31,7 +31,7 @@ from .checking import Watcher, check_dataset, joined_name, lost_rows
 from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
-from .layouts import LAYOUTS, array_class, group_class, table_class
+from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.objects import OBJECT
 from .row_stream import joined
@@ -144,7 +144,7 @@ class Evidence(Watcher):
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
-        if not check.ok:
+        if not check.ok or not check.certain:
             self.damage.setdefault(name, []).append(check)
 
     def members_of(self, group: str) -> list[str]:
@@ -164,7 +164,7 @@ class _Saver:
         drop: bool,
         sync: bool,
     ) -> None:
-        self.recovery = DatasetRecovery(report)
+        self.recovery = DatasetRecovery(report, evidence.unreached)
         self.recovery.nsaved = report.nintact
         self.recovery.nlost = report.nchunks - report.nintact
         self.recovery.certain = all(
@@ -188,6 +188,10 @@ class _Saver:
             self._save_rows(node, target, name, layout, mode)
             return
         attributes = self._attributes(node, name)
+        for file in blp_files(node.folder):
+            inner = joined_name(name, file)
+            self.recovery.losses.append(RowLoss(inner, None))
+            self._remark("'%s' is a file by itself: recover it separately" % inner)
         limits = FolderLimits(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
@@ -439,7 +443,7 @@ class SavedPart:
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
             folder = self._source.folder
-            storage = folder.storage(check.file.removeprefix(folder.prefix))
+            storage = folder.storage(check.source.removeprefix(folder.prefix))
             return decompress(storage.read_at(offset, size))
         plain: list[bytes] = []
         self._source.load([number], lambda _, view: plain.append(bytes(view)))

@@ -12,7 +12,7 @@ from support import environment
 
 import bloscpack
 from bloscpack import BloscpackArgs, FormatError, UsageError, cli, log
-from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal
+from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal, message_of
 from bloscpack._storage.local import FileRange
 from bloscpack.headers import BloscpackHeader
 from bloscpack.reader import Reader
@@ -362,3 +362,10 @@ def blpk(*arguments, input_=b""):
         capture_output=True,
         check=False,
     )
+
+
+def test_an_archive():
+    bloscpack.savez("x.zip", a=np.arange(9))
+    with pytest.raises(FormatError) as caught:
+        run_verb("cat", "x.zip")
+    assert message_of(caught.value).endswith("byte 0)")

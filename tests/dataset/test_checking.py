@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 
 from bloscpack import dataset
+from bloscpack._cli import datasets
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import FormatError, UsageError
@@ -381,3 +383,49 @@ def test_descriptions_of_directories_of_other_programs(name):
     assert opened.cbytes == found["cbytes"]
     assert opened.attrs.asdict() == found["attributes"]
     assert json.dumps(found)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs root")
+def test_a_member_that_may_not_be_read(monkeypatch, request):
+    folder = tempfile.TemporaryDirectory()  # others may not enter `tmp_path`
+    request.addfinalizer(folder.cleanup)
+    os.chmod(folder.name, 0o755)
+    monkeypatch.chdir(folder.name)
+    with dataset.create_group("a") as group:
+        group.create_array("priv", [1]).close()
+    os.chmod("a/priv", 0)
+    os.seteuid(65534)
+    try:
+        report = dataset.verify("a")
+    finally:
+        os.seteuid(0)
+    found = [(f.file, f.kind) for f in report.findings if f.severity == "error"]
+    assert [("priv", "permission")] == found
+    assert 1 == datasets.state_of(report)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[]", r"found \[\]"),
+        ("null", "found None"),
+        ("{}", "found 'zarr_format': 'nothing'"),
+        (
+            '{"zarr_format": 3, "node_type": "group", "attributes": null}',
+            "'attributes'",
+        ),
+        ("[" * 10**5, "nested too deeply"),
+    ],
+)
+def test_what_is_wrong_in_a_document(tmp_path, text, found):
+    (tmp_path / "zarr.json").write_text(text)
+    with pytest.raises(FormatError, match=found):
+        dataset.open(tmp_path)
+
+
+def test_shards_without_their_document(tmp_path):
+    dataset.create_array(tmp_path / "a", [1, 2]).close()
+    os.remove(tmp_path / "a" / "zarr.json")
+    for use in dataset.verify, lambda path: dataset.recover(path, tmp_path / "b"):
+        with pytest.raises(FormatError, match="is missing, and there"):
+            use(tmp_path / "a")

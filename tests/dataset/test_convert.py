@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,13 @@ import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import contents, datasets, npy
-from bloscpack.exceptions import DamageError, FormatError, NotReadable, UsageError
+from bloscpack.exceptions import (
+    DamageError,
+    FormatError,
+    NotReadable,
+    StorageError,
+    UsageError,
+)
 
 
 def table(length=5000):
@@ -562,3 +569,13 @@ def test_a_damaged_document_is_not_read_as_that_of_another_program():
         dataset.convert("a", "b.npy")
     assert "convert" not in str(caught.value)
     assert not os.path.exists("b.npy")
+
+
+@pytest.mark.parametrize("target", ["b.npy", "b.zarr"])
+def test_a_claimed_size_that_does_not_fit(target):
+    dataset.create_array("a", np.arange(100), chunks=10).close()
+    text = Path("a/zarr.json").read_text().replace("100", str(2**53), 1)
+    Path("a/zarr.json").write_text(text)
+    with pytest.raises(StorageError, match="bytes, and only"):
+        dataset.convert("a", target)
+    assert ["a"] == os.listdir()

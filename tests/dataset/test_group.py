@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from dataset import documents
 from dataset import golden_directories as golden
 from support import environment
 
+import bloscpack
 from bloscpack import dataset
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
@@ -376,3 +378,18 @@ def test_importing_bloscpack_does_not_import_datasets():
     command = [sys.executable, "-c", program]
     found = subprocess.run(command, env=environment(), capture_output=True, text=True)
     assert "False\n" == found.stdout
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_pickle(tmp_path, mode):
+    with dataset.create_group(tmp_path / "a") as group:
+        group.create_array("g/x", [1, 2]).close()
+    bloscpack.savez(tmp_path / "a.zip", x=[1, 2])
+    with (
+        dataset.open(tmp_path / "a", mode) as group,
+        bloscpack.loadz(tmp_path / "a.zip", mode) as archive,
+    ):
+        copies = pickle.loads(pickle.dumps((group, archive)))
+    assert [1, 2] == copies[0]["g/x"][:].tolist() == copies[1]["x"][:].tolist()
+    for copy in copies:
+        copy.close()

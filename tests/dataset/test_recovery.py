@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import golden_directories
 
+import bloscpack
 from bloscpack import dataset
 from bloscpack._format.shard import index_size
 from bloscpack.exceptions import FormatError, UsageError
@@ -189,6 +191,74 @@ def test_a_group():
     assert damage.numbers().tolist() == found["in/t/x"][:].tolist()
     assert dataset.verify("new").ok
     assert ["g", "new"] == sorted(os.listdir())
+
+
+def altered(old, new):
+    """Make an array of 100 rows in 5 shards, and alter its document."""
+    dataset.create_array("a", np.arange(100), chunks=10, shards=20).close()
+    document = Path("a/zarr.json")
+    text = document.read_text().replace(" ", "").replace("\n", "")
+    assert old in text
+    document.write_text(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("length", [70, 80, 0])
+def test_rows_that_an_altered_document_does_not_reach(length):
+    altered('"shape":[100]', '"shape":[%d]' % length)
+    found = {f.rows for f in dataset.verify("a").findings if f.kind == "unreached"}
+    recovery = dataset.recover("a", "new")
+    assert found == {rows for _, rows in rows_of(recovery)}
+    assert (length, 100) == (min(found)[0], max(found)[1])
+    assert not recovery.complete
+
+
+def test_a_missing_shard_beside_an_altered_document():
+    altered('"fill_value":0', '"fill_value":5')
+    os.remove("a/c/2")
+    recovery = dataset.recover("a", "new")
+    assert not recovery.complete
+    assert [(40, 60)] == [f.rows for f in recovery.report.findings if f.rows]
+
+
+def exchange(a, b):
+    os.rename(a, "x")
+    os.rename(b, a)
+    os.rename("x", b)
+
+
+def move(a, b):
+    os.rename(a, b)
+
+
+@pytest.mark.parametrize("harm", [exchange, move])
+@pytest.mark.parametrize("first", [0, 1])
+def test_shards_under_other_names(harm, first):
+    items = np.arange(90)
+    dataset.create_array("a", items, chunks=10, shards=20).close()
+    harm("a/c/%d" % first, "a/c/4")
+    report = dataset.verify("a")
+    assert "c/4" in {finding.file for finding in report.findings}
+    assert "intact, and states that it is 'c/%d'" % first in str(report.findings)
+    recovery = dataset.recover("a", "new")
+    lost = [] if harm is exchange else [(80, 90)]
+    assert lost == [rows for _, rows in rows_of(recovery)]
+    kept = 90 if harm is exchange else 80
+    assert items[:kept].tolist() == dataset.open("new")[:kept].tolist()
+
+
+def test_a_copy_of_a_shard_under_another_name():
+    dataset.create_array("a", np.arange(90), chunks=10, shards=20).close()
+    shutil.copy("a/c/0", "a/c/1")
+    assert [("", (20, 40))] == rows_of(dataset.recover("a", "new"))
+
+
+def test_files_of_an_unzipped_archive():
+    bloscpack.savez("a.zip", a=np.arange(9), s=7, **{"g/t": 8})
+    with zipfile.ZipFile("a.zip") as archive:
+        archive.extractall("a")
+    recovery = dataset.recover("a", "new")
+    assert [("s.blp", None), ("g/t.blp", None)] == rows_of(recovery)
+    assert not recovery.complete
 
 
 def test_fields_of_items():

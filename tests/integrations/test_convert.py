@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -446,6 +447,30 @@ class TestZarr:
                 dataset.convert("a.zip", "b.zarr")
             assert caught.value.filename.startswith("a.zip")
             assert not os.path.exists("b.zarr")
+
+    @pytest.mark.parametrize("source", ["a.zip", "a"])
+    def test_arrays_that_zarr_has_no_shards_of(self, zarr, source):
+        rows = np.zeros(5, [("p", "f8"), ("q", "i2")])
+        arrays = {"a": np.arange(9), "s": np.int64(7), "st": rows, "g/t": np.float32(1)}
+        bp.savez("a.zip", **arrays)
+        with zipfile.ZipFile("a.zip") as archive:
+            archive.extractall("a")
+        assert [] == dataset.convert(source, "b.npz").lost
+        with np.load("b.npz") as found:
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(array, found[name])
+        lost = dataset.convert(source, "b.zarr").lost
+        assert ["'g/t'", "'s'"] == sorted(text.partition(" ")[0] for text in lost)
+        assert_same(rows, dataset.open_table("b.zarr/st")[:])
+
+    def test_files_beside_members(self, zarr):
+        bp.savez("a.zip", a=np.arange(9), s=7)
+        with zipfile.ZipFile("a.zip") as archive:
+            archive.extractall("a")
+        bp.pack_bytes_to_file(b"no array", "a/other.blp")
+        os.rename("a/s.blp", "a/a.blp")
+        lost = dataset.convert("a", "b.npz").lost
+        assert ["the file 'a/a.blp'", "the file 'a/other.blp'"] == lost
 
     def test_damage(self, zarr):
         zarr.create_array("a", data=np.arange(100), chunks=10, zarr_format=2)

@@ -5,13 +5,15 @@ To add a format, add a module with a reader or a writer, and one entry of `FORMA
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from importlib import import_module
 
 from ..._crashsafe.replace import check_distinct
 from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...constants import MAGIC
-from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
@@ -145,6 +147,9 @@ FORMATS = {
         ),
     )
 }
+# Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
+PLAIN = ("npy", "npz", "bigfile")
+MAX_RATIO = 1000
 # A store of Zarr that is no dataset of this package, and a plain folder of datasets.
 STORE = Format("store", "zarr_stores", (), ())
 FOLDER = Format("folder", "datasets", (), ())
@@ -307,6 +312,7 @@ def convert(
             request.lose("the names of the axes")
         if expect is not None:
             expect(content.nbytes)
+        _check_room(content.nbytes, wanted, out_name)
         content.watch(progress)
         wanted.write(content, request)
     return Conversion(
@@ -316,6 +322,17 @@ def convert(
         content.nbytes,
         request.lost,
     )
+
+
+def _check_room(nbytes: int, wanted: Format, target: str) -> None:
+    """Raise `StorageError` if the target can't fit: a damaged shape may be huge."""
+    free = shutil.disk_usage(os.path.dirname(os.path.abspath(target))).free
+    if nbytes > free * (1 if wanted.name in PLAIN else MAX_RATIO):
+        raise StorageError(
+            errno.ENOSPC,
+            "the content has '%d' bytes, and only '%d' are free" % (nbytes, free),
+            target,
+        )
 
 
 def _check_apart(source: str, target: str) -> None:

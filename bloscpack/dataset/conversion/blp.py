@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 METADATA = "metadata"
 
 
-def read(path: str, request: Request) -> Content:
+def read(path: str, request: Request) -> ArrayContent:
     """Return the array in a file, with its metadata as attributes."""
     lazy = open_ndarray(path, nthreads=request.nthreads)
     request.resources.enter_context(lazy)
+    return content_of(lazy)
+
+
+def content_of(lazy: LazyArray) -> ArrayContent:
+    """Return an array in a file, with its metadata as attributes."""
     fortran = lazy.order == "F" and lazy.ndim > 1
     return ArrayContent(
         lazy.dtype,

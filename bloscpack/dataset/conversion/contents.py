@@ -64,6 +64,8 @@ class ArrayContent:
     """
 
     kind = "array"
+    # Whether the array is left out, and named, if the target can't hold it.
+    may_be_lost = False
 
     def __init__(
         self,

@@ -13,15 +13,16 @@ from os.path import join, lexists
 import numpy
 
 from ... import dataset
-from ...exceptions import UsageError, UsageValueError
+from ...constants import EXTENSION
+from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
 from ..folder import BAD_NAME, is_member_name
 from ..group import Group
-from ..layouts import LAYOUTS, array_class, table_class
+from ..layouts import LAYOUTS, array_class, blp_files, table_class
 from ..layouts.base import NewArray
 from ..table import Table
-from . import zarr_stores
+from . import blp, zarr_stores
 from .contents import (
     ArrayContent,
     Column,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import Array as Items
+    from ..folder import Folder
     from .contents import Columns, Content
     from .request import Request
 
@@ -75,7 +77,25 @@ def _content(
         name: _content(partial(group.__getitem__, name), join(path, name), request)
         for name in group
     }
+    if not group._layout.folder.is_remote:
+        _add_files(members, group._layout.folder, path, request)
     return GroupContent(members, group.attrs.asdict())
+
+
+def _add_files(
+    members: dict[str, Content], folder: Folder, path: str, request: Request
+) -> None:
+    """Add the arrays in ``.blp`` files, as in the folder of an unzipped archive."""
+    for file in blp_files(folder):
+        name = file.removesuffix(EXTENSION)
+        try:
+            if name not in members:
+                members[name] = content = blp.read(join(path, file), request)
+                content.may_be_lost = True
+                continue
+        except NotANumpyArray:
+            pass
+        request.lose("the file '%s'" % join(path, file))
 
 
 def _array_content(array: Array) -> ArrayContent:
@@ -166,6 +186,9 @@ def _write(
             except UsageError as error:
                 if isinstance(member, GroupContent):  # it has named its member
                     raise
+                if isinstance(member, ArrayContent) and member.may_be_lost:
+                    request.lose("'%s' (%s)" % (inner, error))
+                    continue
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif _is_table(content, layout):
         table = as_table(content)

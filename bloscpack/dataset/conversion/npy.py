@@ -76,11 +76,11 @@ def read_npz(path: str, request: Request) -> Content:
             array = read_header(fp)
             fp.check_size(array.nbytes)
         content = _content(open_, array, name)
-        _add(root, info.filename.removesuffix(SUFFIX), content, path)
+        add_member(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
 
 
-def _add(root: GroupContent, name: str, content: Content, path: str) -> None:
+def add_member(root: GroupContent, name: str, content: Content, path: str) -> None:
     """Add a member to the group that its name says, which is made if needed."""
     *groups, last = name.split("/")
     group = root

@@ -10,17 +10,23 @@ from __future__ import annotations
 import errno
 import json
 import os
+import warnings
 from contextlib import contextmanager
 from functools import partial
 from zipfile import BadZipFile
 
 import numpy
 
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.urls import is_url, shown_name
+from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
+from ...zip_io import loadz
 from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
+from .blp import content_of
 from .contents import ArrayContent, GroupContent, rows_in_block
+from .npy import add_member
 from .request import import_package
 from .text_columns import Lengths, fixed, longest
 from .zip_files import DAMAGED, open_zip
@@ -84,12 +90,30 @@ def read(path: str, request: Request) -> Content:
     """Return the contents of a store."""
     zarr = import_package("zarr", "zarr", "reading a Zarr store")
     storage = import_package("zarr.storage", "zarr", "reading a Zarr store")
-    with _named(path):
+    with _named(path), warnings.catch_warnings():
         store = _open_store(storage, path)
         if os.path.isfile(path):
             request.resources.callback(store.close)
+        # Zarr has no shards of the arrays in these files.
+        warnings.filterwarnings("ignore", r"Object at .*\.blp is not recognized")
         found = zarr.open(store, mode="r")
-        return _content(found, path)
+        content = _content(found, path)
+    if os.path.isfile(path) and isinstance(content, GroupContent):
+        _add_own(content, path, request)
+    return content
+
+
+def _add_own(group: GroupContent, path: str, request: Request) -> None:
+    """Add the arrays of an archive of `savez` that Zarr has no shards of."""
+    with open_zip(path, path) as opened:
+        names = [name for name in opened.namelist() if name.endswith(EXTENSION)]
+    if not names or ZARR_JSON not in opened.namelist():
+        return
+    archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
+    for name in (name.removesuffix(EXTENSION) for name in names):
+        content = content_of(archive[name])
+        content.may_be_lost = True
+        add_member(group, name, content, path)
 
 
 # Checked documents

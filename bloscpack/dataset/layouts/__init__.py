@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 
 from ..._storage.open_folder import LinkFound
+from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..access import DESCRIPTIONS
 from ..folder import is_member_name
@@ -239,6 +241,18 @@ def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
             found.folder.forget_document()  # the caller may keep all members
 
 
+def blp_files(folder: Folder) -> list[str]:
+    """Return the names of the ``.blp`` files in a group.
+
+    They are the arrays of an unzipped archive that Zarr has no shards of.
+    """
+    return [
+        name
+        for name, kind in folder.entries()
+        if kind == stat.S_IFREG and name.endswith(EXTENSION)
+    ]
+
+
 def prepare_change(
     layout: str, folder: Folder, writer_of: WriterOf, change: Change | None = None
 ) -> None:
@@ -301,8 +315,11 @@ def detect(folder: Folder) -> Found:
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
-        raise NotReadable(
-            "expected a dataset, found a folder without the files of one",
-            filename=folder.path(),
-        )
+        missing = "expected a dataset, found a folder without the files of one"
+        if folder.is_folder("c"):
+            missing = (
+                "the document 'zarr.json' is missing, and there is a folder 'c', as of "
+                "the shards of an array: put the document back from a copy"
+            )
+        raise NotReadable(missing, filename=folder.path())
     return found

@@ -135,14 +135,14 @@ class ChunkFiles(ChunkSource):
         self.nbytes = nbytes
         self.chunk_size = chunk_size
         self.nchunks = nchunks
-        self._slots = slots
+        self.slots = slots
         self._check_description = check_description
         self._cache = ChunkCache(CACHE_NBYTES)
 
     @property
     def nfiles(self) -> int:
         """Number of files of the array, also if some are missing."""
-        return -(-self.nchunks // self._slots)
+        return -(-self.nchunks // self.slots)
 
     def stored(self) -> Sequence[int]:
         """Return the numbers of the files that exist, ascending."""
@@ -150,8 +150,8 @@ class ChunkFiles(ChunkSource):
 
     def chunks_of(self, number: int) -> range:
         """Return the numbers of the chunks in a file."""
-        first = number * self._slots
-        return range(first, min(first + self._slots, self.nchunks))
+        first = number * self.slots
+        return range(first, min(first + self.slots, self.nchunks))
 
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""

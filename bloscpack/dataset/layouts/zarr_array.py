@@ -349,6 +349,22 @@ class ZarrArray(ArrayLayout):
             return place and place.partition("/")[0]
         return None
 
+    def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield the names and rows of the shards that state this array and place.
+
+        If the document has lost its identity, any identity will do.
+        """
+        rows, identity = self._grid.chunk_rows * self._grid.slots, self._own.identity
+        for number in self._stored_shards() if self._grid.row_nbytes else ():
+            name = self._grid.names(number)
+            with suppress(FormatError, OSError):
+                cursor = Cursor(StorageFile(self.folder.storage(name)))
+                beginning = read_beginning(cursor)
+                known, _, place = (place_of(beginning.metadata) or "").partition("/")
+                if place == name and (identity is None or identity.name == known):
+                    nbytes, start = beginning.header.nbytes or 0, number * rows
+                    yield name, (start, start + nbytes // self._grid.row_nbytes)
+
     def _is_complete(self, stored: list[int]) -> bool:
         """Return whether each shard has a file with all rows; `stored` have a file.
 

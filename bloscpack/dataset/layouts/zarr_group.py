@@ -81,17 +81,20 @@ class NodeDocument:
     """
 
     def __init__(self, folder: Folder, content: bytes, value: Json) -> None:
+        wrong = None if isinstance(value, dict) else shown(value)
         document = value if isinstance(value, dict) else {}
         attributes = document.get("attributes", {})
         self.kind = document.get("node_type")
-        if (
-            document.get("zarr_format") != 3
-            or self.kind not in ("array", "group")
-            or not isinstance(attributes, dict)
+        for name, is_right in (
+            ("zarr_format", document.get("zarr_format") == 3),
+            ("node_type", self.kind in ("array", "group")),
+            ("attributes", isinstance(attributes, dict)),
         ):
+            if wrong is None and not is_right:
+                wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
+        if wrong is not None:
             raise DamageError(
-                "expected the document of a Zarr node of format 3, found something "
-                "else",
+                "expected the document of a Zarr node of format 3, found %s" % wrong,
                 section="metadata",
                 filename=folder.path(ZARR_JSON),
             )
