@@ -16,12 +16,12 @@ from .._engine.threads import for_each
 from .._format.row_sets import common, text_of, union, without
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .data_files import DataFiles
 from .file import File
-from .header import FILE_NAME, MODULUS, folded
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
 from .tree import is_data_file
-from .writing import PIECE_NBYTES, byte_sum, read_header, read_unwritten
+from .writing import byte_sum, read_state
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _Checker:
 
     def __init__(self, tree: Tree, nthreads: int, progress: Progress | None) -> None:
         self._tree = tree
-        self._nthreads = nthreads
+        self.nthreads = nthreads
         self._progress = progress
         self.findings: list[TreeFinding] = []
         self.nblocks = self.nfiles = self.nbytes = self.nattributes = 0
@@ -181,13 +181,12 @@ class _Checker:
         self.check_attributes(name, name)
         try:
             folder = self._tree.folder(name)
-            header, content = read_header(self._tree, folder)
-            unwritten = read_unwritten(self._tree, folder, content, header.size)
+            header, _, unwritten = read_state(self._tree, folder)
         except (FormatError, OSError) as error:
             self.findings.append(TreeFinding(name, "header", _text(error)))
             return
         _BlockCheck(self, name, header, DataFiles(self._tree, folder)).run(
-            folder, unwritten or []
+            folder, unwritten
         )
 
     def add_progress(self, nbytes: int) -> None:
@@ -195,11 +194,6 @@ class _Checker:
         self.nbytes += nbytes
         if self._progress is not None:
             self._progress(nbytes)
-
-    @property
-    def nthreads(self) -> int:
-        """The number of threads that sum bytes."""
-        return self._nthreads
 
 
 class _BlockCheck:

@@ -311,7 +311,7 @@ def test_a_name_that_leads_out_of_the_target():
     inside = contents.ArrayContent(np.dtype("i4"), (0,), list)
     group = contents.GroupContent({"../../escaped": inside})
     with pytest.raises(UsageError, match="name of a member"):
-        datasets.write(group, conversion.Request("b.zarr"), "zarr")
+        datasets.write(group, conversion.Request("b.zarr", layout="zarr"))
     assert [] == os.listdir()
 
 

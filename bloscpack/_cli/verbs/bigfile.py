@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from ...bigfile import Column, File
-    from ...bigfile.attrs import AttributeSet
+    from ...bigfile.attributes import AttributeSet
     from ...bigfile.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -220,8 +220,7 @@ def _plain(value: object) -> object:
 
 def _create(args: Namespace) -> None:
     from ..._storage.spool import seekable_with_size
-    from ...bigfile.copying import Watched
-    from ...bigfile.raw_items import RawItems
+    from ...bigfile.copying import RawItems, Watched
 
     tree = _open(args, create=True)
     name, *more = args.names
@@ -279,7 +278,7 @@ def _repartition(args: Namespace) -> None:
 def _copy(args: Namespace) -> None:
     if args.to is None and len(args.names) != 2:
         raise Refusal("copy: expected <block> <new block>, or --to", EXIT_USAGE)
-    from ...bigfile import File
+    from ...bigfile import File, copy
 
     tree = _open(args)
     target = None if args.to is None else File(args.to, create=True)
@@ -290,10 +289,9 @@ def _copy(args: Namespace) -> None:
     for block in tree.blocks:
         _copy_block(args, tree, block, block, args.nfile, target)
     for group in sorted({block.rpartition("/")[0] for block in tree.blocks} | {""}):
-        attrs = tree.open(group + "/." if group else ".").attrs
-        if target is not None and len(attrs):
-            name = group + "/." if group else "."
-            target.create(name).attrs.copy_from(attrs)
+        name = group + "/." if group else "."
+        if target is not None and len(tree.open(name).attrs):
+            copy(tree, name, target)
 
 
 def _copy_block(

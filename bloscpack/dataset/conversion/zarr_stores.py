@@ -25,9 +25,8 @@ from ...zip_io import loadz
 from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .blp import content_of
-from .contents import ArrayContent, GroupContent, rows_in_block
+from .contents import ArrayContent, GroupContent, import_package, rows_in_block
 from .npy import add_member
-from .request import import_package
 from .text_columns import Lengths, fixed, longest
 from .zip_files import DAMAGED, open_zip
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
-    from .contents import Content
-    from .request import Request
+    from .contents import Content, Request
 
 # The file that an array or group of each format has.
 MARKERS = ("zarr.json", ".zarray", ".zgroup")
@@ -256,6 +254,7 @@ def _content(found: Any, path: str) -> Content:
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
     fill = getattr(found, "fill_value", None)
+    dims = getattr(getattr(found, "metadata", None), "dimension_names", None)
     if dtype.kind in "OT":
         dtype = _measured(rows(), path, fill)
         rows = partial(_text_rows, found, path, dtype)
@@ -265,7 +264,7 @@ def _content(found: Any, path: str) -> Content:
         rows,
         attrs=attrs,
         fill_value=fill if _is_item(fill, dtype) else None,
-        dims=getattr(getattr(found, "metadata", None), "dimension_names", None),
+        dims=dims if any(dims or ()) else None,
     )
 
 

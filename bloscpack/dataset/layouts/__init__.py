@@ -185,11 +185,14 @@ class Found:
         return found.writable
 
 
-def find_any(folder: Folder) -> Found | None:
+def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
     """Return the dataset in a folder; a folder of datasets is a group.
 
     None if there is no dataset in the folder or in the folders inside of it.
+    `skip_unreadable` says that folders inside of it that this user may not read do not
+    count; otherwise they raise ``PermissionError``.
     """
+    skipped = (PermissionError,) if skip_unreadable else ()
     found = find(folder)
     if found is not None:
         return Found(folder, *found)
@@ -199,10 +202,10 @@ def find_any(folder: Folder) -> Found | None:
     for searched, place in enumerate(places):
         if searched == MAX_SEARCHED:
             break
-        with suppress(PermissionError):
+        with suppress(*skipped):
             for name in place.folders():
                 inner = place.subfolder(name)
-                with suppress(PermissionError, LinkFound):
+                with suppress(*skipped, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
                 places.append(inner)
@@ -226,16 +229,19 @@ def member_names(folder: Folder) -> list[str]:
     return folder.folders()
 
 
-def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
+def find_members(
+    folder: Folder, *, skip_unreadable: bool = True
+) -> Iterator[tuple[str, Found]]:
     """Yield the members of a group, sorted by name.
 
-    Those that this user may not read are left out, and so is a link in the place of the
-    folder that has the description.
+    Those that this user may not read are left out, or raise ``PermissionError``. A link
+    in the place of the folder that has the description is left out.
     """
+    skipped = (PermissionError,) if skip_unreadable else ()
     for name in member_names(folder):
         found = None
-        with suppress(PermissionError, LinkFound):
-            found = find_any(folder.dataset(name))
+        with suppress(*skipped, LinkFound):
+            found = find_any(folder.dataset(name), skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
             found.folder.forget_document()  # the caller may keep all members
