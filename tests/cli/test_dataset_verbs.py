@@ -124,9 +124,10 @@ def test_info_about_a_damaged_member(capfd):
 def test_a_member_that_is_intact_but_not_supported(capfd, verb):
     make_all()
     with open("g/one/zarr.json") as fp:
-        document = fp.read()
+        document = json.loads(fp.read().replace('"blosc"', '"gzip"'))
+    del document["attributes"]  # as another program writes it
     with open("g/one/zarr.json", "w") as fp:
-        fp.write(document.replace('"blosc"', '"gzip"'))
+        json.dump(document, fp)
     for options in ([], ["--json"]):
         said(capfd, verb, *options, "g", code=EXIT_COULD_NOT)
 
