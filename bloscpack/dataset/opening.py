@@ -7,7 +7,7 @@ from contextlib import suppress
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
-from .layouts import array_class, is_inside_table, table_around, table_class
+from .layouts import LAYOUTS, array_class, is_inside_table, table_around, table_class
 from .table import Table
 from .url_folder import UrlFolder
 from .url_writer import writer_of
@@ -81,7 +81,7 @@ def check_changeable(found: Found) -> None:
     if not isinstance(found.folder, UrlFolder):
         return
     check_writable(found.folder.root)
-    if found.layout not in ("zarr", "folder"):
+    if not LAYOUTS[found.layout].changes_at_urls:
         raise UsageError(
             "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "
             "changed, no others" % found.folder.path()
