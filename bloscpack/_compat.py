@@ -34,7 +34,7 @@ HOMES = {
     "_cli.outputs": "check_files",
     "_cli.parser": "create_parser",
     "_cli.quick_answers": "log_metadata",
-    "_cli.verbs.append": "process_append_args",
+    "_cli.named": "process_append_args",
     "_cli.verbs.compress": "process_compression_args",
     "_cli.verbs.decompress": "process_decompression_args",
     "_format.blosc_header": "decode_blosc_flags",

@@ -230,7 +230,8 @@ def _check_different(named: Sequence[tuple[str, object]]) -> None:
     for key in names:
         if names.count(key) > 1:
             raise UsageError(
-                "two arrays have the name '%s': give a mapping of names to files" % key
+                "two arrays have the name '%s': give a mapping of names to files, "
+                "or write the references of each file with --name and -o" % key
             )
 
 
@@ -313,7 +314,7 @@ def _read(
                 raise unfit(
                     part,
                     "no Zarr reader verifies digests of type '%s': repack it with "
-                    "adler32, crc32 or crc32c, or leave them unverified"
+                    "adler32, crc32 or crc32c, or use unverified=True or --unverified"
                     % part.checksum,
                 )
             part.checksum = "None"
@@ -388,8 +389,8 @@ def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
         raise unfit(
             part,
             "its chunks of %d items form no regular grid in the shape %s: repack it "
-            "with whole rows as chunk size, a multiple of %d bytes, or refer to a flat "
-            "array"
+            "with whole rows as chunk size, a multiple of %d bytes, or use flat=True "
+            "or --flat"
             % (
                 chunk_size // itemsize,
                 part.shape,

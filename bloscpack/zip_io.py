@@ -19,8 +19,14 @@ from collections.abc import MutableMapping
 from contextlib import nullcontext
 from weakref import WeakValueDictionary
 
-from ._archives.names import BLP, check_names, document_name, parents_of
-from ._archives.reading import ArchiveFile, check_document
+from ._archives.reading import (
+    BLP,
+    ArchiveFile,
+    check_document,
+    check_names,
+    document_name,
+    parents_of,
+)
 from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._crashsafe.replace import replacing
 from ._engine.forks import OwnLock

@@ -19,8 +19,7 @@ from .._format.zip_format import STORED, UTF8, encode_directory, encode_local
 from .._storage.base import PartStorage
 from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..serializers import shard_rows
-from .names import BLP, document_name, parents_of
-from .reading import ArchiveFile, check_document
+from .reading import BLP, ArchiveFile, check_document, document_name, parents_of
 from .writing import CHECKSUM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

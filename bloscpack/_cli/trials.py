@@ -1,4 +1,4 @@
-"""A search for good settings: trials on a sample of the data.
+"""Settings for data: a search by trials on a sample, and the choice of ``--auto``.
 
 `Sample` reads whole chunks at regular intervals of a file. `Search` first tries the
 default and the setting that ``--auto`` chooses, so that the result is never worse. It
@@ -6,10 +6,14 @@ compares filters and type sizes with two codecs, then codecs, then levels, then 
 sizes, and continues with the best each time. The cost of a setting is the time to
 compress, to write the result to a disk of a given speed and read it back, and to
 decompress.
+
+``--auto`` samples a regular file in pieces from its whole length. The sample of a pipe
+is its beginning, which is kept, and compressed with the rest.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from functools import partial
@@ -18,6 +22,7 @@ from time import perf_counter
 from .. import log
 from .._engine.blosc_settings import own_settings
 from .._format import tuning
+from .._format.automatic import HEAD, choose
 from .._format.chunks import compress, decompress
 from .._format.codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, NONE, SHUFFLE
 from .._format.tuning import (
@@ -29,6 +34,8 @@ from .._format.tuning import (
     filters_to_try,
     piece_starts,
 )
+from .._storage.base import read_up_to
+from .._storage.spool import size_of
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
@@ -36,10 +43,11 @@ from .stdio import STREAM, is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeVar
+    from typing import Any, BinaryIO, TypeVar
 
-    from .._storage.protocols import Seekable
+    from .._storage.protocols import Readable, Seekable
 
     Result = TypeVar("Result")
 
@@ -61,6 +69,10 @@ CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 MIN_MEASURED_SECONDS = 0.02
 REPEATS = 3
+
+
+# Fields of a setting that an option, a variable or the configuration file may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 
 
 # Settings and samples
@@ -211,7 +223,7 @@ class Search:
         self._start = perf_counter()
         self._try([self.default])
         if self._automatic is not None:
-            self._try([self._automatic], whatever_it_takes=True)
+            self._try([self._automatic], must_finish=True)
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
@@ -306,15 +318,13 @@ class Search:
         self.complete = False
         return False
 
-    def _try(
-        self, settings: Iterable[Setting], *, whatever_it_takes: bool = False
-    ) -> None:
+    def _try(self, settings: Iterable[Setting], *, must_finish: bool = False) -> None:
         """Try some settings, unless they have been tried or time is up."""
         for setting in settings:
             if setting in self.trials or setting in self.left_out:
                 continue
             # The first trial runs without regard to the time: a result needs one.
-            must_wait = whatever_it_takes or not self.trials
+            must_wait = must_finish or not self.trials
             if not must_wait and not self._has_time():
                 return
             with own_settings:
@@ -366,3 +376,84 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that no other beats in all values, highest ratio first."""
     trials = sorted(trials, key=lambda trial: trial.ratio, reverse=True)
     return [t for t in trials if not any(t.is_beaten_by(other) for other in trials)]
+
+
+# The choice of --auto
+
+
+class _HeadAndRest(io.RawIOBase):
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._parts: list[Readable] = [io.BytesIO(head), rest]
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe."""
+        return self._rest.fileno()
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer; return the number of bytes."""
+        while self._parts:
+            data = read_up_to(self._parts[0], len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            del self._parts[0]
+        return 0
+
+
+def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
+    """Return the setting for an input, and a file object with all its bytes.
+
+    The file object is `in_fp` at its current position, or replaces it.
+    """
+    size = size_of(in_fp)
+    if size is not None:
+        return in_fp, chosen_at(args, in_fp, size)
+    head = read_up_to(in_fp, HEAD)
+
+    def read(start: int, size: int) -> bytes:
+        return head[start : start + size]
+
+    setting = choose(read, len(head), args.auto, fixed=_fixed(args))
+    _log(setting)
+    raw: Any = _HeadAndRest(head, in_fp)
+    return io.BufferedReader(raw), setting
+
+
+def chosen_at(
+    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
+) -> Setting:
+    """Return the setting for the next `size` bytes of a file that can seek.
+
+    The position remains unchanged. `typesizes` are the type sizes of the data, if they
+    are known: they take precedence over the type size of the user.
+    """
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    fixed = _fixed(args)
+    if typesizes:
+        fixed.pop("typesize", None)
+    setting = choose(read, size, args.auto, typesizes, fixed)
+    fp.seek(begin)
+    _log(setting)
+    return setting
+
+
+def _fixed(args: Namespace) -> dict[str, str | int]:
+    """Return the fields of the setting that the user has made."""
+    given = getattr(args, "given", ())
+    return {name: getattr(args, name) for name in FIELDS if name in given}
+
+
+def _log(setting: Setting) -> None:
+    log.verbose("settings chosen for the data: %s" % setting)

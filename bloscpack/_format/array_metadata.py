@@ -38,7 +38,8 @@ MAX_NBYTES = sys.maxsize
 MAX_ITEM_NBYTES = 2**26
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
-    "the file contains bytes and no array; open and unpack_bytes_from_file read them"
+    "the file contains bytes and no array; 'blpk decompress', open and "
+    "unpack_bytes_from_file read them"
 )
 
 

@@ -100,7 +100,7 @@ def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | Non
     if order == "F" and len(array.shape) > 1:
         return (
             "it has several axes in Fortran order, where the items of a row do not lie "
-            "together: pack what numpy.ascontiguousarray returns"
+            "together: store a copy in C order, as numpy.ascontiguousarray returns it"
         )
     size = row_nbytes(array)
     if not size:

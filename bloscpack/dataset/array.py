@@ -341,7 +341,7 @@ class Array(Node):
         """Take over the number of rows of a change that was committed."""
         self._layout.committed(length)
         if length < old:
-            self._layout.remove_unused(old)
+            self._layout.remove_unused()
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""

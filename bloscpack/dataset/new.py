@@ -75,8 +75,8 @@ def create_array(
         HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
         that holds `fill_value`.
     layout
-        ``'zarr'``, which any Zarr software reads; ``'bcolz'``, that of bcolz 1.x; or
-        ``'blz'``, that of BLZ 0.6, whose Blosc has fewer codecs and filters.
+        ``'zarr'``, which any Zarr software reads; ``'superchunk'``; or ``'bcolz'``,
+        that of bcolz 1.x.
     shape, dtype
         Those of the array; by default those of `data`.
     chunks

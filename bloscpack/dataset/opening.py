@@ -9,7 +9,7 @@ from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
 from .create import drop_copies
-from .layouts import array_class, is_inside_table, table_around, table_class
+from .layouts import LAYOUTS, array_class, is_inside_table, table_around, table_class
 from .table import Table
 from .writer import writer_for
 
@@ -88,7 +88,7 @@ def check_changeable(found: Found) -> None:
     if not found.folder.is_remote:
         return
     check_writable(found.folder.root)
-    if found.layout not in ("zarr", "folder"):
+    if not LAYOUTS[found.layout].changes_at_urls:
         raise UsageError(
             "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "
             "changed, no others" % found.folder.path()

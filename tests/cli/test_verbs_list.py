@@ -12,6 +12,7 @@ from support import environment
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
+from bloscpack._cli.console import console
 from bloscpack._cli.display import array_text, table
 from bloscpack.describe import describe, describe_array
 from bloscpack.headers import BloscpackHeader
@@ -24,7 +25,7 @@ CHUNK_SIZE = 10_000
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bloscpack.log.PREFIX", "blpk")
+    console.begin(owns_streams=False)
     args = BloscArgs(typesize=2, clevel=9, shuffle=2, cname="lz4")
     bloscpack.pack_bytes_to_file(PLAIN, "a.blp", CHUNK_SIZE, {"k": 1}, args)
     array = np.arange(3000.0).reshape(1000, 3)
@@ -133,7 +134,7 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
         "import sys\n"
         "before = {*sys.modules}\n"  # a tool that measures coverage imports some
         "import bloscpack._cli.verbs.list as v\n"
-        "v.describe('b.blp')\n"
+        "v.named('b.blp').entries()\n"
         "new = {*sys.modules} - before\n"
         "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & new))"
     )

@@ -14,7 +14,7 @@ from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 
 from bloscpack import dataset
-from bloscpack._cli import datasets
+from bloscpack._cli.verbs.verify import state_of
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.exceptions import FormatError, UsageError
 
@@ -400,7 +400,7 @@ def test_a_member_that_may_not_be_read(monkeypatch, request):
         os.seteuid(0)
     found = [(f.file, f.kind) for f in report.findings if f.severity == "error"]
     assert [("priv", "permission")] == found
-    assert 1 == datasets.state_of(report)[0]
+    assert 1 == state_of(report)[0]
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,6 @@ def array(path):
     ).close()
 
 
-def blz_array(path):
-    data = np.arange(50, dtype="i4")
-    dataset.create_array(path, data, layout="blz", chunks=16, fill_value=3).close()
-
-
 def zarr_array(path):
     data = np.arange(50, dtype="i4")
     arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
@@ -143,11 +138,6 @@ def superchunk_leaves(path):
 def table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
-
-
-def blz_table(path):
-    data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
-    dataset.create_table(path, data, layout="blz", chunks=16).close()
 
 
 def zarr_table(path):
@@ -334,11 +324,9 @@ OPERATIONS = {
         "%s: %s" % (make.__name__, name): (make, change(each))
         for make, changes in (
             (zarr_array, ARRAY_CHANGES),
-            (blz_array, ARRAY_CHANGES),
             (superchunk, ARRAY_CHANGES),
             (superchunk_leaves, LEAVES_CHANGES),
             (table, TABLE_CHANGES),
-            (blz_table, TABLE_CHANGES),
             (zarr_table, TABLE_CHANGES),
             (superchunk_table, LEAVES_TABLE_CHANGES),
         )
@@ -448,8 +436,8 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 
 
 MAKERS = (
-    *(array, blz_array, zarr_array, superchunk, superchunk_leaves),
-    *(table, blz_table, zarr_table, superchunk_table, group),
+    *(array, zarr_array, superchunk, superchunk_leaves),
+    *(table, zarr_table, superchunk_table, group),
     *(parallel, parallel_superchunk, parallel_table),
 )
 

@@ -128,7 +128,7 @@ def test_an_array_is_no_group():
         dataset.open("g")
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_attributes_with_nan(layout):
     attrs = {"a": float("nan"), "b": [float("inf")]}
     with dataset.create_array("a", [1, 2], layout=layout, attrs=attrs) as array:

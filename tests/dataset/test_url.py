@@ -143,7 +143,7 @@ def test_errors(web, folder):
         lambda: dataset.open(web.url + "/g/in/a b", "r+"),
         lambda: dataset.open(web.url + "/g/in/a b", "a"),
         lambda: dataset.create_array("memory://new", [1], layout="bcolz"),
-        lambda: dataset.create_table("memory://new", {"a": [1]}, layout="blz"),
+        lambda: dataset.create_table("memory://new", {"a": [1]}, layout="bcolz"),
         lambda: dataset.create_array("memory://new", [1], mode="r"),
         lambda: dataset.create_group(web.url + "/b"),
         lambda: dataset.open_group(web.url + "/g", "a"),

@@ -469,7 +469,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
-    monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
+    monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
     monkeypatch.setattr("bloscpack._storage.open_folder.LIMIT", 2)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}

@@ -89,8 +89,6 @@ class Format:
 
 ROWS = ("array", "table")
 ALL = (*ROWS, "group")
-# Layouts without groups of their own that are written into groups of Zarr.
-IN_GROUPS = ("superchunk",)
 FORMATS = {
     found.name: found
     for found in (
@@ -111,12 +109,12 @@ FORMATS = {
                 name,
                 "datasets",
                 ("." + name,),
-                ALL if name in IN_GROUPS else tuple(k for k in ALL if k in kinds),
+                ALL if found.fits_groups else ROWS,
                 attributes=True,
                 layout=name,
             )
-            for name, kinds in LAYOUTS.items()
-            if "array" in kinds
+            for name, found in LAYOUTS.items()
+            if "array" in found.kinds
         ),
     )
 }  # fmt: skip

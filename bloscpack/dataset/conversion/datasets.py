@@ -13,7 +13,7 @@ from os.path import join, lexists
 import numpy
 
 from ... import dataset
-from ..._archives.names import BLP
+from ...constants import EXTENSION
 from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
@@ -86,7 +86,7 @@ def _add_files(
 ) -> None:
     """Add the arrays in ``.blp`` files, as in the folder of an unzipped archive."""
     for file in blp_files(folder):
-        name = file.removesuffix(BLP)
+        name = file.removesuffix(EXTENSION)
         try:
             if name not in members:
                 members[name] = content = blp.read(join(path, file), request)
@@ -170,7 +170,7 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
     """Write contents to a free path, without syncing; `place` is that in the target."""
     layout = request.layout
     if isinstance(content, GroupContent):
-        group = layout if "group" in LAYOUTS[layout] else "zarr"
+        group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
         dataset.create_group(path, layout=group, attrs=content.attrs).close()
         for name, member in content.members.items():
             if not is_member_name(name):

@@ -17,9 +17,9 @@ from zipfile import BadZipFile
 
 import numpy
 
-from ..._archives.names import BLP
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.urls import is_url, shown_name
+from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
 from ...zip_io import loadz
 from ..folder import MAX_JSON
@@ -104,11 +104,11 @@ def read(path: str, request: Request) -> Content:
 def _add_own(group: GroupContent, path: str, request: Request) -> None:
     """Add the arrays of an archive of `savez` that Zarr has no shards of."""
     with open_zip(path, path) as opened:
-        names = [name for name in opened.namelist() if name.endswith(BLP)]
+        names = [name for name in opened.namelist() if name.endswith(EXTENSION)]
     if not names or ZARR_JSON not in opened.namelist():
         return
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
-    for name in (name.removesuffix(BLP) for name in names):
+    for name in (name.removesuffix(EXTENSION) for name in names):
         content = content_of(archive[name])
         content.may_be_lost = True
         add_member(group, name, content, path)

@@ -1,6 +1,7 @@
 """The layouts of datasets, and which one a folder has.
 
-To add a layout, add a module and one entry of `LAYOUTS`.
+To add a layout, add a module and one entry of `LAYOUTS`, which other modules ask what
+the layout can do.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 
-from ..._archives.names import BLP
 from ..._storage.open_folder import LinkFound
+from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..access import DESCRIPTIONS
 from ..folder import is_member_name
@@ -29,33 +30,79 @@ if TYPE_CHECKING:
 
     WriterOf = Callable[[Folder], Writer]
 
-# Name → the places of the function `detect`, of the class for each kind, and of the
-# function `prepare`, which is called with the first change of a dataset. The first
-# layout that detects a folder wins.
+
+class Layout:
+    """Where the code of a layout is, and what the layout can do.
+
+    Attributes
+    ----------
+    kinds
+        The class for ``'array'``, ``'table'`` and ``'group'``: module and name.
+    detect
+        The function that returns the kind of a folder; None if `find` does not ask.
+    prepare
+        The function that is called with the first change of a dataset, if any.
+    instead
+        The layout in which a dataset is written that can only be read in this one.
+    fits_groups
+        Whether a group is converted to this layout, with its arrays and tables.
+    changes_at_urls
+        Whether datasets at a URL can be changed.
+    has_digests
+        Whether chunks have digests.
+    """
+
+    def __init__(
+        self,
+        detect: str | None = None,
+        prepare: str | None = None,
+        *,
+        instead: str | None = None,
+        fits_groups: bool = False,
+        changes_at_urls: bool = False,
+        has_digests: bool = True,
+        **kinds: str,
+    ) -> None:
+        self.kinds = kinds
+        self.detect = detect
+        self.prepare = prepare
+        self.instead = instead
+        self.fits_groups = fits_groups
+        self.changes_at_urls = changes_at_urls
+        self.has_digests = has_digests
+
+
+# By name. The first layout that detects a folder wins.
 LAYOUTS = {
-    "zarr": {
-        "detect": "zarr_group.detect",
-        "array": "zarr_array.ZarrArray",
-        "table": "zarr_group.ZarrTable",
-        "group": "zarr_group.ZarrGroup",
-        "prepare": "zarr_group.drop_consolidated",
-    },
-    "superchunk": {
-        "detect": "superchunk.detect",
-        "array": "superchunk.SuperchunkArray",
-        "table": "superchunk_table.SuperchunkTable",
-    },
-    "blz": {
-        "detect": "blz.detect",
-        "array": "blz.BlzArray",
-        "table": "blz.BlzTable",
-    },
-    "bcolz": {
-        "detect": "bcolz.detect",
-        "array": "bcolz.BcolzArray",
-        "table": "bcolz.BcolzTable",
-    },
-    "folder": {"group": "plain_folder.PlainFolder"},
+    "zarr": Layout(
+        "zarr_group.detect",
+        "zarr_group.drop_consolidated",
+        fits_groups=True,
+        changes_at_urls=True,
+        array="zarr_array.ZarrArray",
+        table="zarr_group.ZarrTable",
+        group="zarr_group.ZarrGroup",
+    ),
+    "superchunk": Layout(
+        "superchunk.detect",
+        fits_groups=True,
+        array="superchunk.SuperchunkArray",
+        table="superchunk_table.SuperchunkTable",
+    ),
+    "blz": Layout(
+        "bcolz.detect_blz",
+        instead="bcolz",
+        has_digests=False,
+        array="bcolz.BlzArray",
+        table="bcolz.BlzTable",
+    ),
+    "bcolz": Layout(
+        "bcolz.detect",
+        has_digests=False,
+        array="bcolz.BcolzArray",
+        table="bcolz.BcolzTable",
+    ),
+    "folder": Layout(instead="zarr", changes_at_urls=True, group="base.PlainFolder"),
 }
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
@@ -72,13 +119,14 @@ def _load(place: str) -> Any:
 
 def _class(layout: str, kind: str) -> Any:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
-    if kind not in LAYOUTS.get(layout, ()):
-        having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
+    place = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
+    if place is None:
+        having = [name for name, found in LAYOUTS.items() if kind in found.kinds]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    return _load(LAYOUTS[layout][kind])
+    return _load(place)
 
 
 def array_class(name: str) -> type[ArrayLayout]:
@@ -114,12 +162,10 @@ def find(folder: Folder) -> tuple[str, str] | None:
 
     The kind is ``'array'``, ``'table'`` or ``'group'``.
     """
-    for name, parts in LAYOUTS.items():
-        if "detect" in parts:
-            detect_kind: Callable[[Folder], str | None] = _load(parts["detect"])
-            kind = detect_kind(folder)
-            if kind is not None:
-                return name, kind
+    for name, layout in LAYOUTS.items():
+        kind = None if layout.detect is None else _load(layout.detect)(folder)
+        if kind is not None:
+            return name, kind
     return None
 
 
@@ -208,7 +254,7 @@ def blp_files(folder: Folder) -> list[str]:
     return [
         name
         for name, kind in folder.entries()
-        if kind == stat.S_IFREG and name.endswith(BLP)
+        if kind == stat.S_IFREG and name.endswith(EXTENSION)
     ]
 
 
@@ -220,8 +266,9 @@ def prepare_change(
     `writer_of` returns a writer for a group around the dataset. Without a change, the
     dataset is going to be changed, or a member of it is being made or removed.
     """
-    if "prepare" in LAYOUTS[layout]:
-        _load(LAYOUTS[layout]["prepare"])(folder, writer_of, change)
+    prepare = LAYOUTS[layout].prepare
+    if prepare is not None:
+        _load(prepare)(folder, writer_of, change)
 
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
