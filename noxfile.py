@@ -117,11 +117,3 @@ def zarrita(session: nox.Session) -> None:
     install(session, "test-integrations")
     readers = "tests/integrations/test_http_readers.py"
     session.run("pytest", "-q", readers, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})
-
-
-@nox.session(python="3.11", default=False)
-def blz(session: nox.Session) -> None:
-    """Read and change datasets with the genuine BLZ; this needs a compiler, too."""
-    install(session, "test")
-    genuine = "tests/dataset/test_genuine_blz.py"
-    session.run("pytest", "-q", genuine, env={"BLOSCPACK_BUILD_ORIGINALS": "1"})

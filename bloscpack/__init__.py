@@ -30,7 +30,7 @@ Files that exist
     references(paths), write_references    let Zarr and xarray read chunks in place
 Folders of many files, and other libraries
     dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
-    register_fsspec, register_joblib, register_shutil   formats for these libraries
+    register_fsspec, register_joblib       the compression "blp" for these libraries
 Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading
 Errors: BloscpackError, the base of FormatError, StorageError and UsageError
 Deprecated names: pack_file, unpack_file, pack_bytes_file, unpack_bytes_file,
@@ -72,7 +72,6 @@ if TYPE_CHECKING:
     from .file_object import open as open
     from .integrations import register_fsspec as register_fsspec
     from .integrations import register_joblib as register_joblib
-    from .integrations import register_shutil as register_shutil
     from .lazy_array import LazyArray as LazyArray
     from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
@@ -105,7 +104,7 @@ _HOMES = {
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
     "file_object": "BloscpackFile open",
-    "integrations": "register_fsspec register_joblib register_shutil",
+    "integrations": "register_fsspec register_joblib",
     "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
@@ -119,42 +118,6 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
 # Modules that are functions too: `bloscpack.verify` is also `bloscpack.verify.verify`.
 _CALLABLE_MODULES = ("append", "recover", "references", "verify")
-# All public modules: those without a leading underscore, except `__main__`.
-_MODULES = (
-    *_CALLABLE_MODULES,
-    "abstract_io",
-    "abstract_objects",
-    "args",
-    "bigfile",
-    "bytes_io",
-    "checksums",
-    "cli",
-    "compat_util",
-    "constants",
-    "dataset",
-    "defaults",
-    "describe",
-    "exceptions",
-    "file_io",
-    "file_object",
-    "fp_io",
-    "headers",
-    "integrations",
-    "lazy_array",
-    "log",
-    "memory_io",
-    "metacodecs",
-    "npy_io",
-    "numpy_io",
-    "pretty",
-    "reader",
-    "references",
-    "repacking",
-    "serializers",
-    "sysutil",
-    "version",
-    "zip_io",
-)
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 
 
@@ -172,9 +135,16 @@ def __getattr__(name: str) -> object:
         value: object = getattr(import_module("." + _HOME_OF[name], __name__), name)
         globals()[name] = value
         return value
-    if name in _MODULES:
-        return import_module("." + name, __name__)
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    missing = "module %r has no attribute %r" % (__name__, name)
+    if name.startswith("_"):
+        raise AttributeError(missing)
+    module = "%s.%s" % (__name__, name)
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise AttributeError(missing) from None
 
 
 def __dir__() -> list[str]:

@@ -43,6 +43,13 @@ def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
+def parameters_of(function: Any) -> tuple[str, ...]:
+    """Return the names of the parameters of a method, without ``self``."""
+    code = function.__code__
+    names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
+    return names
+
+
 class ImmutableObject:
     """A record whose attributes are set once, by its ``__init__``.
 
@@ -63,8 +70,8 @@ class MutableMappingObject(Base):
     """Base class of the headers and settings: a mapping with a fixed set of keys.
 
     Every key is an attribute too. Two records are equal if their keys and values are.
-    A subclass lists its keys, in order, in ``_attributes``, and those whose values are
-    sizes in bytes in ``_bytes_attributes``.
+    A subclass lists its keys, the parameters of ``__init__``, in ``_attributes``, and
+    those whose values are sizes in bytes in ``_bytes_attributes``.
     """
 
     _attributes: tuple[str, ...] = ()

@@ -10,9 +10,15 @@ import io
 import os
 
 from . import log
-from ._appending.chunks import AppendSettings, append_chunks
-from ._appending.metadata import read_sections, replace_metadata, rewrite_or_grow
-from ._appending.room import append_to_copy, lacks_room
+from ._appending.chunks import (
+    AppendSettings,
+    append_chunks,
+    append_to_copy,
+    lacks_room,
+    read_sections,
+    replace_metadata,
+    rewrite_or_grow,
+)
 from ._compat import make_callable, sibling_names
 from ._crashsafe.in_place import changeable
 from ._crashsafe.locking import LockedFile, open_locked
@@ -31,21 +37,28 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._format.dtypes import Array
-    from ._format.sections import Beginning
     from ._storage.protocols import BinaryFile, Buffer, Path, Readable
     from .abstract_io import Progress
     from .args import AnyBloscArgs, BloscKeywords
     from .serializers import Json
 
-    class AppendKeywords(BloscKeywords, total=False):
-        """The keywords of `append_from`, which documents them."""
+    class ContentKeywords(BloscKeywords, total=False):
+        """The keywords of `append_fp`; `append_from` documents them."""
 
         metadata: object
         nthreads: int | None
-        sync: bool
         progress: Progress | None
         expect: Callable[[int], object] | None
+
+    class LockedKeywords(ContentKeywords, total=False):
+        """The keywords of `append_locked`."""
+
         grow: bool
+
+    class AppendKeywords(LockedKeywords, total=False):
+        """The keywords of the functions that append to a file with a name."""
+
+        sync: bool
 
 
 PATH_TYPES = (str, bytes, os.PathLike)
@@ -56,11 +69,7 @@ def append_fp(
     new_content_fp: Readable,
     new_size: int,
     blosc_args: AnyBloscArgs | None = None,
-    *,
-    metadata: object = UNCHANGED,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[BloscKeywords],
+    **keywords: Unpack[ContentKeywords],
 ) -> int:
     """Append bytes of one file object to the compressed file in another.
 
@@ -86,6 +95,8 @@ def append_fp(
         `rewrite_metadata_fp`.
     nthreads, progress
         As in `bloscpack.abstract_io.pack`.
+    expect
+        As in `append_from`.
     settings
         Fields of `BloscArgs` as keywords, such as ``clevel=9``.
 
@@ -109,7 +120,7 @@ def append_fp(
     (b'abcdef', None)
     """
     with changeable(original_fp) as target:
-        how = AppendSettings(blosc_args, settings, metadata, nthreads, progress)
+        how = AppendSettings(blosc_args, **keywords)
         return append_chunks(target, new_content_fp, new_size, how)
 
 
@@ -245,14 +256,9 @@ def append_from(
     new_size: int,
     blosc_args: AnyBloscArgs | None = None,
     *,
-    metadata: object = UNCHANGED,
     accept: Callable[[object], None] | None = None,
-    nthreads: int | None = None,
     sync: bool = True,
-    progress: Progress | None = None,
-    expect: Callable[[int], object] | None = None,
-    grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **keywords: Unpack[LockedKeywords],
 ) -> None:
     """Append bytes of a file object to a compressed file.
 
@@ -284,24 +290,8 @@ def append_from(
     """
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
-            accept(read_locked(locked_file).metadata)
-        append_locked(
-            locked_file,
-            new_content_fp,
-            new_size,
-            blosc_args,
-            metadata=metadata,
-            nthreads=nthreads,
-            progress=progress,
-            expect=expect,
-            grow=grow,
-            **settings,
-        )
-
-
-def read_locked(locked_file: LockedFile) -> Beginning:
-    """Return the sections in front of the chunks of a file that is locked."""
-    return read_sections(locked_file)[0]
+            accept(read_sections(locked_file)[0].metadata)
+        append_locked(locked_file, new_content_fp, new_size, blosc_args, **keywords)
 
 
 def append_locked(
@@ -310,12 +300,8 @@ def append_locked(
     new_size: int,
     blosc_args: AnyBloscArgs | None = None,
     *,
-    metadata: object = UNCHANGED,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    expect: Callable[[int], object] | None = None,
     grow: bool = False,
-    **settings: Unpack[BloscKeywords],
+    **keywords: Unpack[ContentKeywords],
 ) -> None:
     """Append bytes of a file object to a file that is locked.
 
@@ -324,15 +310,14 @@ def append_locked(
     old_size = locked_file.size
     log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
     log.verbose("new file size: %s" % double_pretty_size(new_size))
-    how = AppendSettings(blosc_args, settings, metadata, nthreads, progress, expect)
-    if grow and lacks_room(locked_file, new_size, metadata):
+    how = AppendSettings(blosc_args, **keywords)
+    if grow and lacks_room(locked_file, new_size, how.metadata):
         append_to_copy(locked_file, new_content_fp, new_size, how)
     else:
         append_chunks(locked_file, new_content_fp, new_size, how)
-    log.verbose(
-        "orig file size after append: %s" % double_pretty_size(locked_file.size)
-    )
-    ratio = (locked_file.size - old_size) / max(new_size, 1)
+    size = locked_file.size
+    log.verbose("orig file size after append: %s" % double_pretty_size(size))
+    ratio = (size - old_size) / max(new_size, 1)
     log.verbose("Approximate compression ratio of appended data: %f" % ratio)
 
 

@@ -5,11 +5,15 @@ The settings are documented here, once for all functions that take them.
 
 from __future__ import annotations
 
-from . import log
+from . import defaults, log
 from ._compat import sibling_names
 from ._format.chunk_sizes import calculate_nchunks as calculate_nchunks
 from ._format.chunk_sizes import parse_chunk_size as parse_chunk_size
-from .abstract_objects import MutableMappingObject, plain_number, plain_numbers
+from .abstract_objects import (
+    MutableMappingObject,
+    parameters_of,
+    plain_numbers,
+)
 from .checksums import check_valid_checksum
 from .constants import (
     MAX_BUFFERSIZE,
@@ -18,22 +22,6 @@ from .constants import (
     MAX_META_SIZE,
     MAX_TYPESIZE,
     MIN_CLEVEL,
-)
-from .defaults import (
-    DEFAULT_CHECKSUM,
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAGIC_FORMAT,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_MAX_META_SIZE,
-    DEFAULT_META_CHECKSUM,
-    DEFAULT_META_CODEC,
-    DEFAULT_META_LEVEL,
-    DEFAULT_METADATA_LIMIT,
-    DEFAULT_METADATA_VALUES,
-    DEFAULT_OFFSETS,
-    DEFAULT_SHUFFLE,
-    DEFAULT_TYPESIZE,
 )
 from .exceptions import NoSuchCodec, Unsupported, UsageTypeError, UsageValueError
 from .headers import check_range
@@ -72,22 +60,18 @@ if TYPE_CHECKING:
         meta_level: int
         max_meta_size: int | Callable[[int], int]
 
+    class LoopKeywords(PackKeywords, total=False):
+        """The keywords of `pack`: its settings, ``nthreads`` and ``progress``."""
+
+        nthreads: int | None
+        progress: Progress | None
+
     from ._format.dtypes import Array
     from ._format.tuning import Setting
     from ._storage.protocols import Buffer
+    from .abstract_io import Progress
 
     Sample = Buffer | Array
-
-BLOSC_ARGS = ("typesize", "clevel", "shuffle", "cname")
-BLOSCPACK_ARGS = ("offsets", "checksum", "max_app_chunks")
-METADATA_ARGS = (
-    "magic_format",
-    "meta_checksum",
-    "meta_codec",
-    "meta_level",
-    "max_meta_size",
-)
-LIMITS = ("metadata", "nbytes", "metadata_values")
 
 
 class BloscArgs(MutableMappingObject):
@@ -124,20 +108,21 @@ class BloscArgs(MutableMappingObject):
     BloscArgs(typesize=8, clevel=5, shuffle=True, cname='zstd')
     """
 
-    _attributes = BLOSC_ARGS
     blocksize = 0
 
     def __init__(
         self,
-        typesize: int | None = DEFAULT_TYPESIZE,
-        clevel: int = DEFAULT_CLEVEL,
-        shuffle: bool | int = DEFAULT_SHUFFLE,
-        cname: str = DEFAULT_CNAME,
+        typesize: int | None = defaults.DEFAULT_TYPESIZE,
+        clevel: int = defaults.DEFAULT_CLEVEL,
+        shuffle: bool | int = defaults.DEFAULT_SHUFFLE,
+        cname: str = defaults.DEFAULT_CNAME,
     ) -> None:
         self.typesize = typesize
         self.clevel = clevel
         self.shuffle = shuffle
         self.cname = cname
+
+    _attributes = parameters_of(__init__)
 
     @classmethod
     def auto(cls, sample: Sample, goal: str = "balanced") -> BloscArgs:
@@ -175,7 +160,7 @@ class BloscArgs(MutableMappingObject):
         >>> BloscArgs.auto(b'Some words, some more words. ' * 1000, 'ratio').cname
         'zstd'
         """
-        from ._format.given_sample import choose_for
+        from ._format.automatic import choose_for
 
         return cls.of_setting(choose_for(sample, goal))
 
@@ -236,17 +221,17 @@ class BloscpackArgs(MutableMappingObject):
         Ignored without an offset table, or if the number of chunks is unknown.
     """
 
-    _attributes = BLOSCPACK_ARGS
-
     def __init__(
         self,
-        offsets: bool = DEFAULT_OFFSETS,
-        checksum: str | None = DEFAULT_CHECKSUM,
-        max_app_chunks: int | Callable[[int], int] = DEFAULT_MAX_APP_CHUNKS,
+        offsets: bool = defaults.DEFAULT_OFFSETS,
+        checksum: str | None = defaults.DEFAULT_CHECKSUM,
+        max_app_chunks: int | Callable[[int], int] = defaults.DEFAULT_MAX_APP_CHUNKS,
     ) -> None:
         self.offsets = offsets
         self.checksum = "None" if checksum is None else checksum
         self.max_app_chunks = max_app_chunks
+
+    _attributes = parameters_of(__init__)
 
     def check(self) -> None:
         """Raise `NoSuchChecksum`, a `UsageError`, if no checksum has the name."""
@@ -268,14 +253,10 @@ class BloscpackArgs(MutableMappingObject):
         if not self.offsets or nchunks == -1:
             log.debug("max_app_chunks will be silently ignored")
             count = 0
-        elif callable(self.max_app_chunks):
-            log.debug("max_app_chunks is a callable")
-            count = self.max_app_chunks(nchunks)
         else:
-            log.debug("max_app_chunks is an int")
-            count = self.max_app_chunks
-        check_range("max_app_chunks", count, 0, MAX_CHUNKS)
-        count = plain_number(count)
+            kind = "a callable" if callable(self.max_app_chunks) else "an int"
+            log.debug("max_app_chunks is %s" % kind)
+            count = _effective(self, "max_app_chunks", nchunks, MAX_CHUNKS)
         log.debug("max_app_chunks was set to: %d" % count)
         return count
 
@@ -301,21 +282,21 @@ class MetadataArgs(MutableMappingObject):
         bytes of the uncompressed text.
     """
 
-    _attributes = METADATA_ARGS
-
     def __init__(
         self,
-        magic_format: bytes = DEFAULT_MAGIC_FORMAT,
-        meta_checksum: str | None = DEFAULT_META_CHECKSUM,
-        meta_codec: str | None = DEFAULT_META_CODEC,
-        meta_level: int = DEFAULT_META_LEVEL,
-        max_meta_size: int | Callable[[int], int] = DEFAULT_MAX_META_SIZE,
+        magic_format: bytes = defaults.DEFAULT_MAGIC_FORMAT,
+        meta_checksum: str | None = defaults.DEFAULT_META_CHECKSUM,
+        meta_codec: str | None = defaults.DEFAULT_META_CODEC,
+        meta_level: int = defaults.DEFAULT_META_LEVEL,
+        max_meta_size: int | Callable[[int], int] = defaults.DEFAULT_MAX_META_SIZE,
     ) -> None:
         self.magic_format = magic_format
         self.meta_checksum = "None" if meta_checksum is None else meta_checksum
         self.meta_codec = "None" if meta_codec is None else meta_codec
         self.meta_level = meta_level
         self.max_meta_size = max_meta_size
+
+    _attributes = parameters_of(__init__)
 
     @property
     def should_compress(self) -> bool:
@@ -362,15 +343,7 @@ class MetadataArgs(MutableMappingObject):
         UsageError
             ``max_meta_size`` is out of range, or neither an int nor a function.
         """
-        reserved = plain_number(self.max_meta_size)
-        if callable(reserved):
-            reserved = plain_number(reserved(meta_size))
-        elif not isinstance(reserved, int):
-            raise UsageTypeError(
-                "'max_meta_size' must be an int or a function, not %r"
-                % (self.max_meta_size,)
-            )
-        check_range("max_meta_size", reserved, 0, MAX_META_SIZE)
+        reserved = _effective(self, "max_meta_size", meta_size, MAX_META_SIZE)
         log.debug("max meta size is deemed to be: %d" % reserved)
         return reserved
 
@@ -401,17 +374,17 @@ class Limits(MutableMappingObject):
     1000000000
     """
 
-    _attributes = LIMITS
-
     def __init__(
         self,
-        metadata: int | Callable[[int], int] = DEFAULT_METADATA_LIMIT,
+        metadata: int | Callable[[int], int] = defaults.DEFAULT_METADATA_LIMIT,
         nbytes: int | None = None,
-        metadata_values: int | Callable[[int], int] = DEFAULT_METADATA_VALUES,
+        metadata_values: int | Callable[[int], int] = defaults.DEFAULT_METADATA_VALUES,
     ) -> None:
         self.metadata = metadata
         self.nbytes = nbytes
         self.metadata_values = metadata_values
+
+    _attributes = parameters_of(__init__)
 
     def check(self) -> None:
         """Raise `UsageError` if a limit is negative, or `UsageTypeError` if no int."""
@@ -428,9 +401,7 @@ class Limits(MutableMappingObject):
         stored_size
             Size in bytes of the stored metadata.
         """
-        limit = self.metadata(stored_size) if callable(self.metadata) else self.metadata
-        check_range("metadata", limit, 0, MAX_CHUNKS)
-        return plain_number(limit)
+        return _effective(self, "metadata", stored_size, MAX_CHUNKS)
 
     def effective_metadata_values(self, stored_size: int) -> int:
         """Return the maximum number of JSON values and keys in the metadata.
@@ -440,10 +411,7 @@ class Limits(MutableMappingObject):
         stored_size
             Size in bytes of the stored metadata.
         """
-        limit = self.metadata_values
-        limit = limit(stored_size) if callable(limit) else limit
-        check_range("metadata_values", limit, 0, MAX_CHUNKS)
-        return plain_number(limit)
+        return _effective(self, "metadata_values", stored_size, MAX_CHUNKS)
 
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `Unsupported`, a `FormatError`, if a file is larger than its limit.
@@ -458,6 +426,16 @@ class Limits(MutableMappingObject):
                 "the file holds '%d' plain bytes or more, but the limit is '%d'"
                 % (nbytes, self.nbytes)
             )
+
+
+def _effective(
+    settings: MutableMappingObject, name: str, argument: int, maximum: int
+) -> int:
+    """Return a setting that is a number, or the number that its function returns."""
+    value = getattr(settings, name)
+    number = value(argument) if callable(value) else value
+    check_range(name, number, 0, maximum)
+    return int(number)
 
 
 def settings_from(
@@ -576,6 +554,10 @@ def pack_settings(
         settings_from(MetadataArgs, "metadata_args", metadata_args, keywords),
     )
 
+
+BLOSC_ARGS = BloscArgs._attributes
+BLOSCPACK_ARGS = BloscpackArgs._attributes
+METADATA_ARGS = MetadataArgs._attributes
 
 # Names kept from 0.16
 

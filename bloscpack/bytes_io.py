@@ -11,12 +11,13 @@ import io
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
-from ._format.chunks import decompress_into
+from ._format.chunks import check_digest, decompress, decompress_into
 from ._format.sections import read_beginning, read_frames
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
 from .args import effective_limits
+from .exceptions import DamageError, FormatError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -70,6 +71,29 @@ class SectionsSource(CompressedSource):
     def tasks(self) -> Iterator[Frame]:
         return read_frames(self._cursor, self.bloscpack_header, self.limits)
 
+    def load_verified(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        """Return a chunk and its digest, like `load`, once the digest is verified."""
+        try:
+            compressed, digest = self.load(frame)
+            check_digest(compressed, digest, self.bloscpack_header.checksum_impl)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        return compressed, digest
+
+    def plain(self, frame: Frame, compressed: Buffer | None = None) -> bytes:
+        """Return the plain bytes of a chunk; called by any thread in `own_settings`.
+
+        `compressed` is the chunk if it was loaded already.
+        """
+        if compressed is None:
+            compressed, _ = self.load_verified(frame)
+        try:
+            return decompress(compressed, frame.header)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+
     def peek_behind(self, size: int) -> bytes:
         """Return up to `size` bytes behind the last chunk, after all were read."""
         data = bytes(self._cursor.peek_behind(size))
@@ -103,27 +127,45 @@ class PlainBytesSource(PlainSource):
         return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
 
 
-class PlainBytesSink(PlainSink):
-    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
+def announced_bytes(size: int, nbytes: int) -> BytesUnderConstruction:
+    """Return memory for `size` bytes of a file whose header states `nbytes`."""
+    try:
+        return BytesUnderConstruction(size)
+    except MemoryError as error:
+        raise DamageError(
+            "the header announces '%d' bytes, for which there is no memory" % nbytes,
+            section="header",
+        ) from error
+
+
+class MemorySink(PlainSink):
+    """Fills memory of known size; any thread may decompress into its place."""
 
     concurrent = True
     random_access = True
 
-    def __init__(self, nbytes: int) -> None:
-        self._nbytes = nbytes
-        self._bytes = BytesUnderConstruction(nbytes)
-        self._filled = 0
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._ends = [0]
 
     def put(self, compressed: bytes) -> int:
         """Decompress the next chunk; return its plain size in bytes."""
         nbytes = decode_header(compressed).nbytes
         with own_settings:
-            decompress_into(compressed, self.room(self._filled, nbytes))
-        self._filled += nbytes
+            decompress_into(compressed, self.room(self._ends[-1], nbytes))
         return nbytes
 
     def room(self, start: int, nbytes: int) -> memoryview:
-        return self._bytes.view[start : start + nbytes]
+        self._ends.append(start + nbytes)
+        return self._memory[start : start + nbytes]
+
+
+class PlainBytesSink(MemorySink):
+    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._bytes = announced_bytes(nbytes, nbytes)
+        super().__init__(self._bytes.view)
 
     def getvalue(self) -> bytes:
         """Return the bytes; no other method may be called afterwards."""

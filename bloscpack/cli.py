@@ -10,6 +10,7 @@ import os
 import sys
 
 from . import log
+from ._cli.console import OutputLost, console
 from ._cli.exit_codes import (
     EXIT_COULD_NOT,
     EXIT_INTERRUPTED,
@@ -22,6 +23,7 @@ from ._cli.interruption import expect_own_signal, watch
 from ._compat import sibling_names
 from ._storage.urls import MARK, secrets_in, shown_name
 from .exceptions import BloscpackError, UsageError
+from .log import printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -111,10 +113,10 @@ def _answer_quickly(arguments: list[str]) -> bool:
     return True
 
 
-def _run(arguments: list[str], *, alone: bool) -> int:
+def _run(arguments: list[str], *, owns_process: bool) -> int:
     """Run the verb that the arguments name; return the exit code.
 
-    `alone` means that the process runs this command only: it may handle signals.
+    If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
     from ._cli import verb_table
     from ._cli.parser import module_of, parse
@@ -123,22 +125,24 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     verb = verb_table.find(args.subcommand)
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
-    output_is_optional = verb.writes == verb_table.FILES
-    log.make_output_optional(output_is_optional)
-    _prepare_log(args)
-    if alone and verb.name != "info":  # `info` has nothing to clean up
+    console.is_optional = verb.writes == verb_table.FILES
+    console.quiet = args.quiet
+    log.set_level(
+        log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
+    )
+    if owns_process and verb.name != "info":  # `info` has nothing to clean up
         _handle_termination()
-    if verb.writes == verb_table.DATA or getattr(args, "json", False):
-        log.keep_out_of_output()
-    elif hasattr(module, "direct_messages"):
-        module.direct_messages(args)
+    writes_data = getattr(module, "writes_data", lambda args: False)
+    of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
+    if of_data or writes_data(args):
+        console.reserve_for_data()
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, log.printable(str(_public(value)))))
+        log.debug("    %s: %s" % (argument, printable(str(_public(value)))))
     process_nthread_arg(args)
-    if not output_is_optional:
-        log.need_output()
+    if not console.is_optional:
+        console.need_output()
     _name_standard_input(args, verb.inputs)
     code = module.run(args) or EXIT_OK
     log.verbose("done")
@@ -150,14 +154,6 @@ def _public(value: object) -> object:
     if isinstance(value, list):
         return [_public(inner) for inner in value]
     return shown_name(value) if isinstance(value, str) else value
-
-
-def _prepare_log(args: Namespace) -> None:
-    if args.quiet:
-        log.be_quiet()
-    log.set_level(
-        log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
-    )
 
 
 def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:
@@ -180,7 +176,7 @@ def _code_without_output(code: int) -> int:
     A verb that needs the output ends at the failure. With buffering it ends later, so
     its own code would depend on the buffering and is not used.
     """
-    return max(code if log.OUTPUT_IS_OPTIONAL else EXIT_OK, EXIT_COULD_NOT)
+    return max(code if console.is_optional else EXIT_OK, EXIT_COULD_NOT)
 
 
 def _end_as_filter(arguments: list[str]) -> None:
@@ -212,41 +208,45 @@ def main(argv: list[str] | None = None) -> None:
         With the exit code, unless it is 0.
     """
     code = EXIT_OK
-    alone = argv is None
-    log.begin_command(owns_streams=alone)
-    if alone:
+    owns_process = argv is None
+    console.begin(owns_streams=owns_process)
+    if owns_process:
         # The threads that OpenBLAS starts when NumPy is imported would never be used.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if alone and os.name == "posix":
+    if owns_process and os.name == "posix":
         sys.unraisablehook = _resend_signal
     try:
         arguments = sys.argv[1:] if argv is None else argv
         if any(MARK in argument for argument in arguments):
-            log.HIDDEN = secrets_in(arguments)
+            console.hidden = secrets_in(arguments)
         try:
             if not _answer_quickly(arguments):
-                code = _run(arguments, alone=alone)
-        except (BloscpackError, OSError, MemoryError, log.OutputLost):
+                code = _run(arguments, owns_process=owns_process)
+        except (BloscpackError, OSError, MemoryError, OutputLost):
             # An unbuffered stream would have failed before this error: report that.
-            if not log.OUTPUT_IS_OPTIONAL:
-                log.flush()
+            if not console.is_optional:
+                console.flush()
             raise
-        log.flush()
+        console.flush()
     except BrokenPipeError:
         # The reader has closed the pipe: end without a message.
         code = _code_without_output(code)
-        if alone:
+        if owns_process:
             _end_as_filter(arguments)
-    except log.OutputLost as error:
-        log.error(log.printable(str(error)), _code_without_output(code))
+    except OutputLost as error:
+        code = _code_without_output(code)
+        console.last_error(printable(str(error)))
     except Terminated as error:
-        log.error("terminated", SIGNAL_BASE + error.number)
+        code = SIGNAL_BASE + error.number
+        console.last_error("terminated")
     except (BloscpackError, OSError, MemoryError) as error:
-        log.error(printable_message_of(error), exit_code(error))
+        code = exit_code(error)
+        console.last_error(printable_message_of(error))
     except KeyboardInterrupt:
-        log.error("interrupted", EXIT_INTERRUPTED)
+        code = EXIT_INTERRUPTED
+        console.last_error("interrupted")
     finally:
-        log.finish()
+        console.finish()
     if code:
         sys.exit(code)
 

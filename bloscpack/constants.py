@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from ._compat import sibling_names
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     # Names of the codecs of the installed Blosc, found at run time by `__getattr__`.
     CNAME_AVAIL: list[str]
+    # Name of each codec by its number in the header of a chunk; defined in `codecs`.
+    CNAME_MAPPING: dict[int, str]
 
 # First bytes of a Bloscpack file and of a .npy file.
 MAGIC = b"blpk"
@@ -53,13 +57,13 @@ MAX_THREADS = 256
 MIN_CLEVEL = 0
 MAX_CLEVEL = 9
 
-# Name of each codec by its number in the header of a chunk.
-CNAME_MAPPING = {0: "blosclz", 1: "lz4", 2: "snappy", 3: "zlib", 4: "zstd"}
-
 # Number of bytes for each suffix of a size, such as in '23.44K'.
 SUFFIXES = OrderedDict(
     (("B", 1), ("K", 2**10), ("M", 2**20), ("G", 2**30), ("T", 2**40))
 )
+
+
+_sibling = sibling_names(__name__)
 
 
 def __getattr__(name: str) -> object:
@@ -74,4 +78,4 @@ def __getattr__(name: str) -> object:
         names: list[str] = blosc.compressor_list()
         globals()[name] = names
         return names
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    return _sibling(name)

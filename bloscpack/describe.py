@@ -1,30 +1,50 @@
 """The description of a file, ``bloscpack.info(path)``, as records with attributes.
 
-``_reading/description`` reads the file. NumPy and Blosc are not imported.
+The sections in front of the chunks and the header of the first chunk are read. All
+chunk headers are read only if the file header does not contain the sizes. Nothing but
+the metadata is decompressed. NumPy and Blosc are not imported.
 """
 
 from __future__ import annotations
 
-from ._reading.description import describe
-from .abstract_objects import ImmutableObject
-from .headers import BloscpackHeader, MetadataHeader
-from .serializers import user_metadata
+from functools import partial
+from itertools import pairwise
+
+from ._crashsafe.snapshot import read_snapshot
+from ._format.blosc_header import decode_header
+from ._format.sections import (
+    SMALLEST_CHUNK,
+    read_beginning,
+    read_chunk_header,
+    skip_frames,
+)
+from ._storage.cursor import Cursor
+from ._storage.urls import shown_name
+from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
+from .exceptions import FormatError
+from .serializers import is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from ._storage.protocols import Path, StorageOptions
+    from ._crashsafe.snapshot import Check
+    from ._format.blosc_header import BloscHeader
+    from ._format.sections import Beginning
+    from ._storage.protocols import Path, Seekable, StorageOptions
+    from .headers import BloscpackHeader, MetadataHeader
     from .serializers import Json, JsonObject
 
 
-class Record(ImmutableObject):
-    """Base class of the records in this module: ``_fields`` lists the fields."""
-
-    _fields: tuple[str, ...] = ()
-    __slots__ = _fields
+class Record:
+    """Base class of the records in this module: an annotation declares a field."""
 
     def __init__(self, **fields: object) -> None:
-        for name in self._fields:
-            setattr(self, name, fields[name])
+        for name in type(self).__annotations__:
+            object.__setattr__(self, name, fields[name])
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            "'%s' of %s can't be changed" % (name, type(self).__name__)
+        )
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(
@@ -33,7 +53,7 @@ class Record(ImmutableObject):
 
     def as_dict(self) -> JsonObject:
         """Return the fields as a new dictionary that can be written as JSON."""
-        return {name: _as_json(getattr(self, name)) for name in self._fields}
+        return {name: _as_json(value) for name, value in vars(self).items()}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):
@@ -43,11 +63,11 @@ class Record(ImmutableObject):
     __hash__ = None  # type: ignore[assignment] # metadata may be lists
 
     def __repr__(self) -> str:
-        fields = ["%s=%r" % (name, getattr(self, name)) for name in self._fields]
+        fields = ["%s=%r" % field for field in vars(self).items()]
         return "%s(%s)" % (type(self).__name__, ", ".join(fields))
 
     def __str__(self) -> str:
-        return "\n".join("%s: %r" % (n, getattr(self, n)) for n in self._fields)
+        return "\n".join("%s: %r" % field for field in vars(self).items())
 
 
 def _as_json(value: object) -> Json:
@@ -62,7 +82,7 @@ class ArrayInfo(Record):
     Attributes
     ----------
     shape
-        Tuple of the lengths of the axes; None if it is no valid shape.
+        Tuple of the lengths of the axes; None if the stored value is invalid.
     dtype
         The dtype as text, without the quotation marks that are stored; None if it is
         missing.
@@ -70,8 +90,6 @@ class ArrayInfo(Record):
         ``'C'`` or ``'F'``.
     """
 
-    _fields = ("shape", "dtype", "order")
-    __slots__ = _fields
     shape: tuple[int, ...] | None
     dtype: str | None
     order: str
@@ -96,16 +114,6 @@ class ChunkInfo(Record):
         Size in bytes, plain and compressed.
     """
 
-    _fields = (
-        "codec",
-        "filter",
-        "copied",
-        "typesize",
-        "blocksize",
-        "nbytes",
-        "cbytes",
-    )
-    __slots__ = _fields
     codec: str
     filter: str
     copied: bool
@@ -118,8 +126,6 @@ class ChunkInfo(Record):
 class HeaderInfo(Record):
     """The header of a file; the attributes are those of `BloscpackHeader`."""
 
-    _fields = BloscpackHeader._attributes
-    __slots__ = _fields
     format_version: int
     offsets: bool
     metadata: bool
@@ -137,8 +143,6 @@ class MetadataHeaderInfo(Record):
     ``magic_format`` and ``user_codec`` are text.
     """
 
-    _fields = MetadataHeader._attributes
-    __slots__ = _fields
     magic_format: str
     meta_options: str
     meta_checksum: str
@@ -163,8 +167,6 @@ class OffsetsInfo(Record):
         Whether the entries do not contradict each other and the size of the file.
     """
 
-    _fields = ("count", "free", "plausible")
-    __slots__ = _fields
     count: int
     free: int
     plausible: bool
@@ -185,8 +187,6 @@ class ShardInfo(Record):
         not compared with the chunks: see `bloscpack.verify.verify`.
     """
 
-    _fields = ("rows", "slots", "index")
-    __slots__ = _fields
     rows: int
     slots: int
     index: bool | None
@@ -234,26 +234,6 @@ class FileInfo(Record):
         The first chunk, a `ChunkInfo`; None without chunks.
     """
 
-    _fields = (
-        "file",
-        "layout",
-        "nbytes",
-        "cbytes",
-        "ratio",
-        "nchunks",
-        "largest_chunk",
-        "largest_cbytes",
-        "walked",
-        "checksum",
-        "header",
-        "array",
-        "metadata",
-        "metadata_header",
-        "offsets",
-        "shard",
-        "first_chunk",
-    )
-    __slots__ = _fields
     file: str
     layout: int
     nbytes: int
@@ -278,15 +258,191 @@ class FileInfo(Record):
         return user_metadata(self.metadata)
 
 
-# The classes of the fields of `FileInfo` that are records themselves.
-_INNER: dict[str, type[Record]] = {
-    "header": HeaderInfo,
-    "array": ArrayInfo,
-    "metadata_header": MetadataHeaderInfo,
-    "offsets": OffsetsInfo,
-    "shard": ShardInfo,
-    "first_chunk": ChunkInfo,
-}
+# Reading
+
+
+def _read(path: Path, strict: bool, options: StorageOptions | None) -> FileInfo:
+    read = partial(_read_info, name=shown_name(path), strict=strict)
+    return read_snapshot(path, read, parts=True, storage_options=options)
+
+
+def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
+    cursor = Cursor(fp, to_end=True)
+    cbytes = cursor.left()
+    beginning = read_beginning(cursor)
+    header, first_at = beginning.header, cursor.position
+    walked = header.nbytes is None or cbytes is None
+    sizes = _Sizes()
+    if walked:
+        for frame in skip_frames(cursor, header):
+            sizes.add(frame.header)
+    elif header.nchunks:
+        try:
+            if strict:
+                sizes.add(read_chunk_header(cursor, header, 0))
+            else:
+                sizes.add(decode_header(cursor.peek(BLOSC_HEADER_LENGTH)))
+        except FormatError as error:
+            error.locate(0, cursor.position)
+            raise
+    shard = describe_shard(fp, beginning, first_at, cbytes)
+    # No digest covers these bytes: check that no writer changed the file.
+    check(header)
+    cbytes = cursor.position if cbytes is None else cbytes
+    if not walked:
+        sizes.take_from_header(header, cbytes)
+    return FileInfo(
+        file=name,
+        layout=header.format_version,
+        nbytes=sizes.nbytes,
+        cbytes=cbytes,
+        ratio=ratio_of(sizes.nbytes, cbytes),
+        nchunks=sizes.nchunks,
+        largest_chunk=sizes.largest,
+        largest_cbytes=sizes.largest_cbytes,
+        walked=walked,
+        checksum=header.checksum,
+        header=HeaderInfo(**header),
+        array=describe_array(beginning.metadata),
+        metadata=beginning.metadata,
+        metadata_header=_describe_metadata(beginning.metadata_header),
+        offsets=_describe_offsets(beginning, first_at, cbytes),
+        shard=shard,
+        first_chunk=_describe_chunk(sizes.first),
+    )
+
+
+class _Sizes:
+    """Sums and maxima of chunk sizes."""
+
+    def __init__(self) -> None:
+        self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
+        self.first: BloscHeader | None = None
+
+    def add(self, header: BloscHeader) -> None:
+        self.first = self.first or header
+        self.nchunks += 1
+        self.nbytes += header.nbytes
+        self.largest = max(self.largest, header.nbytes)
+        self.largest_cbytes = max(self.largest_cbytes, header.ctbytes)
+
+    def take_from_header(self, header: BloscpackHeader, cbytes: int) -> None:
+        """Use the sizes in the header of a file of `cbytes` bytes."""
+        self.nchunks = header.nchunks
+        self.nbytes = header.nbytes or 0
+        if self.nchunks == 1:
+            self.largest = self.nbytes
+        elif self.nchunks > 1:
+            self.largest = max(header.chunk_size, header.last_chunk)
+            # Blosc stores incompressible bytes unchanged, after its header.
+            self.largest_cbytes = min(self.largest + BLOSC_HEADER_LENGTH, cbytes)
+
+
+def ratio_of(nbytes: int, cbytes: int) -> float:
+    """Return the compression ratio: plain bytes divided by compressed bytes."""
+    return round(nbytes / cbytes, 4) if cbytes else 0.0
+
+
+def _describe_chunk(header: BloscHeader | None) -> ChunkInfo | None:
+    if header is None:
+        return None
+    return ChunkInfo(
+        codec=header.codec,
+        filter=header.filter,
+        copied=header.is_copy,
+        typesize=header.typesize,
+        blocksize=header.blocksize,
+        nbytes=header.nbytes,
+        cbytes=header.ctbytes,
+    )
+
+
+def _describe_offsets(
+    beginning: Beginning, first_at: int, size: int
+) -> OffsetsInfo | None:
+    offsets = beginning.offsets
+    if offsets is None:
+        return None
+    smallest = SMALLEST_CHUNK + beginning.header.checksum_impl.size
+    plausible = (
+        offsets[:1] in ([], [first_at])
+        and all(after - at >= smallest for at, after in pairwise(offsets))
+        and (not offsets or offsets[-1] + smallest <= size)
+    )
+    return OffsetsInfo(
+        count=len(offsets), free=beginning.header.max_app_chunks, plausible=plausible
+    )
+
+
+def describe_shard(
+    fp: Seekable, beginning: Beginning, first_at: int, size: int | None
+) -> ShardInfo | None:
+    """Return a description of the shard that a file is; None if it is no shard.
+
+    `size` is None for a file that can't seek.
+    """
+    rows = shard_rows(beginning.metadata)
+    if rows is None or beginning.header.nchunks < 1:
+        return None
+    from ._format.shard import count_slots, has_trailer
+    from ._storage.local import storage_of
+
+    index = None
+    if size is not None:
+        position = fp.tell()
+        fp.seek(0)
+        index = has_trailer(storage_of(fp), beginning.header, first_at)
+        fp.seek(position)
+    return ShardInfo(rows=rows, slots=count_slots(beginning.header), index=index)
+
+
+def describe_array(metadata: object) -> ArrayInfo | None:
+    """Return shape, dtype and order from the metadata of an array.
+
+    The values are for display: they are checked only as far as JSON needs it.
+    """
+    if not is_array(metadata):
+        return None
+    shape = metadata.get("shape")
+    if type(shape) is int:
+        shape = [shape]
+    is_shape = (
+        isinstance(shape, (list, tuple))
+        and len(shape) <= MAX_NDIM
+        and all(type(n) is int for n in shape)
+    )
+    return ArrayInfo(
+        shape=tuple(shape) if is_shape and shape is not None else None,
+        dtype=_dtype_text(metadata.get("dtype")),
+        order=metadata.get("order", "C"),
+    )
+
+
+def _dtype_text(stored: object) -> str | None:
+    match stored:
+        case None:
+            return None
+        case str():
+            # 0.16 stored the repr of a string; now it is the string itself.
+            quoted = stored[:1] in ("'", '"') and stored[-1:] == stored[:1]
+            return stored[1:-1] if quoted and len(stored) > 1 else stored
+        case [["", plain]]:  # 0.4.0 wrote a list even for a dtype without fields
+            return str(plain)
+    return str(stored)
+
+
+def _describe_metadata(header: MetadataHeader | None) -> MetadataHeaderInfo | None:
+    """Return the fields of a header, with strings for bytes, which JSON lacks."""
+    if header is None:
+        return None
+    fields = dict(header)
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            fields[name] = value.decode("ascii", "backslashreplace")
+    return MetadataHeaderInfo(**fields)
+
+
+# Public functions
 
 
 def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileInfo:
@@ -315,11 +471,18 @@ def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileIn
     >>> found.nbytes, found.nchunks, found.first_chunk.codec
     (1000000, 1, 'blosclz')
     """
-    fields = describe(path, strict=False, storage_options=storage_options)
-    array = fields["array"]
-    if array is not None and array["shape"] is not None:
-        array["shape"] = tuple(array["shape"])
-    for name, kind in _INNER.items():
-        if fields[name] is not None:
-            fields[name] = kind(**fields[name])
-    return FileInfo(**fields)
+    return _read(path, False, storage_options)
+
+
+def describe(
+    path: Path,
+    *,
+    strict: bool = True,
+    storage_options: StorageOptions | None = None,
+) -> JsonObject:
+    """Return what `info` returns as a dictionary that can be written as JSON.
+
+    If `strict` is False, a first chunk whose size differs from the size in the file
+    header is accepted, as `info` does: old releases wrote files like that.
+    """
+    return _read(path, strict, storage_options).as_dict()

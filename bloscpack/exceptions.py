@@ -90,8 +90,13 @@ class FormatError(BloscpackError):
 class NotReadable(FormatError, ValueError):
     """Raised if a file is no Bloscpack file, or no ``.npy`` file where one is expected.
 
-    It is a ``ValueError``, as release 0.16 raised if the magic marker was missing.
+    It is a ``ValueError``, as release 0.16 raised if the magic marker was missing. The
+    attributes ``prefix`` and ``size`` are the first bytes and the size of a file that
+    is no Bloscpack file, or None.
     """
+
+    prefix: bytes | None = None
+    size: int | None = None
 
 
 class HeaderError(FormatError, ValueError):

@@ -21,7 +21,7 @@ from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from ._format.sections import read_metadata
 from ._loop.packing import pack
 from ._loop.unpacking import unpack
-from ._storage.base import as_bytes_view, bytes_left
+from ._storage.base import bytes_left
 from ._storage.cursor import Cursor
 from ._storage.spool import size_of
 from ._storage.urls import is_url, size_of_input, without_url
@@ -35,7 +35,7 @@ from .bytes_io import (
 )
 from .constants import MAGIC
 from .defaults import DEFAULT_CHUNK_SIZE
-from .exceptions import DamageError, UsageTypeError
+from .exceptions import UsageTypeError
 from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
 from .fp_io import PlainFPSink as PlainFPSink
@@ -47,7 +47,7 @@ from .pretty import double_pretty_size, pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     from typing_extensions import Unpack
 
@@ -60,16 +60,18 @@ if TYPE_CHECKING:
         StorageOptions,
         Writable,
     )
-    from .abstract_io import PlainSink, Progress
+    from .abstract_io import Progress
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,
         AnyLimits,
         AnyMetadataArgs,
-        PackKeywords,
+        LoopKeywords,
     )
     from .headers import BloscpackHeader, MetadataHeader
     from .serializers import Json
+
+    MakeSink = Callable[[SectionsSource, Writable, int], PlainFPSink]
 
 
 # Maximum compression ratio for which the stated plain size is used to reserve disk
@@ -94,9 +96,10 @@ def log_input(in_file: Path, in_size: int) -> None:
 def log_unpacked(in_size: int, out_file: Path) -> None:
     """Log the size of an unpacked file, and its ratio unless the input is a URL."""
     out_size = _size_to_log(out_file)
-    if out_size is not None:
-        log.verbose("output file size: %s" % pretty_size(out_size))
-    if out_size is not None and in_size:
+    if out_size is None:
+        return
+    log.verbose("output file size: %s" % pretty_size(out_size))
+    if in_size:
         log.verbose("decompression ratio: %f" % (out_size / max(in_size, 1)))
 
 
@@ -119,11 +122,9 @@ def pack_file_to_file(
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
     *,
-    nthreads: int | None = None,
     sync: bool | None = None,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[LoopKeywords],
 ) -> None:
     """Compress a file into another file.
 
@@ -153,29 +154,19 @@ def pack_file_to_file(
     UsageError
         An argument is invalid.
     StorageError
-        The input became shorter while it was read. Bytes that were added meanwhile are
-        not stored.
+        The input became shorter while it was read. Bytes that another program appends
+        during the read are not stored.
     """
     check_distinct(in_file, out_file)
     without_url(in_file, "packing a file")
+    args = metadata, blosc_args, bloscpack_args, metadata_args
     with (
         open(in_file, "rb") as in_fp,
         replacing(
             out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
         ) as out_fp,
     ):
-        pack_fp_to_fp(
-            in_fp,
-            out_fp,
-            chunk_size,
-            metadata,
-            blosc_args,
-            bloscpack_args,
-            metadata_args,
-            nthreads=nthreads,
-            progress=progress,
-            **settings,
-        )
+        pack_fp_to_fp(in_fp, out_fp, chunk_size, *args, **keywords)
         in_size = in_fp.tell() if in_fp.seekable() else 0
     log_packed(in_size, out_file)
 
@@ -188,10 +179,7 @@ def pack_fp_to_fp(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    *,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[LoopKeywords],
 ) -> None:
     """Compress a buffered file object to its end into a new file.
 
@@ -202,21 +190,12 @@ def pack_fp_to_fp(
     size = size_of(in_fp)
     if size is not None:
         log.verbose("input file size: %s" % double_pretty_size(size))
-        cut = calculate_nchunks(size, chunk_size)
+        sizes = calculate_nchunks(size, chunk_size)
     else:
-        cut = -1, parse_chunk_size(chunk_size), -1
-    pack(
-        PlainFPSource(in_fp),
-        CompressedFPSink(out_fp, new=True),
-        *cut,
-        metadata=metadata,
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-        nthreads=nthreads,
-        progress=progress,
-        **settings,
-    )
+        sizes = -1, parse_chunk_size(chunk_size), -1
+    args = blosc_args, bloscpack_args, metadata_args
+    sink = CompressedFPSink(out_fp, new=True)
+    pack(PlainFPSource(in_fp), sink, *sizes, metadata, *args, **keywords)
 
 
 def unpack_file_from_file(
@@ -241,8 +220,8 @@ def unpack_file_from_file(
     out_file
         The file to write. It appears under this name only when it is complete.
     nthreads, progress
-        As in `bloscpack.abstract_io.pack`. If another process changes `in_file`
-        meanwhile, it is read again and `progress` counts its chunks again.
+        As in `bloscpack.abstract_io.pack`. If another process changes `in_file` during
+        the read, it is read again and `progress` counts its chunks again.
     sync
         As in `pack_file_to_file`.
     storage_options
@@ -258,13 +237,48 @@ def unpack_file_from_file(
     FormatError
         `in_file` is damaged or exceeds the limits. `out_file` is unchanged.
     """
+    return unpack_to_path(
+        in_file,
+        out_file,
+        partial(plain_sink, sparse=sparse),
+        sync,
+        storage_options,
+        nthreads=nthreads,
+        limits=limits,
+        progress=progress,
+    )
+
+
+def unpack_to_path(
+    in_file: Path,
+    out_file: Path,
+    make_sink: MakeSink,
+    sync: bool | None,
+    storage_options: StorageOptions | None,
+    *,
+    preserve: bool = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    progress: Progress | None = None,
+) -> Json:
+    """Decompress a file into another file and return its metadata.
+
+    `make_sink` returns the sink, as in `unpack_fp_to_fp`. With `preserve` the output
+    gets the times of the input and, if it replaces no file, its permissions. The other
+    parameters and the errors are those of `unpack_file_from_file`.
+    """
     check_distinct(in_file, out_file)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
 
     def read(in_fp: BinaryFile, check: Check) -> Json:
         with replacing(
-            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+            out_file,
+            sync,
+            attributes_of_input(in_fp),
+            access=preserve,
+            times=preserve,
+            storage_options=storage_options,
         ) as out_fp:
             return unpack_fp_to_fp(
                 in_fp,
@@ -273,8 +287,8 @@ def unpack_file_from_file(
                 nthreads=nthreads,
                 limits=limits,
                 progress=progress,
-                behind=_ignore,
-                make_sink=partial(plain_sink, sparse=sparse),
+                behind=bytes,  # accepts any bytes
+                make_sink=make_sink,
             )
 
     metadata = read_snapshot(
@@ -297,7 +311,7 @@ def unpack_fp_to_fp(
     limits: AnyLimits | None = None,
     progress: Progress | None = None,
     behind: Callable[[bytes], object] | None = None,
-    make_sink: Callable[[SectionsSource, Writable, int], PlainFPSink] = plain_sink,
+    make_sink: MakeSink = plain_sink,
 ) -> Json:
     """Decompress a file object, from its current position on, into a new file.
 
@@ -313,34 +327,15 @@ def unpack_fp_to_fp(
     if check is not None:
         check(header)
     reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
-    unpack_checked(
-        source, make_sink(source, out_fp, reserved), check, nthreads, progress
-    )
+    sink = make_sink(source, out_fp, reserved)
+    unpack(source, sink, nthreads=nthreads, progress=progress)
+    # Without digests nothing else detects a mixture of two states of the input, and the
+    # output is about to appear under its name.
+    if check is not None and not header.checksum_impl.size:
+        check(header)
     if behind is not None:
         behind(source.peek_behind(len(MAGIC)))
     return source.metadata
-
-
-def _ignore(behind: bytes) -> None:
-    """Accept any bytes behind the last chunk."""
-
-
-def unpack_checked(
-    source: SectionsSource,
-    sink: PlainSink,
-    check: Check | None,
-    nthreads: int | None,
-    progress: Progress | None = None,
-) -> None:
-    """Decompress into a sink, then call `check` if the chunks have no digests.
-
-    Without digests nothing else detects a mixture of two states of the input, and the
-    output is about to appear under its name.
-    """
-    unpack(source, sink, nthreads=nthreads, progress=progress)
-    header = source.bloscpack_header
-    if check is not None and not header.checksum_impl.size:
-        check(header)
 
 
 def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
@@ -361,11 +356,9 @@ def pack_bytes_to_file(
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
     *,
-    nthreads: int | None = None,
     sync: bool | None = None,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[LoopKeywords],
 ) -> None:
     """Compress a buffer into a file.
 
@@ -379,20 +372,10 @@ def pack_bytes_to_file(
     >>> len(plain), metadata
     (4000, {'unit': 'm'})
     """
+    args = metadata, blosc_args, bloscpack_args, metadata_args
     with replacing(out_file, sync, storage_options=storage_options) as out_fp:
-        in_size = _pack_bytes(
-            bytes_,
-            out_fp,
-            chunk_size,
-            metadata,
-            blosc_args,
-            bloscpack_args,
-            metadata_args,
-            nthreads,
-            progress,
-            settings,
-            new=True,
-        )
+        sink = CompressedFPSink(out_fp, new=True)
+        in_size = _pack_bytes(_view_of(bytes_), sink, chunk_size, *args, **keywords)
     log_packed(in_size, out_file)
 
 
@@ -403,10 +386,7 @@ def pack_bytes_to_bytes(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    *,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[LoopKeywords],
 ) -> bytes:
     """Compress a buffer and return the file as bytes.
 
@@ -418,19 +398,10 @@ def pack_bytes_to_bytes(
     >>> unpack_bytes_from_bytes(packed) == (b'blosc' * 1000, None)
     True
     """
-    out_fp = bytes_writer(_view_of(bytes_).nbytes)
-    _pack_bytes(
-        bytes_,
-        out_fp,
-        chunk_size,
-        metadata,
-        blosc_args,
-        bloscpack_args,
-        metadata_args,
-        nthreads,
-        progress,
-        settings,
-    )
+    args = metadata, blosc_args, bloscpack_args, metadata_args
+    view = _view_of(bytes_)
+    out_fp = bytes_writer(view.nbytes)
+    _pack_bytes(view, CompressedFPSink(out_fp), chunk_size, *args, **keywords)
     return out_fp.getvalue()
 
 
@@ -447,33 +418,17 @@ def _view_of(bytes_: Buffer) -> memoryview:
 
 
 def _pack_bytes(
-    bytes_: Buffer,
-    out_fp: Writable,
+    view: memoryview,
+    sink: CompressedFPSink,
     chunk_size: int | str,
-    metadata: object,
-    blosc_args: AnyBloscArgs | None,
-    bloscpack_args: AnyBloscpackArgs | None,
-    metadata_args: AnyMetadataArgs | None,
-    nthreads: int | None,
-    progress: Progress | None,
-    settings: PackKeywords,
-    new: bool = False,
+    *args: Any,
+    **keywords: Unpack[LoopKeywords],
 ) -> int:
-    view = as_bytes_view(_view_of(bytes_))
+    """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
     if log.enabled(log.VERBOSE):
         log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
-    pack(
-        PlainBytesSource(view),
-        CompressedFPSink(out_fp, new=new),
-        *calculate_nchunks(view.nbytes, chunk_size),
-        metadata=metadata,
-        blosc_args=blosc_args,
-        bloscpack_args=bloscpack_args,
-        metadata_args=metadata_args,
-        nthreads=nthreads,
-        progress=progress,
-        **settings,
-    )
+    sizes = calculate_nchunks(view.nbytes, chunk_size)
+    pack(PlainBytesSource(view), sink, *sizes, *args, **keywords)
     return view.nbytes
 
 
@@ -539,17 +494,7 @@ def _unpack_bytes(
             unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
             return out_fp.getvalue(), source.metadata
     sink: PlainBytesSink | JoinedBytesSink
-    if nbytes < WORTH_NO_COPY:
-        sink = JoinedBytesSink()
-    else:
-        try:
-            sink = PlainBytesSink(nbytes)
-        except MemoryError as error:
-            raise DamageError(
-                "the header announces '%d' bytes, for which there is no memory"
-                % nbytes,
-                section="header",
-            ) from error
+    sink = JoinedBytesSink() if nbytes < WORTH_NO_COPY else PlainBytesSink(nbytes)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.getvalue(), source.metadata
 

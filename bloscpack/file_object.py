@@ -20,7 +20,7 @@ from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
-from .constants import BLOSCPACK_HEADER_LENGTH, MAX_THREADS
+from .constants import MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from .headers import check_range
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
-    from ._streams.outputs import Output, Settings
+    from ._streams.outputs import Output
+    from ._streams.writing import Settings
     from .args import AnyLimits, PackKeywords
     from .serializers import Json
 
@@ -131,7 +132,8 @@ class BloscpackFile(io.BufferedIOBase):
         if nthreads is not None:
             check_range("nthreads", nthreads, 1, MAX_THREADS)
         # The name as the caller wrote it, None for a file object.
-        self._name = os.fspath(file) if _is_path(file) else None
+        is_path = isinstance(file, (str, bytes, os.PathLike))
+        self._name = os.fspath(file) if is_path else None
         self._file: Any = file if self._name is None else os.fsdecode(self._name)
         refuse_text(file)
         self._label = shown_name(self._name or repr(file))
@@ -149,21 +151,13 @@ class BloscpackFile(io.BufferedIOBase):
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
-            from ._streams.outputs import Settings
+            from ._streams.writing import Settings
 
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
                 settings["clevel"] = compresslevel
-            self._open_output(
-                Settings(
-                    chunk_size,
-                    metadata,
-                    nthreads,
-                    sync,
-                    storage_options,
-                    dict(settings),
-                )
-            )
+            args = chunk_size, metadata, nthreads, sync, storage_options
+            self._open_output(Settings(*args, settings))
         self._closed = False
 
     def _open_input(
@@ -185,9 +179,7 @@ class BloscpackFile(io.BufferedIOBase):
                     source, nthreads=nthreads, limits=limits, **remote
                 )
             except FormatError as error:
-                self._failure = stream_error(
-                    error, *_beginning(source, {**remote, "limits": limits})
-                )
+                self._failure = stream_error(error)
                 return
             raw = PartsReader(self._parts, nthreads)
         else:
@@ -258,7 +250,7 @@ class BloscpackFile(io.BufferedIOBase):
         return self._kind != "r"
 
     def seekable(self) -> bool:
-        """Return whether `seek` works: in a file that is read and is no pipe."""
+        """Return whether `seek` works: for reading, except from a pipe."""
         self._check_open()
         if self._kind != "r":
             return self._begins_text
@@ -323,7 +315,7 @@ class BloscpackFile(io.BufferedIOBase):
         return (self._buffer or self._find_buffer()).__next__()
 
     def peek(self, size: int = 0, /) -> bytes:
-        """Return some of the next plain bytes without moving; b'' at the end alone."""
+        """Return some of the next plain bytes without moving; b'' only at the end."""
         return (self._buffer or self._find_buffer()).peek(size)
 
     def pread(self, size: int, offset: int, /) -> bytes:
@@ -414,35 +406,33 @@ class BloscpackFile(io.BufferedIOBase):
         is abandoned, and this raises `StorageError`. In a process that has inherited
         a file that is written, it raises `UsageError`, and changes nothing.
         """
+        is_inherited = self._output is not None and not self._owner.is_here
+        self._end(None)
+        if is_inherited:
+            self._owner.check(self._label)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Close the file; one that is written fails if there is an error."""
         if not self._owner.is_here:
-            is_written = self._output is not None
-            self._leave()
-            if is_written:
-                self._owner.check(self._label)
+            if self._output is not None:
+                _OF_PARENT.append(self._output)
+                self._output.leave()
+            self._release()
             return
         with self._owner:
-            if self._closed:
-                return
+            output = self._output
             try:
-                if self._output is not None:
+                if output is not None and error is None:
                     self._find_output().finish()
-            except BaseException as error:
-                self._abandon(error)
+            except BaseException as failure:
+                error = failure
                 raise
             finally:
-                self._release()
-
-    def _abandon(self, error: BaseException) -> None:
-        """Leave the old file under the path."""
-        output, self._output = self._output, None
-        if output is not None:
-            output.abandon(error)
-
-    def _leave(self) -> None:
-        """Close the file in a process that has inherited it."""
-        if self._output is not None:  # the other process has the file and the threads
-            _OF_PARENT.append(self._output)
-        self._release()
+                try:
+                    if output is not None and error is not None:
+                        output.abandon(error)
+                finally:
+                    self._release()
 
     def _release(self) -> None:
         buffer, self._buffer = self._buffer, None
@@ -455,19 +445,8 @@ class BloscpackFile(io.BufferedIOBase):
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
-            self._discard(error[1])
+            self._end(error[1])
         self.close()
-
-    def _discard(self, error: BaseException) -> None:
-        """Close the file; one that was written has failed because of `error`."""
-        if not self._owner.is_here:
-            self._leave()
-            return
-        with self._owner:
-            try:
-                self._abandon(error)
-            finally:
-                self._release()
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True):
@@ -475,7 +454,7 @@ class BloscpackFile(io.BufferedIOBase):
         if self._output is None:
             self.close()
             return
-        self._discard(StorageError("the file was not closed"))
+        self._end(StorageError("the file was not closed"))
         if self._owner.is_here:
             warnings.warn(
                 "the file %r was not closed, so nothing was written" % self._label,
@@ -485,7 +464,8 @@ class BloscpackFile(io.BufferedIOBase):
             )
 
 
-# Outputs that a child process has inherited: they must never be collected.
+# Outputs that a child process has inherited: their threads exist only in the owner, so
+# they must not be collected.
 _OF_PARENT: list[object] = []
 
 
@@ -496,7 +476,7 @@ class _TextFile(io.TextIOWrapper):
 
     def __exit__(self, *error: Any) -> None:
         if error[1] is not None:
-            self.buffer._discard(error[1])
+            self.buffer._end(error[1])
         self.close()
 
     def __del__(self) -> None:
@@ -552,32 +532,10 @@ def open(
         binary._begins_text = True
         return _TextFile(binary, io.text_encoding(encoding), errors, newline)
     except BaseException as error:
-        binary._discard(error)
+        binary._end(error)
         raise
     finally:
         binary._begins_text = False
-
-
-def _is_path(file: object) -> bool:
-    return isinstance(file, (str, bytes, os.PathLike))
-
-
-def _beginning(
-    source: str | Storage, remote: dict[str, Any]
-) -> tuple[bytes | None, int | None]:
-    """Return the first bytes of a file, and its size; None if limits forbid it."""
-    if isinstance(source, Storage):
-        return source.read_at(0, BLOSCPACK_HEADER_LENGTH), source.size
-    if is_url(source):
-        from ._storage.remote import RemoteStorage
-
-        try:
-            with RemoteStorage(source, **{**remote, "whole": None}) as storage:
-                return storage.read_at(0, BLOSCPACK_HEADER_LENGTH), storage.size
-        except FormatError:
-            return None, None
-    with disk.open(source, "rb") as fp:
-        return fp.read(BLOSCPACK_HEADER_LENGTH), os.fstat(fp.fileno()).st_size
 
 
 def _refuse(needed: str, **given: bool) -> None:

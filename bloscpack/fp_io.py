@@ -12,15 +12,15 @@ import os
 from . import log
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
-from ._format import metadata as metadata_section
 from ._format import offsets as offset_table
 from ._format.chunks import plain_size
+from ._format.metadata import Section, encode_section
 from ._format.sections import skip_frames
 from ._storage.base import read_up_to, write_all
 from ._storage.cursor import Cursor
 from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
-from .abstract_io import CompressedSink, PlainSource, StoringSink, log_digest
+from .abstract_io import CompressedSink, PlainSource, StoringSink
 from .bytes_io import SectionsSource
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, StorageError, UsageError
@@ -180,9 +180,10 @@ class CompressedFPSink(CompressedSink):
         self._write(encoded)
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        section = metadata_section.encode_section(metadata, metadata_args)
-        self.write_section(section.blocks())
-        self.begin_trailer(metadata)
+        if not isinstance(metadata, Section):
+            metadata = encode_section(metadata, metadata_args)
+        self.write_section(metadata.blocks())
+        self.begin_trailer(metadata.value)
 
     def begin_trailer(self, metadata: object) -> None:
         """Write a trailer behind the last chunk if the metadata say so."""
@@ -225,7 +226,7 @@ class CompressedFPSink(CompressedSink):
     def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
         """Write a chunk and its digest; return its offset, the chunk and the digest."""
         offset, digest = self._position, self.do_checksum(compressed)
-        rest = self._put(compressed, digest)
+        rest = CompressedFPSink.put_digested(self, i, compressed, digest)
         if rest is not None:
             rest()
         return offset, compressed, digest
@@ -233,10 +234,6 @@ class CompressedFPSink(CompressedSink):
     def put_digested(
         self, i: int, compressed: bytes, digest: bytes
     ) -> Callable[[], None] | None:
-        log_digest(self.checksum_impl, digest)
-        return self._put(compressed, digest)
-
-    def _put(self, compressed: bytes, digest: bytes) -> Callable[[], None] | None:
         if self.offsets:
             self.offset_storage.append(self._position)
         if self._trailer is not None:
@@ -260,7 +257,11 @@ class CompressedFPSink(CompressedSink):
         end = self._position
         if self.offsets:
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
-            self._overwrite(end - table_at, self._encoded_offsets())
+            shown = len(self.offset_storage), self.offset_storage
+            log.debug("Writing '%d' offsets: '%r'", *shown)
+            encoded = offset_table.encode(self.offset_storage)
+            log.debug("Raw offsets: %r", encoded)
+            self._overwrite(end - table_at, encoded)
         if self.bloscpack_header.nchunks == -1 and is_seekable(self.output_fp):
             last_chunk = self._last_nbytes
             self.bloscpack_header.nchunks = self._nput
@@ -270,15 +271,6 @@ class CompressedFPSink(CompressedSink):
             self._overwrite(end, self.bloscpack_header.encode())
         if self._range is not None:
             self.output_fp.truncate(self._begin + end)
-
-    def _encoded_offsets(self) -> bytes:
-        log.debug(
-            "Writing '%d' offsets: '%r'"
-            % (len(self.offset_storage), self.offset_storage)
-        )
-        encoded = offset_table.encode(self.offset_storage)
-        log.debug("Raw offsets: %r", encoded)
-        return encoded
 
     def _overwrite(self, back: int, data: bytes) -> None:
         """Overwrite the bytes from `back` bytes before the end, then seek to the end.

@@ -17,7 +17,7 @@ from ._format.blosc_header import (
 )
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
-from .abstract_objects import MutableMappingObject, plain_number
+from .abstract_objects import MutableMappingObject, parameters_of, plain_number
 from .checksums import (
     CHECKSUMS,
     CHECKSUMS_AVAIL,
@@ -237,17 +237,6 @@ class BloscpackHeader(MutableMappingObject):
         There is no checksum of that name.
     """
 
-    _attributes = (
-        "format_version",
-        "offsets",
-        "metadata",
-        "checksum",
-        "typesize",
-        "chunk_size",
-        "last_chunk",
-        "nchunks",
-        "max_app_chunks",
-    )
     _bytes_attributes = ("chunk_size", "last_chunk")
 
     def __init__(
@@ -290,6 +279,8 @@ class BloscpackHeader(MutableMappingObject):
         self.last_chunk = last_chunk
         self.nchunks = nchunks
         self.max_app_chunks = max_app_chunks
+
+    _attributes = parameters_of(__init__)
 
     @property
     def checksum_impl(self) -> Hash:
@@ -461,7 +452,13 @@ def check_magic(buffer_: bytes, size: int | None = None) -> None:
     found = name_format(buffer_, size)
     if found is not None:
         message += "; this is " + found
-    raise NotReadable(message, section="header", offset=0)
+    raise _not_readable(message, buffer_, size)
+
+
+def _not_readable(message: str, prefix: bytes, size: int | None) -> NotReadable:
+    error = NotReadable(message, section="header", offset=0)
+    error.prefix, error.size = bytes(prefix), size
+    return error
 
 
 def find_layout(prefix: bytes, size: int | None = None) -> int:
@@ -499,12 +496,9 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
         ):
             return 0
     if len(prefix) < BLOSCPACK_HEADER_LENGTH:
-        raise NotReadable(
-            "attempting to decode a bloscpack header of length '%d', not '%d'"
-            % (len(prefix), BLOSCPACK_HEADER_LENGTH),
-            section="header",
-            offset=0,
-        )
+        message = "attempting to decode a bloscpack header of length '%d', not '%d'"
+        message %= len(prefix), BLOSCPACK_HEADER_LENGTH
+        raise _not_readable(message, prefix, size)
     layout = prefix[4]
     # A file of layout 0 has no version byte; its first chunk was recognised above.
     if layout == 0 or layout not in HEADER_LENGTHS:
@@ -598,17 +592,6 @@ class MetadataHeader(MutableMappingObject):
         There is no checksum or codec of that name.
     """
 
-    _attributes = (
-        "magic_format",
-        "meta_options",
-        "meta_checksum",
-        "meta_codec",
-        "meta_level",
-        "meta_size",
-        "max_meta_size",
-        "meta_comp_size",
-        "user_codec",
-    )
     _bytes_attributes = ("meta_size", "max_meta_size", "meta_comp_size")
 
     def __init__(
@@ -627,9 +610,9 @@ class MetadataHeader(MutableMappingObject):
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
         check_range("meta_level", meta_level, 0, MAX_CLEVEL)
-        check_range("meta_size", meta_size, 0, MAX_META_SIZE)
-        check_range("max_meta_size", max_meta_size, 0, MAX_META_SIZE)
-        check_range("meta_comp_size", meta_comp_size, 0, MAX_META_SIZE)
+        sizes = meta_size, max_meta_size, meta_comp_size
+        for name, size in zip(self._bytes_attributes, sizes, strict=True):
+            check_range(name, size, 0, MAX_META_SIZE)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
             if len(value) > 8:
                 raise UsageValueError(
@@ -644,6 +627,8 @@ class MetadataHeader(MutableMappingObject):
         self.max_meta_size = plain_number(max_meta_size)
         self.meta_comp_size = plain_number(meta_comp_size)
         self.user_codec = user_codec
+
+    _attributes = parameters_of(__init__)
 
     def encode(self) -> bytes:
         """Return the 32 bytes of the metadata header."""
@@ -686,15 +671,15 @@ class MetadataHeader(MutableMappingObject):
         _check_number("codec", codec, CODECS, "metadata")
         try:
             return MetadataHeader(
-                magic_format=decode_magic_string(magic_format),
-                meta_options=format(options, "08b"),
-                meta_checksum=CHECKSUMS_AVAIL[checksum],
-                meta_codec=CODECS_AVAIL[codec],
-                meta_level=level,
-                meta_size=meta_size,
-                max_meta_size=max_meta_size,
-                meta_comp_size=meta_comp_size,
-                user_codec=decode_magic_string(user_codec),
+                decode_magic_string(magic_format),
+                format(options, "08b"),
+                CHECKSUMS_AVAIL[checksum],
+                CODECS_AVAIL[codec],
+                level,
+                meta_size,
+                max_meta_size,
+                meta_comp_size,
+                decode_magic_string(user_codec),
             )
         except UsageError as error:
             raise DamageError(str(error), section="metadata") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import math
+from functools import partial
 
 import numpy
 from numpy.lib import format as npy_format
@@ -17,25 +18,18 @@ from numpy.lib.stride_tricks import as_strided
 
 from ._crashsafe.ownership import attributes_of_input
 from ._crashsafe.replace import check_distinct, replacing
-from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._format.array_metadata import Description, check_rows
 from ._format.dtypes import check_unit, encode_dtype
 from ._format.literals import parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
 from ._storage.spool import seekable_with_size, size_of
-from ._storage.urls import size_of_input, without_url
+from ._storage.urls import without_url
 from .append import append_from
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
-from .file_io import likely_nbytes, log_packed, log_unpacked, unpack_checked
-from .fp_io import (
-    CompressedFPSink,
-    CompressedFPSource,
-    PlainFPSink,
-    PlainFPSource,
-    plain_sink,
-)
+from .file_io import log_packed, unpack_to_path
+from .fp_io import CompressedFPSink, PlainFPSink, PlainFPSource, plain_sink
 from .numpy_io import pack_items
 from .serializers import is_array
 
@@ -45,10 +39,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from ._crashsafe.snapshot import Check
     from ._format.dtypes import Array, DType
     from ._storage.protocols import (
-        BinaryFile,
         Buffer,
         Path,
         Readable,
@@ -57,13 +49,9 @@ if TYPE_CHECKING:
     )
     from .abstract_io import Progress
     from .append import AppendKeywords
-    from .args import (
-        AnyBloscArgs,
-        AnyBloscpackArgs,
-        AnyMetadataArgs,
-        PackKeywords,
-    )
+    from .args import AnyBloscArgs, AnyBloscpackArgs, AnyMetadataArgs
     from .bytes_io import SectionsSource
+    from .numpy_io import ArrayKeywords
 
 
 # For each version: the size in bytes of the length field, and the encoding of the text.
@@ -237,14 +225,10 @@ def pack_npy_to_file(
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
     *,
-    metadata: object = None,
-    shard: bool = False,
-    nthreads: int | None = None,
     sync: bool | None = None,
     preserve: bool = False,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[ArrayKeywords],
 ) -> None:
     """Compress the array in a ``.npy`` file into an array file.
 
@@ -284,6 +268,7 @@ def pack_npy_to_file(
     >>> numpy.load('same.npy').tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
+    args = blosc_args, bloscpack_args, metadata_args
     check_distinct(npy_file, out_file)
     without_url(npy_file, "packing a file")
     with open_file(npy_file) as in_fp:
@@ -298,20 +283,8 @@ def pack_npy_to_file(
             times=preserve,
             storage_options=storage_options,
         ) as out_fp:
-            pack_items(
-                NpySource(in_fp),
-                CompressedFPSink(out_fp, new=True),
-                array,
-                chunk_size,
-                blosc_args,
-                bloscpack_args,
-                metadata_args,
-                metadata=metadata,
-                shard=shard,
-                nthreads=nthreads,
-                progress=progress,
-                **settings,
-            )
+            source, sink = NpySource(in_fp), CompressedFPSink(out_fp, new=True)
+            pack_items(source, sink, array, chunk_size, *args, **keywords)
             if size is None and in_fp.read(1):
                 raise _trailing_bytes(array)
     log_packed(array.nbytes, out_file)
@@ -353,17 +326,6 @@ class NpySink(PlainFPSink):
         self._description.check_nbytes(max(self._ends))
 
 
-def _described(source: SectionsSource) -> tuple[Description, bytes]:
-    """Return the description of the array in a file, and the header for ``.npy``."""
-    description = Description(source.metadata)
-    nbytes = source.bloscpack_header.nbytes
-    if nbytes is not None:
-        description.check_nbytes(nbytes)
-    fortran = description.order == "F"
-    array = without_items(description.dtype, description.shape, fortran)
-    return description, encode_header(array)
-
-
 def npy_sink(
     source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
 ) -> NpySink:
@@ -371,7 +333,13 @@ def npy_sink(
 
     Raises `NotANumpyArray` if `source` holds no array.
     """
-    description, header = _described(source)
+    description = Description(source.metadata)
+    nbytes = source.bloscpack_header.nbytes
+    if nbytes is not None:
+        description.check_nbytes(nbytes)
+    fortran = description.order == "F"
+    array = without_items(description.dtype, description.shape, fortran)
+    header = encode_header(array)
     return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
 
 
@@ -420,28 +388,16 @@ def unpack_npy_from_file(
     FormatError
         `in_file` is damaged. `npy_file` is unchanged.
     """
-    check_distinct(in_file, npy_file)
-    in_size = size_of_input(in_file)
-
-    def read(in_fp: BinaryFile, check: Check) -> None:
-        source = CompressedFPSource(in_fp, to_end=True)
-        check(source.bloscpack_header)
-        reserved = likely_nbytes(source.bloscpack_header, in_size)
-        with replacing(
-            npy_file,
-            sync,
-            attributes_of_input(in_fp),
-            access=preserve,
-            times=preserve,
-            storage_options=storage_options,
-        ) as out_fp:
-            sink = npy_sink(source, out_fp, reserved, sparse=sparse)
-            unpack_checked(source, sink, check, nthreads, progress)
-
-    read_snapshot(
-        in_file, read, attempts_for(npy_file), storage_options=storage_options
+    unpack_to_path(
+        in_file,
+        npy_file,
+        partial(npy_sink, sparse=sparse),
+        sync,
+        storage_options,
+        preserve=preserve,
+        nthreads=nthreads,
+        progress=progress,
     )
-    log_unpacked(in_size, npy_file)
 
 
 # .npy → behind an array file

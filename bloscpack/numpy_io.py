@@ -16,23 +16,20 @@ import numpy
 from ._compat import deprecated_alias, sibling_names
 from ._crashsafe.replace import replacing
 from ._crashsafe.snapshot import read_snapshot
-from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
-from ._format.blosc_header import decode_header
 from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
-from ._format.chunks import decompress_into
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
     rows_for,
     with_rows,
 )
-from ._loop.packing import pack_with
+from ._loop.packing import pack
 from ._loop.unpacking import unpack
-from .abstract_io import PlainSink, PlainSource
+from .abstract_io import PlainSource
 from .args import BloscpackArgs, pack_settings
-from .bytes_io import CompressedBytesSource, bytes_writer
+from .bytes_io import CompressedBytesSource, MemorySink, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import (
@@ -61,9 +58,16 @@ if TYPE_CHECKING:
         AnyBloscpackArgs,
         AnyLimits,
         AnyMetadataArgs,
+        LoopKeywords,
         PackKeywords,
     )
     from .serializers import Json
+
+    class ArrayKeywords(LoopKeywords, total=False):
+        """The keywords of `pack_ndarray`, which documents them."""
+
+        metadata: object
+        shard: bool
 
     class UnpackKeywords(TypedDict, total=False):
         """The keywords that all functions that unpack have."""
@@ -129,7 +133,7 @@ def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
     return numpy.asarray(ndarray, order=order) if order else ndarray
 
 
-class PlainNumpySink(PlainSink):
+class PlainNumpySink(MemorySink):
     """Fills a new array, the attribute ``ndarray``, with plain bytes.
 
     Parameters
@@ -145,33 +149,20 @@ class PlainNumpySink(PlainSink):
         The metadata is invalid; or, from `finalize`, the chunks do not fill the array.
     """
 
-    concurrent = True
-    random_access = True
-
     def __init__(self, metadata: object) -> None:
         # `unpack_ndarray` has checked the metadata, which takes time.
         if not isinstance(metadata, Description):
             metadata = Description(metadata)
         self._description = metadata
         self.metadata = metadata.metadata
-        self.ndarray = self._description.allocate()
+        self.ndarray = metadata.allocate()
         self.ptr = _address(self.ndarray)
-        self._memory = memory_at(self.ptr, self._description.nbytes, self.ndarray)
-        self._ends = [0]
-
-    def put(self, compressed: bytes) -> int:
-        """Decompress the next chunk; return its plain size in bytes."""
-        nbytes = decode_header(compressed).nbytes
-        with own_settings:
-            decompress_into(compressed, self.room(self._ends[-1], nbytes))
-        return nbytes
+        super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview:
-        end = start + nbytes
-        if end > self._memory.nbytes:
-            self._description.check_nbytes(end)
-        self._ends.append(end)
-        return self._memory[start:end]
+        if start + nbytes > self._memory.nbytes:
+            self._description.check_nbytes(start + nbytes)
+        return super().room(start, nbytes)
 
     def finalize(self) -> None:
         self._description.check_nbytes(max(self._ends))
@@ -187,12 +178,7 @@ def pack_ndarray(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    *,
-    metadata: object = None,
-    shard: bool = False,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[ArrayKeywords],
 ) -> None:
     """Compress an array into a sink.
 
@@ -231,20 +217,8 @@ def pack_ndarray(
         The array is masked, a setting is invalid, or the array can't be a shard.
     """
     source = PlainNumpySource(ndarray)
-    pack_items(
-        source,
-        sink,
-        source.ndarray,
-        chunk_size,
-        blosc_args,
-        bloscpack_args,
-        metadata_args,
-        metadata=metadata,
-        shard=shard,
-        nthreads=nthreads,
-        progress=progress,
-        **settings,
-    )
+    args = blosc_args, bloscpack_args, metadata_args
+    pack_items(source, sink, source.ndarray, chunk_size, *args, **keywords)
 
 
 def pack_items(
@@ -273,7 +247,12 @@ def pack_items(
         rows = rows_for(array, order, chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
-        if not _names_checksum(bloscpack_args, settings):
+        # An object always names a checksum, a dictionary may leave it out.
+        chosen = isinstance(bloscpack_args, BloscpackArgs) or (
+            settings.get("checksum") is not None
+            or (bloscpack_args is not None and "checksum" in bloscpack_args)
+        )
+        if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
     else:
         size = whole_items(chunk_size, array.itemsize, array.nbytes)
@@ -281,22 +260,8 @@ def pack_items(
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
-    pack_with(
-        source,
-        sink,
-        calculate_nchunks(array.nbytes, size),
-        described,
-        found,
-        nthreads,
-        progress,
-    )
-
-
-def _names_checksum(given: AnyBloscpackArgs | None, settings: PackKeywords) -> bool:
-    """Return whether the caller chose a checksum: `BloscpackArgs` always have one."""
-    if settings.get("checksum") is not None or isinstance(given, BloscpackArgs):
-        return True
-    return given is not None and "checksum" in given
+    sizes = calculate_nchunks(array.nbytes, size)
+    pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
 
 
 def typesize_of(dtype: DType) -> int:
@@ -340,13 +305,9 @@ def pack_ndarray_to_file(
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
     *,
-    metadata: object = None,
-    shard: bool = False,
-    nthreads: int | None = None,
     sync: bool | None = None,
-    progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[ArrayKeywords],
 ) -> None:
     """Compress an array into a file.
 
@@ -369,20 +330,10 @@ def pack_ndarray_to_file(
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
     """
+    args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
-        pack_ndarray(
-            ndarray,
-            CompressedFPSink(fp, new=True),
-            chunk_size,
-            blosc_args,
-            bloscpack_args,
-            metadata_args,
-            metadata=metadata,
-            shard=shard,
-            nthreads=nthreads,
-            progress=progress,
-            **settings,
-        )
+        sink = CompressedFPSink(fp, new=True)
+        pack_ndarray(ndarray, sink, chunk_size, *args, **keywords)
 
 
 def pack_ndarray_to_bytes(
@@ -391,12 +342,7 @@ def pack_ndarray_to_bytes(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    *,
-    metadata: object = None,
-    shard: bool = False,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    **settings: Unpack[PackKeywords],
+    **keywords: Unpack[ArrayKeywords],
 ) -> bytes:
     """Compress an array and return the file as bytes.
 
@@ -408,20 +354,9 @@ def pack_ndarray_to_bytes(
     >>> bool((unpack_ndarray_from_bytes(pack_ndarray_to_bytes(array)) == array).all())
     True
     """
+    args = blosc_args, bloscpack_args, metadata_args
     fp = bytes_writer(getattr(ndarray, "nbytes", 0))
-    pack_ndarray(
-        ndarray,
-        CompressedFPSink(fp),
-        chunk_size,
-        blosc_args,
-        bloscpack_args,
-        metadata_args,
-        metadata=metadata,
-        shard=shard,
-        nthreads=nthreads,
-        progress=progress,
-        **settings,
-    )
+    pack_ndarray(ndarray, CompressedFPSink(fp), chunk_size, *args, **keywords)
     return fp.getvalue()
 
 
@@ -504,8 +439,8 @@ def unpack_ndarray_from_file(
         Whether to return a pair: the array, and the value that `pack_ndarray` got as
         `metadata`.
     nthreads, progress
-        As in `bloscpack.abstract_io.pack`. If another process changes the file
-        meanwhile, it is read again and `progress` counts its chunks again.
+        As in `bloscpack.abstract_io.pack`. If another process changes the file during
+        the read, it is read again and `progress` counts its chunks again.
     limits
         The sizes that the file must not exceed; see `Limits`.
     storage_options

@@ -9,11 +9,10 @@ from __future__ import annotations
 import sys
 
 from ._engine.blosc_settings import own_settings
-from ._format.chunks import check_digest, decompress
 from ._loop.nthreads import effective_nthreads
 from ._reading.chunk_reader import ChunkReader
 from ._reading.opened import storage_from
-from .exceptions import FormatError, UsageError
+from .exceptions import UsageError
 from .fp_io import CompressedFPSource
 from .serializers import user_metadata
 
@@ -351,18 +350,12 @@ class StreamReader(Reader):
         No chunk is read before the bytes of the one in front of it are delivered, so
         Blosc shares the blocks of each chunk among the threads.
         """
-        source, checksum = self._source, self.header.checksum_impl
+        source = self._source
         to_end = selection.stop == self.nbytes  # what follows has to be checked
         with own_settings:
             own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
             for frame in source.tasks():
-                try:
-                    compressed, digest = source.load(frame)
-                    check_digest(compressed, digest, checksum)
-                    plain = memoryview(decompress(compressed, frame.header))
-                except FormatError as error:
-                    error.locate(frame.number, frame.offset)
-                    raise
+                plain = memoryview(source.plain(frame))
                 stop = frame.start + plain.nbytes
                 if selection.within(frame.start, stop):
                     deliver(selection.cut(plain, frame.start))

@@ -83,7 +83,7 @@ def recover_fp(
     Raises
     ------
     NotReadable
-        The bytes are no Bloscpack file. Nothing has been written.
+        The bytes are not a Bloscpack file. Nothing has been written.
     UsageError
         They are an archive, whose members are recovered after extracting them.
     FormatError
@@ -108,8 +108,8 @@ def _write(
     sink = CompressedFPSink(out_fp)
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
-    if plan.section:
-        sink.write_section([plan.section])
+    if plan.section is not None:
+        sink.write_section(plan.section.blocks())
         sink.begin_trailer(plan.metadata)
     sink.init_offsets()
     filler_of = cache(partial(_filler, fill, blosc_args))

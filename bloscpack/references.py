@@ -15,6 +15,7 @@ import itertools
 import json
 import math
 import os
+from collections.abc import Mapping
 
 from ._compat import make_callable
 from ._format.array_metadata import Description
@@ -45,7 +46,7 @@ from .serializers import is_array
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ._reading.opened import OpenedFile
     from ._storage.protocols import Path, StorageOptions
@@ -120,7 +121,8 @@ def references(
     describe = Format2 if zarr_format == 2 else Format3
     named = _named(files, name, concat)
     groups: dict[str, JsonObject] = {"": {}}
-    arrays = _with_datasets(named, groups, alone=name is None and _is_one(files))
+    is_only = name is None and not isinstance(files, Mapping) and len(named) == 1
+    arrays = _with_datasets(named, groups, is_only)
     refs: JsonObject = {}
     for group, attributes in groups.items():
         refs.update(describe.group(group, attributes))
@@ -182,11 +184,12 @@ def _write_parquet(refs: JsonObject, out: str) -> None:
             "'bloscpack[parquet]'"
         ) from error
     import shutil
-    import tempfile
+    from uuid import uuid4
 
     folder, base = os.path.split(os.path.abspath(out))
     # Beside the output, so that renaming is atomic.
-    unfinished = tempfile.mkdtemp(".tmp", "." + base, folder)
+    unfinished = os.path.join(folder, ".%s%s.tmp" % (base, uuid4().hex))
+    os.mkdir(unfinished)
     try:
         local = fsspec.filesystem("file")
         mapper = LazyReferenceMapper.create(unfinished, fs=local)
@@ -194,25 +197,16 @@ def _write_parquet(refs: JsonObject, out: str) -> None:
             is_text = isinstance(value, str) and not value.startswith(INLINE)
             mapper[key] = value.encode() if is_text else value
         mapper.flush()
-        os.chmod(unfinished, 0o777 & ~_umask())
         os.rename(unfinished, out)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _named(
     files: Path | Sequence[Path] | Mapping[str, Path], name: str | None, concat: bool
 ) -> list[tuple[str, list[Path]]]:
     """Return the name of each array, and the files that it consists of."""
-    from collections.abc import Mapping
-
     named: list[tuple[str, list[Path]]]
     if isinstance(files, Mapping):
         named = [(key, [path]) for key, path in files.items()]
@@ -236,24 +230,18 @@ def _check_different(named: Sequence[tuple[str, object]]) -> None:
     for key in names:
         if names.count(key) > 1:
             raise UsageError(
-                "two arrays have the name '%s': give a mapping of names to files" % key
+                "two arrays have the name '%s': give a mapping of names to files, "
+                "or write the references of each file with --name and -o" % key
             )
 
 
-def _is_one(files: object) -> bool:
-    """Return whether a single file was given, without a name."""
-    return isinstance(files, (str, bytes, os.PathLike)) or (
-        isinstance(files, (list, tuple)) and len(files) == 1
-    )
-
-
 def _with_datasets(
-    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], *, alone: bool
+    named: list[tuple[str, list[Path]]], groups: dict[str, JsonObject], is_only: bool
 ) -> list[tuple[str, list[Source]]]:
     """Return the names and sources of all arrays, those in folders among them.
 
-    `groups` gets the name and the attributes of the group of each table; a table that
-    is `alone` is the root.
+    `groups` gets the name and the attributes of the group of each table. With `is_only`
+    nothing else was given, and the table is the root.
     """
     found: list[tuple[str, list[Source]]] = []
     for key, paths in named:
@@ -273,7 +261,7 @@ def _with_datasets(
                     "'%s' is a table, and only arrays can be joined"
                     % shown_name(os.fsdecode(path))
                 )
-            group = "" if alone or not key else key + "/"
+            group = "" if is_only or not key else key + "/"
             groups[group] = dataset.attributes
             found += [(group + name, [array]) for name, array in dataset.arrays.items()]
         if sources:
@@ -326,7 +314,7 @@ def _read(
                 raise unfit(
                     part,
                     "no Zarr reader verifies digests of type '%s': repack it with "
-                    "adler32, crc32 or crc32c, or leave them unverified"
+                    "adler32, crc32 or crc32c, or use unverified=True or --unverified"
                     % part.checksum,
                 )
             part.checksum = "None"
@@ -401,8 +389,8 @@ def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
         raise unfit(
             part,
             "its chunks of %d items form no regular grid in the shape %s: repack it "
-            "with whole rows as chunk size, a multiple of %d bytes, or refer to a flat "
-            "array"
+            "with whole rows as chunk size, a multiple of %d bytes, or use flat=True "
+            "or --flat"
             % (
                 chunk_size // itemsize,
                 part.shape,

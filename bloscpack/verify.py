@@ -1,7 +1,7 @@
 """Check files, ``bloscpack.verify(path)``: report every rule that a file breaks.
 
 A file is an array file, any other Bloscpack file, or an archive of `savez`.
-Damage never raises here. Only a file that is no Bloscpack file, or can't be read, does.
+Damage never raises an error. A file of another format, or one that can't be read, does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def verify_fp(
     Raises
     ------
     NotReadable, Unsupported
-        The bytes are no Bloscpack file, or have an unknown layout.
+        The bytes are not a Bloscpack file, or have an unknown layout.
     UsageError
         They are an archive whose members another program has compressed or encrypted.
     """

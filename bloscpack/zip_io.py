@@ -19,13 +19,19 @@ from collections.abc import MutableMapping
 from contextlib import nullcontext
 from weakref import WeakValueDictionary
 
-from ._archives.names import BLP, check_names, document_name, parents_of
-from ._archives.reading import ArchiveFile, check_document
+from ._archives.reading import (
+    BLP,
+    ArchiveFile,
+    check_document,
+    check_names,
+    document_name,
+    parents_of,
+)
 from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._crashsafe.replace import replacing
 from ._engine.forks import OwnLock
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
-from ._reading.chunk_cache import ChunkCache
+from ._reading.chunk_source import ChunkCache
 from ._reading.opened import CACHE_NBYTES, OpenedFile
 from ._storage.base import naming_errors
 from ._storage.urls import shown_name, without_url
@@ -213,7 +219,7 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             member = file.chunks(name)
             content = file.content(member)
             document = None if member.name.endswith(BLP) else file.document(name)
-            parts = OpenedFile(content, None, cache, limits, label, nthreads)
+            parts = OpenedFile(content, cache, limits, label, nthreads)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
                 check_document(document, array.shape, array.dtype, member.name)

@@ -68,13 +68,13 @@ Everything is checked. bcolz has no digests.
   day: ok (zarr array, 7 chunks in 3 files, 252.0B)
   prices: ok (bcolz table, 6 chunks in 6 files, 720.0B)
     note: '.': there are no digests: damage is found only where Blosc fails (section 'chunks')
-  $ blpk map --color never day | head -n 1
-  day: 7 chunks, 252.0B in *, ratio *, none damaged (glob)
+  $ blpk info --chunks day | tail -n 1
+    252.0B    *  7 chunks, 0 damaged: day (glob)
 
 Damage is named, and the exit code is 3.
 
   $ rm day/c/1
-  $ printf '!' | dd of=day/c/0 bs=1 seek=200 conv=notrunc status=none
+  $ printf '!' | dd of=day/c/0 bs=1 seek=240 conv=notrunc status=none
   $ blpk verify day
   day: damaged (zarr array, 3 of 7 chunks in 3 files, 92.0B good)
     error: 'c/0': Checksum mismatch * rows 0 to 10) (glob)

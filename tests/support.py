@@ -16,6 +16,7 @@ from pathlib import Path
 from golden import content
 
 from bloscpack import log
+from bloscpack._cli.console import Console, console
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -135,8 +136,9 @@ def as_user(uid: int, *groups: int) -> Iterator[None]:
 
 
 def reset_log() -> None:
-    """Give all variables of `log` the values that they have in a new process."""
+    """Give `log` and the console the values that they have in a new process."""
     vars(log).update(_LOG)
+    vars(console).update(vars(Console()))
 
 
 def reset_signals() -> None:

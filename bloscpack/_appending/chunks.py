@@ -1,4 +1,4 @@
-"""Append chunks to a file, in place: read, plan, journal, write, commit.
+"""Append chunks to a file and replace its metadata: read, plan, journal, write, commit.
 
 All checks come before the first write. Their time does not grow with the data: the
 entries of the offset table are compared with each other, and the headers of the last
@@ -8,6 +8,9 @@ plan is a pure function (`plan_append`); it lists the extents of the file that w
 change. The old bytes of these extents are saved in a journal, or in memory for a file
 object. Removing the journal commits the change; after a failure the old bytes are
 restored.
+
+If a file has no room for the new chunks or the new metadata, a copy with more room
+replaces it. The new chunks are appended to the copy before the copy replaces the file.
 """
 
 from __future__ import annotations
@@ -17,11 +20,18 @@ from itertools import pairwise
 from operator import index
 
 from .. import log
+from .._crashsafe.in_place import changeable
 from .._crashsafe.locking import LockedFile
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format import offsets as offset_table
-from .._format.append_plan import check_appendable, plan_append
+from .._format.append_plan import (
+    UNCHANGED,
+    check_appendable,
+    count_added_chunks,
+    plan_append,
+    plan_metadata,
+)
 from .._format.chunks import check_digest, compress, decompress, plain_size
 from .._format.sections import find_last_chunk, read_beginning, walk_chunks
 from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
@@ -30,30 +40,47 @@ from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
 from ..abstract_io import log_digest
 from ..args import BloscArgs, refuse_unknown, settings_from
-from ..constants import MAGIC
-from ..defaults import DEFAULT_TYPESIZE
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
+from ..defaults import (
+    DEFAULT_MAGIC_FORMAT,
+    DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
+    DEFAULT_TYPESIZE,
+)
 from ..exceptions import (
     AnotherFileFollows,
     FormatError,
+    MetadataSectionTooSmall,
+    NoMetadataFound,
+    NotEnoughSpace,
+    OffsetsRequired,
     StorageError,
     UsageError,
     UsageTypeError,
 )
-from .metadata import beginning_blocks, overwrite_section
+from ..headers import BloscpackHeader
+from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .._crashsafe.in_place import Change
+    from typing_extensions import Unpack
+
+    from .._crashsafe.in_place import Change, FileObjectTarget
     from .._format.append_plan import Plan
+    from .._format.metadata import Section
     from .._format.sections import Beginning
+    from .._repacking.plan import Settings
     from .._storage.protocols import BinaryFile, Readable
     from ..abstract_io import Progress
     from ..args import AnyBloscArgs, BloscKeywords
-    from ..headers import BloscpackHeader
-    from .metadata import Target
 
+    # A file that is changed in place.
+    Target = FileObjectTarget | LockedFile
+
+# Number of bytes by which the metadata of an array may get longer when its shape grows.
+MORE_DIGITS = 20
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
 WORTH_THREADS = 64 * 2**10
@@ -65,11 +92,12 @@ class AppendSettings:
     def __init__(
         self,
         blosc_args: AnyBloscArgs | None,
-        settings: BloscKeywords,
-        metadata: object,
-        nthreads: int | None,
-        progress: Progress | None,
+        *,
+        metadata: object = UNCHANGED,
+        nthreads: int | None = None,
+        progress: Progress | None = None,
         expect: Callable[[int], object] | None = None,
+        **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
         self.settings = settings
@@ -77,6 +105,9 @@ class AppendSettings:
         self.nthreads = nthreads
         self.progress = progress
         self.expect = expect
+
+
+# Chunks
 
 
 def append_chunks(
@@ -307,3 +338,118 @@ def _write_chunks(
     # The new chunks may take fewer bytes than the old end of the file.
     change.truncate(end)
     return offsets
+
+
+# Metadata
+
+
+def read_sections(target: Target) -> tuple[Beginning, int]:
+    """Return the sections of a file, and the position of its first chunk."""
+    target.fp.seek(0)
+    cursor = Cursor(target.fp)
+    return read_beginning(cursor), cursor.position
+
+
+def replace_metadata(target: Target, metadata: object) -> None:
+    """Replace the metadata in the space reserved for them."""
+    beginning, first_chunk = read_sections(target)
+    section = plan_metadata(beginning, beginning.header, 0, metadata)
+    if section is None:
+        return
+    section_end = BLOSCPACK_HEADER_LENGTH + section.size
+    unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
+    new_beginning = beginning_blocks(beginning.header.encode(), section)
+    with target.change([(0, section_end)], new_beginning, unchanged) as change:
+        overwrite_section(change, section)
+
+
+def beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
+    """Return the bytes before the offset table in blocks: the section may be large."""
+    return [header] if section is None else [header, *section.blocks()]
+
+
+def overwrite_section(change: Change, section: Section) -> None:
+    """Write a metadata section over the one in the file."""
+    position = BLOSCPACK_HEADER_LENGTH
+    for block in section.blocks():
+        change.overwrite(position, block)
+        position += len(block)
+
+
+def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> None:
+    """Replace the metadata; with `grow`, rewrite the file if there is no room."""
+    try:
+        replace_metadata(locked_file, metadata)
+    except (NoMetadataFound, MetadataSectionTooSmall):
+        if not grow:
+            raise
+        from ..repacking import repack_fp
+
+        with locked_file.replacement() as temporary:
+            repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
+
+
+# Room
+
+
+def lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
+    """Return whether only a file with more room can take the bytes or the metadata."""
+    beginning, first = read_sections(locked_file)
+    header = beginning.header
+    sizes = header.nchunks, header.chunk_size, header.last_chunk
+    if header.format_version != FORMAT_VERSION or -1 in sizes:
+        return True
+    try:
+        check_appendable(header)
+        plan_append(beginning, [first] * 3, checked_size(new_size), metadata)
+    except (OffsetsRequired, NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall):
+        return True
+    return False
+
+
+def append_to_copy(
+    locked_file: LockedFile,
+    new_content_fp: Readable,
+    new_size: int,
+    how: AppendSettings,
+) -> None:
+    """Replace the file by a copy with more room, to which the bytes are appended."""
+    from .._repacking.plan import Plan as CopyPlan
+    from .._repacking.plan import Survey
+    from ..repacking import write_planned
+
+    old = Survey(locked_file.fp)
+    nchunks, chunk_size, last_chunk = old.geometry
+    sizes = BloscpackHeader(
+        chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
+    )
+    added = count_added_chunks(sizes, new_size, old.beginning.metadata)
+    log.verbose("rewriting the file to make room for '%d' chunks" % added)
+    wanted = _metadata_with_room(old.beginning, how.metadata)
+    wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
+    plan = CopyPlan(old, wanted)
+    if how.expect is not None:
+        _, _, last_chunk = plan.geometry
+        how.expect(old.nbytes + last_chunk + new_size)
+        how.expect = None
+    with locked_file.replacement() as temporary:
+        write_planned(
+            old, plan, locked_file.fp, temporary.fp, how.nthreads, how.progress
+        )
+        with temporary.reopened() as fp, changeable(fp) as target:
+            append_chunks(target, new_content_fp, new_size, how)
+
+
+def _metadata_with_room(old: Beginning, new: object) -> Settings:
+    """Return the settings of a copy that has room for the metadata of an append."""
+    if old.metadata_header is None and new is UNCHANGED:
+        return {}
+    serializer = SERIALIZERS_LOOKUP[DEFAULT_MAGIC_FORMAT]
+    given = old.metadata if new is UNCHANGED else new
+    wanted = serializer.dumps(replaced_metadata(old.metadata, given))
+    # The shape of an array may get more digits.
+    size = max(DEFAULT_MAX_META_SIZE(len(wanted)), len(wanted) + MORE_DIGITS)
+    if old.metadata_header is None:
+        # Any value; the append replaces it.
+        return {"metadata": "" if new != "" else 0, "max_meta_size": size}
+    return {"max_meta_size": max(size, old.metadata_header.max_meta_size)}

@@ -11,7 +11,7 @@ from copy import copy
 from zlib import crc32
 
 from .._damage.checks import report_on
-from .._damage.findings import Findings, Report
+from .._damage.findings import Report
 from .._damage.inspection import inspect
 from .._format.shard import count_slots
 from .._format.zarr_metadata import ZARR_JSON
@@ -19,8 +19,7 @@ from .._format.zip_format import STORED, UTF8, encode_directory, encode_local
 from .._storage.base import PartStorage
 from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..serializers import shard_rows
-from .names import BLP, document_name, parents_of
-from .reading import ArchiveFile, check_document
+from .reading import BLP, ArchiveFile, check_document, document_name, parents_of
 from .writing import CHECKSUM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from ..abstract_io import Progress
 
 SECTION = "archive"
-# The numbers of a report that are those of all arrays together.
-COUNTS = "nchunks", "nintact", "nbytes", "nbytes_intact"
 
 
 def report_on_archive(
@@ -46,9 +43,9 @@ def report_on_archive(
     try:
         file = ArchiveFile(storage)
     except FormatError as error:
-        findings = Findings()
-        findings.add(SECTION, "directory", error.message, offset=error.offset)
-        return _report(findings, storage)
+        report = _new_report(storage)
+        report.add(SECTION, "directory", error.message, offset=error.offset)
+        return report
     return _Checker(file, nthreads, progress).check()
 
 
@@ -61,8 +58,7 @@ class _Checker:
         self.file = file
         self.nthreads = nthreads
         self.progress = progress
-        self.findings = Findings()
-        self.counts = dict.fromkeys(COUNTS, 0)
+        self.report = _new_report(file.storage)
 
     def check(self) -> Report:
         """Check everything; return the report."""
@@ -77,12 +73,12 @@ class _Checker:
                 self._add("missing", document_name(group), "the member is missing")
         for name in self.file.arrays:
             self._check_array(name)
-        return _report(self.findings, self.file.storage, **self.counts)
+        return self.report
 
     def _add(
         self, kind: str, member: str | None, message: str, note: bool = False, **at: Any
     ) -> None:
-        add = self.findings.note if note else self.findings.add
+        add = self.report.note if note else self.report.add
         add(SECTION, kind, message, member=member, **at)
 
     # The ZIP file
@@ -205,9 +201,7 @@ class _Checker:
             self._add("chunks", member, error.message, extent=(start, stop))
             return None
         report = report_on(inspection)
-        for name in COUNTS:
-            self.counts[name] += getattr(report, name) or 0
-        self.findings.join(report, member, start)
+        self.report.include(report, member, start)
         if report.ok and inspection.geometry.array is None:
             message = "the metadata of the member describe no array"
             self._add("chunks", member, message, extent=(start, stop))
@@ -231,13 +225,5 @@ def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -
         )
 
 
-def _report(findings: Findings, storage: Storage, **counts: Any) -> Report:
-    return Report(
-        findings.kept,
-        nerrors=findings.nerrors,
-        nnotes=findings.nnotes,
-        cbytes=storage.size,
-        layout=None,
-        checksum="crc32",
-        **{**dict.fromkeys(COUNTS, 0), **counts},
-    )
+def _new_report(storage: Storage) -> Report:
+    return Report(cbytes=storage.size, checksum="crc32")

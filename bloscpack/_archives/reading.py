@@ -19,12 +19,17 @@ from .._storage.base import PartStorage, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
-from ..exceptions import DamageError, FormatError, NotReadable, UsageError
-from .names import BLP, document_name, parents_of
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    NotReadable,
+    UsageError,
+    UsageValueError,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from typing import Any
 
     from .._format.dtypes import DType
@@ -33,8 +38,57 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from ..serializers import JsonObject
 
+# The extension of the member of an array that Zarr has no shards of.
+BLP = ".blp"
 # Maximum size of a ``zarr.json`` in bytes: it is read into memory as a whole.
 MAX_DOCUMENT = 16 * 2**20
+
+
+# Names of arrays, and of the members that hold them
+
+
+def document_name(name: str) -> str:
+    return "%s/%s" % (name, ZARR_JSON)
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raise `UsageError` unless arrays can have these names beside each other."""
+    for name in names:
+        if not isinstance(name, str) or not all(map(_is_part, name.split("/"))):
+            raise UsageValueError(
+                "an array can't have the name %.200r: expected text whose parts, "
+                "between slashes, are neither empty, '.', '..' nor '%s', do not begin "
+                "with '__' or end with '%s', and have no backslash"
+                % (name, ZARR_JSON, BLP)
+            )
+    parents = parents_of(names)
+    for name in names:
+        if name in parents:
+            raise UsageValueError(
+                "'%s' can't be an array and a group with other arrays" % name
+            )
+
+
+def _is_part(part: str) -> bool:
+    return (
+        part not in ("", ".", "..", ZARR_JSON)
+        and not part.startswith("__")
+        and not part.endswith(BLP)
+        and not any(c in part for c in "\\\0")
+    )
+
+
+def parents_of(names: Collection[str]) -> dict[str, None]:
+    """Return the groups that contain the names, in order; the outermost one is not."""
+    parents: dict[str, None] = {}
+    for name in names:
+        parts = name.split("/")
+        for i in range(1, len(parts)):
+            parents["/".join(parts[:i])] = None
+    return parents
+
+
+# Archives
 
 
 class ArchiveFile:
@@ -158,10 +212,7 @@ class ArchiveFile:
             npy = any(name.endswith(".npy") for name in members)
             raise NotReadable(
                 "expected a ZIP file of savez, with the member '%s', found %s"
-                % (
-                    ZARR_JSON,
-                    "arrays of NumPy: numpy.load reads it" if npy else "none",
-                )
+                % (ZARR_JSON, "arrays of NumPy: numpy.load reads it" if npy else "none")
             )
         arrays: dict[str, str] = {}
         others = set()

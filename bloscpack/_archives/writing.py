@@ -20,7 +20,7 @@ from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..numpy_io import pack_ndarray, storable
-from .names import BLP, document_name, shard_name
+from .reading import BLP, document_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -140,7 +140,8 @@ class ArchiveWriter:
         settings = {**settings, "chunk_size": rows * row_nbytes(array), "shard": True}
         if settings.get("bloscpack_args") is None:
             settings.setdefault("max_app_chunks", 0)
-        sink = self._pack(shard_name(name, array.ndim), array, settings)
+        shard = name + "/c" + array.ndim * "/0"
+        sink = self._pack(shard, array, settings)
         header, used = sink.bloscpack_header, sink.blosc_args
         if header.checksum != CHECKSUM:
             raise UsageValueError(

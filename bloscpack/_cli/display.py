@@ -2,20 +2,19 @@
 
 Contract: no control character, and no mark that changes the direction of text, reaches
 the terminal from a file name, an option or a file. `say`, `put_line` and the functions
-of `log` replace unprintable characters by escape sequences (`log.printable`), and so
+of `log` replace unprintable characters by escape sequences (`printable`), and so
 characters that the encoding of the terminal lacks. `json_text` and `say_json` use the
 escape sequences of JSON, so that their output stays valid JSON.
 """
 
 from __future__ import annotations
 
-import sys
 from math import isfinite
 
-from .. import log
 from ..constants import SUFFIXES
 from ..log import printable
 from ..pretty import pretty_size, reverse_pretty
+from .console import console
 from .exit_codes import for_each_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -28,25 +27,6 @@ if TYPE_CHECKING:
 UNKNOWN = "-"
 # Number of blanks in front of each level of JSON.
 INDENT = 2
-
-
-def say(line: str = "", *, coloured: bool = False) -> None:
-    """Print a line for a person.
-
-    It goes to standard output, or to standard error if standard output carries data. A
-    `coloured` line contains escape sequences for colours; the rest of it is printable.
-    """
-    if not coloured:
-        line = printable(line)
-    if log.OUTPUT_IS_DATA:
-        log.put_error(log.encodable(line, sys.stderr) + "\n")
-    else:
-        log.put(log.encodable(line, sys.stdout) + "\n")
-
-
-def put_line(line: str) -> None:
-    """Write a line to standard output, also where that carries data."""
-    log.put(log.encodable(printable(line), sys.stdout) + "\n")
 
 
 def json_text(value: object, compact: bool, encoding: str) -> str:
@@ -79,7 +59,7 @@ def json_text(value: object, compact: bool, encoding: str) -> str:
 
 def say_json(value: object) -> None:
     """Print a value as JSON in ASCII; NaN and infinities become null."""
-    log.put(_plain_json(value) + "\n")
+    console.put(_plain_json(value) + "\n")
 
 
 def say_json_list(pieces: Iterable[list[object]]) -> None:
@@ -87,9 +67,9 @@ def say_json_list(pieces: Iterable[list[object]]) -> None:
     before = "["
     for piece in filter(None, pieces):
         # Without the brackets around the items, and the line end before the last one.
-        log.put(before + _plain_json(piece)[1:-2])
+        console.put(before + _plain_json(piece)[1:-2])
         before = ","
-    log.put("[]\n" if before == "[" else "\n]\n")
+    console.put("[]\n" if before == "[" else "\n]\n")
 
 
 def _plain_json(value: object) -> str:
@@ -163,35 +143,38 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
     return lines
 
 
+def dataset_array_text(described: JsonObject) -> str:
+    """Return dtype, shape and layout of an array of a dataset in short form."""
+    array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
+    return "%s %s" % (array_text(array), described["layout"])
+
+
 def show_files(
     args: Namespace,
-    read: Callable[[str], JsonObject],
+    read: Callable[[str], tuple[list[JsonObject], int]],
     titles: Sequence[str],
     row: Callable[[JsonObject, bool], Sequence[str]],
     total: Callable[[list[JsonObject], bool], Sequence[str]],
     left: Sequence[int] = (),
-    several: Callable[[str, list[JsonObject]], int] | None = None,
+    datasets: bool = False,
 ) -> int:
-    """Show a row for each file of the arguments, or a list as JSON.
+    """Show a row for each entry of the files in the arguments, or a list as JSON.
 
     Returns the exit code.
 
-    `read` returns the fields of a file, and `several` adds those of each array in a
-    dataset and returns an exit code; without it, a dataset is a folder like others.
-    `row` and `total` return cells, with exact sizes for ``--bytes``. See
-    `options.add_table_options` and `table`.
+    `read` returns the entries of a file or dataset, and an exit code. `row` and `total`
+    return cells, with exact sizes for ``--bytes``. See `options.add_table_options`,
+    `table` and `inputs.packed_files`.
     """
-    from .dataset_folders import names_dataset
-    from .file_jobs import packed_files
+    from .inputs import packed_files
 
     found: list[JsonObject] = []
-    files = packed_files(args, datasets=several is not None)
+    files = packed_files(args, datasets)
 
-    def act(path: str) -> int | None:
-        if several is not None and names_dataset(path):
-            return several(path, found)
-        found.append(read(path))
-        return None
+    def act(path: str) -> int:
+        entries, code = read(path)
+        found.extend(entries)
+        return code
 
     worst = for_each_file(files, act)
     if args.json:
@@ -201,5 +184,5 @@ def show_files(
         if max(len(files), len(found)) > 1:
             rows.append(total(found, args.bytes))
         for line in table(rows, left):
-            say(line)
+            console.say(line)
     return worst

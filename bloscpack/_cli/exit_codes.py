@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 
-from .. import log
 from .._storage.urls import shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import (
@@ -20,11 +19,13 @@ from ..exceptions import (
     Unsupported,
     UsageError,
 )
+from ..log import printable
+from .console import console
 from .stdio import INPUT_NAME, OUTPUT_NAME, STREAM, is_input, quoted_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import TypeVar
 
     Item = TypeVar("Item")
@@ -39,21 +40,6 @@ HINT = "This might not be a bloscpack compressed file."
 EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
 )
-# Advice in messages of functions, and what the command says in its place.
-ADVICE = {
-    "'blpk decompress', or whole=True in open and open_ndarray, reads": (
-        "'blpk decompress' reads"
-    ),
-    "open and unpack_bytes_from_file read them": (
-        "'blpk decompress' and 'blpk cat' read them"
-    ),
-    "give a mapping of names to files": (
-        "rename a file, or write the references of each file with --name and -o"
-    ),
-    "or leave them unverified": "or use --unverified",
-    "or refer to a flat array": "or use --flat",
-    "pack what numpy.ascontiguousarray returns": "store a copy in C order",
-}
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
 # The exit code of a program that a signal has ended: this plus the signal number.
@@ -90,23 +76,24 @@ def exit_code(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """Return the message for an error, perhaps with a hint on a line of its own."""
-    return "\n".join(filter(None, (_message_of(error), _hint_for(error))))
+    return "\n".join(_lines_of(error))
 
 
 def printable_message_of(error: BaseException) -> str:
     """Return the message for an error, with escapes for newlines in names as well."""
-    parts = filter(None, (_message_of(error), _hint_for(error)))
-    return "\n".join(map(log.printable, parts))
+    return "\n".join(map(printable, _lines_of(error)))
 
 
-def _message_of(error: BaseException) -> str:
+def _lines_of(error: BaseException) -> Iterator[str]:
+    """Yield the message for an error, and perhaps a hint."""
     text = _text_of(error)
     filename = getattr(error, "filename", None)
     if isinstance(filename, str) and is_input(filename):
         text = text.replace("(file '%s'" % filename, "(standard input")
-    for advice, own in ADVICE.items():
-        text = text.replace(advice, own)
-    return text
+    yield text
+    hint = _hint_for(error)
+    if hint:
+        yield hint
 
 
 def _text_of(error: BaseException) -> str:
@@ -158,12 +145,12 @@ def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
     text = printable_message_of(error)
     if is_input(name):
-        log.report("standard input: " + text)
+        console.report("standard input: " + text)
         return
-    name = log.printable(shown_name(name))
+    name = printable(shown_name(name))
     # A message that names the output also shows the input, as its beginning.
     named = "'" + name in text or "/" + name in text
-    log.report(text if named else "'%s': %s" % (name, text))
+    console.report(text if named else "'%s': %s" % (name, text))
 
 
 def for_each_file(
@@ -181,7 +168,7 @@ def for_each_file(
         try:
             code = act(item)
         except (BloscpackError, OSError, MemoryError) as error:
-            if isinstance(error, BrokenPipeError) and not log.OUTPUT_IS_OPTIONAL:
+            if isinstance(error, BrokenPipeError) and not console.is_optional:
                 raise  # the reader of the output has closed the pipe
             failed(name_of(item), error)
             code = exit_code(error)

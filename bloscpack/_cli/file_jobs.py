@@ -2,21 +2,16 @@
 
 With one name the output is put beside it. Two names are input and output, as in 0.16.
 With more names, or with an option that names inputs or outputs, all names are inputs.
-No two inputs have the same output. Here are also the files in the folders that the
-verbs for reading accept, and the report about files that are left out.
+No two inputs have the same output.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import stat
 
 from .. import log
-from .._crashsafe import journal
 from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
-from ..exceptions import BloscpackError
 from .exit_codes import (
     EXIT_COULD_NOT,
     EXIT_OK,
@@ -24,19 +19,21 @@ from .exit_codes import (
     Refusal,
     for_each_file,
 )
+from .inputs import LeftOut, walk
 from .stdio import STREAM, descriptor_of, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeVar
+
+    Item = TypeVar("Item")
 
     Job = tuple[str, str]
 
 # The output of a folder that can't be read.
 NO_OUTPUT = ""
-# Names of unfinished outputs: see `disk.create_beside`.
-LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
 
 
 def is_classic(args: Namespace) -> bool:
@@ -50,7 +47,7 @@ def is_classic(args: Namespace) -> bool:
     )
 
 
-def output_is_data(args: Namespace) -> bool:
+def writes_data(args: Namespace) -> bool:
     """Return whether any output goes to standard output."""
     if args.output is not None:
         return descriptor_of(args.output) == 1
@@ -83,7 +80,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         for name, place in found
         if name not in unreadable
     ]
-    _check_apart(jobs)
+    _check_outputs_differ(jobs)
     if args.output_dir is not None:
         if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
             raise Refusal(
@@ -97,7 +94,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     return list(dict.fromkeys(jobs))
 
 
-def _check_apart(jobs: list[Job]) -> None:
+def _check_outputs_differ(jobs: list[Job]) -> None:
     """Raise `Refusal` if two inputs share an output, or an output is an input."""
     inputs_of: dict[str, str] = {}
     for name, out_file in jobs:
@@ -149,118 +146,9 @@ def _found(
         if not (args.recursive and os.path.isdir(name)):
             yield name, last_part(name) if is_url(name) else os.path.basename(name)
             continue
-        for path in _walk(name, True, packed, args.suffix, left_out):
+        for path in walk(name, True, packed, args.suffix, left_out):
             place = name if path == name else os.path.relpath(path, name)
             yield path, place
-
-
-def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
-    """Return the names in `args.files`, with the compressed files in place of a folder.
-
-    Files in folders below it are included with ``--recursive``. With `datasets`, the
-    result has the folder of a dataset, not the files in it, and also each folder
-    without datasets and compressed files: `names_dataset` refuses that one.
-    """
-    from .dataset_folders import has_description, is_dataset
-
-    left_out = LeftOut()
-    found: list[str] = []
-    is_item = has_description if datasets else None
-    for name in args.files:
-        if datasets and is_dataset(name):
-            found.append(name)
-        elif os.path.isdir(name):
-            inside = _walk(name, args.recursive, True, EXTENSION, left_out, is_item)
-            found += list(inside) or [name] * datasets
-        else:
-            found.append(name)
-    left_out.report()
-    if not found:
-        log.notice("nothing to do: there are no inputs")
-    return found
-
-
-def _walk(
-    name: str,
-    recursive: bool,
-    packed: bool,
-    suffix: str,
-    left_out: LeftOut,
-    is_item: Callable[[str], bool] | None = None,
-) -> Iterator[str]:
-    """Yield the files in a folder that end with the suffix, or that do not.
-
-    `packed` says which of them; `left_out` notes the others. Folders below for which
-    `is_item` returns True are yielded, and not entered. Folders that can't be read
-    come last: as inputs they fail with the error of the system, after the others.
-    """
-    unreadable: list[str] = []
-    for folder, folders, files in os.walk(
-        name, onerror=lambda error: unreadable.append(str(error.filename))
-    ):
-        folders.sort()
-        for inner in folders[:]:
-            path = os.path.join(folder, inner)
-            if recursive and is_item is not None and not os.path.islink(path):
-                if is_item(path):
-                    folders.remove(inner)
-                    yield path
-            elif not recursive:
-                left_out.add("a folder below, which needs -r", path)
-            elif os.path.islink(path):
-                left_out.add("a symbolic link to a folder", path)
-        if not recursive:
-            folders.clear()
-        for file in sorted(files):
-            path = os.path.join(folder, file)
-            reason = _reason_against(path, packed, suffix)
-            if reason is None:
-                yield path
-            else:
-                left_out.add(reason, path)
-    yield from unreadable
-
-
-def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
-    """Return why a file in a folder is not an input; None if it is one."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        return "no regular file"
-    if path.endswith(suffix) != packed:
-        return "its name %s with '%s'" % (
-            "does not end" if packed else "already ends",
-            suffix,
-        )
-    if _is_left_over(path):
-        return "a journal or an unfinished file"
-    return None
-
-
-class LeftOut:
-    """Files and folders that ``--recursive`` does not include, by reason."""
-
-    def __init__(self) -> None:
-        self._paths: dict[str, list[str]] = {}
-
-    def add(self, reason: str, path: str) -> None:
-        """Note that a file is not an input."""
-        self._paths.setdefault(reason, []).append(path)
-
-    def report(self) -> None:
-        """Show a line for each reason, or for each file with ``-v``."""
-        for reason, paths in self._paths.items():
-            if log.enabled(log.VERBOSE):
-                for path in paths:
-                    log.notice("skipped '%s': %s" % (path, reason))
-            elif len(paths) == 1:
-                log.notice("skipped '%s': %s" % (paths[0], reason))
-            else:
-                more = len(paths) - 1
-                log.notice("skipped '%s' and %d more: %s" % (paths[0], more, reason))
-
-
-def _is_left_over(path: str) -> bool:
-    """Return whether a file is a journal or an unfinished output."""
-    return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_journal(path)
 
 
 def _output(
@@ -276,16 +164,34 @@ def _output(
 
 
 def run(
+    items: Sequence[Item],
+    act: Callable[[Item], object],
+    size_of: Callable[[str], int | None],
+    progress: bool | None,
+    name_of: Callable[[Item], str] = str,
+) -> int:
+    """Call `act` with every item; return the highest exit code.
+
+    All share one progress bar: see `progress.shown_for_run`.
+    """
+    from .progress import shown_for_run
+
+    if not items:
+        log.notice("nothing to do: there are no inputs")
+    if len(items) == 1:
+        act(items[0])  # `main` shows the error, without the name
+        return EXIT_OK
+    with shown_for_run([name_of(item) for item in items], size_of, progress):
+        return for_each_file(items, act, name_of)
+
+
+def run_jobs(
     todo: list[Job],
     act: Callable[[str, str], None],
     size_of: Callable[[str], int | None],
     progress: bool | None,
 ) -> int:
-    """Call `act` with every input and output; return the highest exit code.
-
-    All share one progress bar: see `progress.shown_for_run`.
-    """
-    from .progress import shown_for_run
+    """Call `act` with every input and output, as `run` does."""
 
     def process(job: Job) -> None:
         name, out_file = job
@@ -294,40 +200,7 @@ def run(
         else:
             act(name, out_file)
 
-    if not todo:
-        log.notice("nothing to do: there are no inputs")
-    if len(todo) == 1:
-        process(todo[0])  # `main` shows the error, without the name
-        return EXIT_OK
-    with shown_for_run([name for name, _ in todo], size_of, progress):
-        return for_each_file(todo, process, name_of=lambda job: job[0])
-
-
-def size_of(name: str) -> int | None:
-    """Return the size of a file in bytes; 0 for a missing file, None for a stream."""
-    try:
-        status = os.stat(name)
-    except OSError:
-        return None if name == STREAM or is_url(name) else 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def plain_size_of(name: str) -> int | None:
-    """Return the plain bytes of a file from its header; None if it has none.
-
-    0 if the file can't be read: its error is shown later.
-    """
-    from .._format.sections import read_header
-    from .._storage.cursor import Cursor
-
-    if not os.path.isfile(name):
-        no_size = os.path.exists(name) or name == STREAM or is_url(name)
-        return None if no_size else 0
-    try:
-        with open(name, "rb") as fp:
-            return read_header(Cursor(fp)).nbytes
-    except (BloscpackError, OSError):
-        return 0
+    return run(todo, process, size_of, progress, name_of=lambda job: job[0])
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .. import log
+from .console import PREFIX, console
 from .exit_codes import SIGNAL_BASE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -69,7 +69,7 @@ def _watch(receiver: int, numbers: set[int]) -> None:
     number = _next(receiver, numbers)
     if number == signal.SIGINT:
         again = _next(receiver, numbers, PATIENCE)
-        if again is None and not log.QUIET:
+        if again is None and not console.quiet:
             _say(WAITING)
         number = again or _next(receiver, numbers)
     else:
@@ -114,8 +114,8 @@ def _say(message: str) -> None:
     """
     import select
 
-    newline = "\n" * (log.ERASE is not None)  # a progress bar has the line
-    text = "%s%s: %s\n" % (newline, log.PREFIX, message)
+    newline = "\n" * (console.erase is not None)  # a progress bar has the line
+    text = "%s%s: %s\n" % (newline, PREFIX, message)
     try:
         if select.select([], [2], [], 0)[1]:
             os.write(2, text.encode())

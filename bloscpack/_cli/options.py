@@ -1,24 +1,97 @@
-"""Options that several verbs share: their definitions and their values."""
+"""Options of every verb, and options that several verbs share, with their values."""
 
 from __future__ import annotations
 
-from argparse import Action
+from argparse import SUPPRESS, Action
 from itertools import pairwise
 
 from .. import log
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, GOALS
-from ..constants import EXTENSION, MAX_CLEVEL, MIN_CLEVEL
-from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
+from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
+from ..defaults import (
+    DEFAULT_CLEVEL,
+    DEFAULT_CNAME,
+    DEFAULT_SHUFFLE,
+    available_cpus,
+)
+from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal
 from .stdio import STREAM, check_exists, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
     from collections.abc import Iterable, Iterator
+    from typing import Any, NoReturn
 
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
+
+
+# Options of every verb
+
+# The groups of the global options.
+LEVEL = "level"
+GLOBAL = "global"
+SYNC = "sync"
+PROGRESS = "progress"
+# The options that select which messages are shown: they exclude each other.
+LEVELS = {"verbose": "-v/--verbose", "debug": "-d/--debug", "quiet": "-q/--quiet"}
+VERSION_HELP = "show program's version number and exit"
+FORCE_HELP = "disable overwrite checks for existing files\n(use with caution)"
+SYNC_HELP = (
+    "return only when the output is on the disk (default: where an existing "
+    "file is replaced or changed)"
+)
+PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
+
+
+class DefaultNumber(int):
+    """The default number of threads, of another class than a number given with -n."""
+
+
+class _Version(Action):
+    """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
+
+    def __call__(self, parser: ArgumentParser, *args: object) -> NoReturn:
+        from .quick_answers import version
+
+        version()
+        parser.exit(EXIT_OK)
+
+
+def global_options() -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
+    """Yield group, names and properties of the options of every verb."""
+    version = {"action": _Version, "nargs": 0, "dest": SUPPRESS}
+    version |= {"default": SUPPRESS, "help": VERSION_HELP}
+    yield "", ("--version", "-V"), version
+    for names, help_ in (
+        (("-v", "--verbose"), "be verbose about actions"),
+        (("-d", "--debug"), "print debugging output too"),
+        (("-q", "--quiet"), "show only errors"),
+    ):
+        yield LEVEL, names, {"action": "store_true", "help": help_}
+    yield GLOBAL, ("-f", "--force"), {"action": "store_true", "help": FORCE_HELP}
+    yield (
+        GLOBAL,
+        ("-n", "--nthreads"),
+        {
+            "metavar": "[1, %d]" % MAX_THREADS,
+            "type": int,
+            "default": DefaultNumber(min(available_cpus(), MAX_THREADS)),
+            "help": "set number of threads, (default: %(default)s (ncores))",
+        },
+    )
+    for dest, help_, help_for_no in (
+        (SYNC, SYNC_HELP, "do not wait until the output is on the disk"),
+        (PROGRESS, PROGRESS_HELP, "show no progress bar"),
+    ):
+        yes = {"action": "store_true", "default": None, "help": help_}
+        yield dest, ("--" + dest,), yes
+        no = {"action": "store_false", "dest": dest, "help": help_for_no}
+        yield dest, ("--no-" + dest,), no
+
+
+# Options of several verbs
 
 # The options for a compression level, as those of gzip and zstd.
 LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
@@ -247,7 +320,7 @@ def add_metadata_option(group: _ActionsContainer) -> None:
 
 
 def process_metadata_args(args: Namespace) -> Json:
-    """Return the metadata in the file that ``-m`` names, None without one."""
+    """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None
     inputs = [getattr(args, name, None) for name in ("in_file", "new_file")]

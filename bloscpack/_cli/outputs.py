@@ -25,6 +25,7 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
 from . import verb_table
+from .console import console
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .file_jobs import is_classic
 from .stdio import (
@@ -90,6 +91,8 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
         _check_no_folder(out_file, "--output-dir", args, in_file)
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
+    if out_file == STREAM:
+        console.need_output()
     if STREAM not in (in_file, out_file):
         check_distinct(in_file, out_file)
     log.verbose("input file is: '%s'" % shown_name(in_file))
@@ -97,7 +100,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
 
 
 def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> None:
-    """Raise `Refusal` if a name is that of a folder, which needs an option."""
+    """Raise `Refusal` for the name of a folder, which needs an option."""
     if os.path.isdir(name):
         raise Refusal(
             "'%s': %s" % (name, os.strerror(errno.EISDIR)),
@@ -118,7 +121,9 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         or not os.path.exists(args.in_file)
     ):
         return  # another check finds what is missing
-    if is_streamed(out_file) or _is_same(args.in_file, out_file):
+    if is_streamed(out_file):
+        return
+    if os.path.exists(out_file) and os.path.samefile(args.in_file, out_file):
         return
     if args.rm and state_of(args.in_file) is None:
         return  # another check says why it can't be removed
@@ -128,7 +133,7 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
     elif packs:
         if not os.path.isfile(out_file) or not os.access(out_file, os.R_OK):
             return
-        if _may_go(out_file):
+        if _may_be_replaced(out_file):
             return
         if not args.force:
             raise Refusal(
@@ -172,11 +177,7 @@ def _example(args: Namespace, *words: str) -> str:
     return join(["blpk", *options, *words])
 
 
-def _is_same(in_file: str, out_file: str) -> bool:
-    return os.path.exists(out_file) and os.path.samefile(in_file, out_file)
-
-
-def _may_go(out_file: str) -> bool:
+def _may_be_replaced(out_file: str) -> bool:
     """Return whether ``-f`` may replace a file: it is empty, or a Bloscpack file."""
     with open(out_file, "rb") as fp:
         prefix = fp.read(BLOSCPACK_HEADER_LENGTH)

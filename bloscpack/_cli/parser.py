@@ -15,21 +15,24 @@ import argparse
 import sys
 from contextlib import suppress
 
-from ..log import flush, hide, printable, put
+from ..log import printable
 from . import verb_table
+from .console import console
 from .exit_codes import EXIT_USAGE
-from .global_options import (
+from .help_text import BloscPackCustomFormatter, columns, wrapped
+from .hints import HABITS, advice, suggestions
+from .options import (
     GLOBAL,
     LEVEL,
+    LEVEL_OPTIONS,
     LEVELS,
     PROGRESS,
     SYNC,
     DefaultNumber,
+    check_goal,
+    check_type_size,
     global_options,
 )
-from .habits import HABITS, advice
-from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .options import LEVEL_OPTIONS, check_goal, check_type_size
 from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -123,23 +126,18 @@ class _BaseParser(argparse.ArgumentParser):
         own = [match for match in found if match[1] not in self.inherited]
         return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
-    def print_usage(self, file: Any = None) -> None:
-        """Show the usage on standard error, if that is open."""
-        if file is not None or sys.stderr is not None:
-            super().print_usage(file)
-
     def print_help(self, file: Any = None) -> None:
         """Show the help; raises `OutputLost` if standard output fails."""
         if file is not None or sys.stdout is None:
             super().print_help(file)
             return
         with suppress(BrokenPipeError):  # a pager may end at any time
-            put(self.format_help())
-            flush()
+            console.put(self.format_help())
+            console.flush()
 
     def _print_message(self, message: str, file: Any = None) -> None:
         with suppress(AttributeError, OSError):  # None has no method `write`
-            super()._print_message(hide(message), file)
+            super()._print_message(console.hide(message), file)
 
 
 class _VerbParser(_BaseParser):
@@ -262,7 +260,7 @@ class _Parser(_BaseParser):
         # The list of verbs has no metavar, so argparse shows an empty name.
         message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
-        hints = verb_table.suggestions(word, plain="-d" in before)
+        hints = suggestions(word, plain="-d" in before)
         if hints:
             hint = " or ".join("'%s'" % hint for hint in hints)
             self._hint = "Did you mean %s?\n" % printable(hint)
@@ -321,7 +319,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
-    if rest and (not takes_names or any(_is_option(arg) for arg in rest)):
+    if rest and not (takes_names and all(arg == "-" or arg[:1] != "-" for arg in rest)):
         parser.refuse(rest, args.subcommand)
     if takes_names:
         _take_names(args, rest + names)
@@ -442,10 +440,6 @@ def _take_names(args: argparse.Namespace, names: list[str]) -> None:
         if args.in_file is None and args.files_from is None:
             args.refuse("the following arguments are required: <in_file>")
     del args.refuse
-
-
-def _is_option(argument: str) -> bool:
-    return argument.startswith("-") and argument != "-"
 
 
 # The parser of the whole command line

@@ -9,34 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from math import inf
 from time import monotonic
 
 from .. import log
 from .._storage.urls import shown_name
+from ..log import encodable, printable
 from ..pretty import pretty_size
+from .console import console
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Protocol
-
-    class Drawing(Protocol):
-        """A drawing of the bar on standard error."""
-
-        def draw(self, name: str, done: int, total: int | None) -> None:
-            """Draw the bar, over an earlier drawing of it."""
-            ...
-
-        def erase(self) -> None:
-            """Erase the bar."""
-            ...
-
-        def close(self) -> None:
-            """Erase the bar, and draw it no more."""
-            ...
-
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0
@@ -54,7 +39,8 @@ def _width() -> int | None:
         return None
 
 
-# Drawings
+# Drawings: `draw` draws the bar over an earlier drawing, `erase` erases it, and after
+# `close` it is drawn no more.
 
 
 class _Screen:
@@ -66,7 +52,7 @@ class _Screen:
     encoding = property(lambda self: getattr(sys.stderr, "encoding", None))
 
     def write(self, text: str) -> None:
-        log.draw(text)
+        console.draw(text)
 
     def flush(self) -> None:
         """Do nothing: `write` has flushed."""
@@ -119,14 +105,14 @@ class _PlainDrawing:
             sizes = pretty_size(done), pretty_size(total), pretty_size(round(rate))
             text += "%3d%% %s/%s, %s/s, " % (share, *sizes)
             text += _time_text((total - done) / rate if rate else None) + " left"
-        text = _cut(log.encodable(text, sys.stderr), (_width() or 80) - 1)
+        text = _cut(encodable(text, sys.stderr), (_width() or 80) - 1)
         blanks = " " * (self._length - len(text))
         self._length = len(text)
-        log.draw("\r" + text + blanks)
+        console.draw("\r" + text + blanks)
 
     def erase(self) -> None:
         # A wide character takes two columns.
-        log.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
+        console.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
         self._length = 0
 
     def close(self) -> None:
@@ -155,7 +141,7 @@ def _cut(text: str, columns: int) -> str:
     return text
 
 
-def _drawing(done: int) -> Drawing:
+def _drawing(done: int) -> _TqdmDrawing | _PlainDrawing:
     try:
         return _TqdmDrawing(done)
     except ImportError:
@@ -189,7 +175,7 @@ class Bar:
         self._file_done = 0
         self._done_before = 0  # plain bytes of the files before
         self._next = -inf if forced else monotonic() + PATIENCE
-        self._drawing: Drawing | None = None
+        self._drawing: _TqdmDrawing | _PlainDrawing | None = None
         self._is_drawn = False
 
     def begin(self, name: str, total: int | None) -> None:
@@ -198,7 +184,7 @@ class Bar:
             self._number = self._files.index(name, self._number)
         self._number += 1
         self._file_total, self._file_done = total, 0
-        name = log.printable(os.path.basename(shown_name(name)))
+        name = printable(os.path.basename(shown_name(name)))
         if len(name) > NAME_WIDTH:
             name = name[: NAME_WIDTH - 3] + "..."
         if len(self._files) > 1:
@@ -263,9 +249,9 @@ class Bar:
 
 def _should_show() -> bool:
     """Return whether standard error is a terminal without any other output on it."""
-    if log.QUIET or log.enabled(log.VERBOSE):
+    if console.quiet or log.enabled(log.VERBOSE):
         return False
-    if log.OUTPUT_IS_DATA and sys.stdout and sys.stdout.isatty():
+    if console.is_data and sys.stdout and sys.stdout.isatty():
         return False
     return bool(sys.stderr and sys.stderr.isatty())
 
@@ -291,12 +277,12 @@ def shown_for_run(
         yield
         return
     bar = _bar = Bar(files, size_of, bool(wanted))
-    log.before_message(bar.erase)
+    console.erase = bar.erase
     try:
         yield
     finally:
         _bar = None
-        log.before_message(None)
+        console.erase = None
         bar.close()
 
 
@@ -307,19 +293,13 @@ def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | N
     `total` counts plain bytes; None means unknown. `wanted` has the meaning that it has
     for `shown_for_run`; without a run the file has a bar of its own.
     """
-    if _bar is None:
-        with shown_for_run([name], None, wanted):
-            if _bar is None:
-                yield None
-            else:
-                yield from _entered(_bar, name, total)
-        return
-    yield from _entered(_bar, name, total)
-
-
-def _entered(bar: Bar, name: str, total: int | None) -> Iterator[Bar]:
-    bar.begin(name, total)
-    try:
-        yield bar
-    finally:
-        bar.end()
+    with nullcontext() if _bar is not None else shown_for_run([name], None, wanted):
+        bar = _bar
+        if bar is None:
+            yield None
+            return
+        bar.begin(name, total)
+        try:
+            yield bar
+        finally:
+            bar.end()

@@ -10,6 +10,7 @@ from .. import log
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from ..version import __version__
+from .console import console
 from .exit_codes import EXIT_COULD_NOT, Refusal
 from .stdio import check_exists
 
@@ -76,11 +77,11 @@ def _sorted_repr(value: object) -> Iterator[str]:
 
 def version() -> None:
     """Show the versions of Bloscpack, python-blosc and Blosc."""
-    log.put(
+    console.put(
         "bloscpack: '%s' python-blosc: '%s' blosc: '%s'\n"
         % (__version__, *_blosc_versions())
     )
-    log.flush()  # the parser exits next
+    console.flush()  # the parser exits next
 
 
 def _blosc_versions() -> tuple[str, str]:
@@ -112,7 +113,7 @@ def info(file_: str) -> None:
     """Show the sections in front of the chunks and the header of the first chunk."""
     from .._crashsafe.snapshot import read_snapshot
 
-    log.need_output()
+    console.need_output()
     check_exists("file", file_)
     beginning, head, shard = read_snapshot(file_, _read_info, parts=True)
     _log_beginning(beginning)
@@ -138,9 +139,10 @@ def _read_info(
     beginning = read_beginning(cursor)
     head, shard = _first_chunk_header(cursor, beginning.header), None
     if isinstance(beginning.metadata, dict) and "shard" in beginning.metadata:
-        from .._reading.description import describe_shard
+        from ..describe import describe_shard
 
-        shard = describe_shard(fp, beginning, cursor.position, size)
+        found = describe_shard(fp, beginning, cursor.position, size)
+        shard = None if found is None else found.as_dict()
     check(beginning.header)
     return beginning, head, shard
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
-from .._format.tuning import BITSHUFFLE, DEFAULT_GOAL, FILTERS, GOALS
+from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, FILTERS, GOALS
 from ..constants import MAX_CLEVEL, MAX_THREADS, MAX_TYPESIZE, MIN_CLEVEL
 from ..defaults import (
     DEFAULT_CHECKSUM,
@@ -23,7 +24,6 @@ from ..defaults import (
 )
 from ..log import printable
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from .verb_table import ALL_SETTINGS
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -43,19 +43,7 @@ DEFAULT = "default"
 # Checks of the settings: each returns the value, or raises ValueError
 
 
-def _nthreads(value: object) -> int:
-    return _number(value, 1, MAX_THREADS)
-
-
-def _clevel(value: object) -> int:
-    return _number(value, MIN_CLEVEL, MAX_CLEVEL)
-
-
-def _typesize(value: object) -> int:
-    return _number(value, 1, MAX_TYPESIZE)
-
-
-def _number(value: object, least: int, most: int) -> int:
+def _number(least: int, most: int, value: object) -> int:
     try:
         number = int(value) if isinstance(value, str) else value
     except ValueError:
@@ -128,16 +116,16 @@ def _in_bytes(chunk_size: Value) -> int:
     return parse_chunk_size(chunk_size)
 
 
-CHECKS: dict[str, Callable[[object], Value]] = dict(
-    zip(
-        ALL_SETTINGS,
-        (
-            *(_nthreads, _codec, _clevel, _chunk_size, _checksum),
-            *(_typesize, _filter, _auto),
-        ),
-        strict=True,
-    )
-)
+CHECKS: dict[str, Callable[[object], Value]] = {
+    "nthreads": partial(_number, 1, MAX_THREADS),
+    "codec": _codec,
+    "clevel": partial(_number, MIN_CLEVEL, MAX_CLEVEL),
+    "chunk_size": _chunk_size,
+    "checksum": _checksum,
+    "typesize": partial(_number, 1, MAX_TYPESIZE),
+    "filter": _filter,
+    "auto": _auto,
+}
 #: Settings whose attribute of the parsed arguments has another name.
 ATTRIBUTES = {"codec": "cname", "filter": "shuffle"}
 #: Functions that return the value of the parsed arguments.

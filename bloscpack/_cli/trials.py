@@ -1,4 +1,4 @@
-"""A search for good settings: trials on a sample of the data.
+"""Settings for data: a search by trials on a sample, and the choice of ``--auto``.
 
 `Sample` reads whole chunks at regular intervals of a file. `Search` first tries the
 default and the setting that ``--auto`` chooses, so that the result is never worse. It
@@ -6,10 +6,14 @@ compares filters and type sizes with two codecs, then codecs, then levels, then 
 sizes, and continues with the best each time. The cost of a setting is the time to
 compress, to write the result to a disk of a given speed and read it back, and to
 decompress.
+
+``--auto`` samples a regular file in pieces from its whole length. The sample of a pipe
+is its beginning, which is kept, and compressed with the rest.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from functools import partial
@@ -18,21 +22,20 @@ from time import perf_counter
 from .. import log
 from .._engine.blosc_settings import own_settings
 from .._format import tuning
+from .._format.automatic import HEAD, choose
 from .._format.chunks import compress, decompress
+from .._format.codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, NONE, SHUFFLE
 from .._format.tuning import (
-    BITSHUFFLE,
     CHUNK_SIZE,
     DEFAULT,
-    DEFAULT_GOAL,
-    NONE,
     OVERHEAD,
-    SHUFFLE,
     Setting,
     chunk_text,
     filters_to_try,
     piece_starts,
 )
-from ..args import BloscArgs
+from .._storage.base import read_up_to
+from .._storage.spool import size_of
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .exit_codes import EXIT_COULD_NOT, Refusal
@@ -40,11 +43,11 @@ from .stdio import STREAM, is_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeVar
+    from typing import Any, BinaryIO, TypeVar
 
-    from .._format.tuning import Key
-    from .._storage.protocols import Seekable
+    from .._storage.protocols import Readable, Seekable
 
     Result = TypeVar("Result")
 
@@ -56,19 +59,20 @@ WORTH = 1.02
 # measured speeds vary.
 CLEARLY = 0.95
 FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
-# The first NPROBES codecs try the filters. The slowest codec is the last.
-CODECS = ("lz4", "zstd", "blosclz", "lz4hc", "snappy", "zlib")
+# The first codecs, which try the filters.
 NPROBES = 2
 LEVEL = 5
 LEVELS = (1, 3, 7, 9)
-# A codec whose low levels are fast enough for most goals, and one of them.
-SLOW_CODEC, LOW_LEVEL = "zstd", 2
 CHUNK_SIZES = (2**18, 2**22, 2**16, 2**24)
 FILTERS_KEPT = 2
 CODECS_KEPT = 3
 # A measurement shorter than this, in seconds, is repeated, up to REPEATS times.
 MIN_MEASURED_SECONDS = 0.02
 REPEATS = 3
+
+
+# Fields of a setting that an option, a variable or the configuration file may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 
 
 # Settings and samples
@@ -196,8 +200,8 @@ class Search:
         from ..constants import CNAME_AVAIL
 
         self.sample = sample
-        self.trials: dict[Key, Trial] = {}
-        self.left_out: dict[Key, Setting] = {}
+        self.trials: dict[Setting, Trial] = {}
+        self.left_out: dict[Setting, Setting] = {}
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
@@ -219,7 +223,7 @@ class Search:
         self._start = perf_counter()
         self._try([self.default])
         if self._automatic is not None:
-            self._try([self._automatic], whatever_it_takes=True)
+            self._try([self._automatic], must_finish=True)
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
@@ -277,11 +281,12 @@ class Search:
                 setting = trial.setting
                 if i < FILTERS_KEPT or setting.shuffle == NONE:
                     kept[setting.shuffle, setting.typesize] = setting
-        if SLOW_CODEC in self._codecs:
-            self._try(
-                setting.but(cname=SLOW_CODEC, clevel=LOW_LEVEL)
-                for setting in kept.values()
-            )
+        for name in self._codecs:
+            level = CODECS[name].fast_level
+            if level is not None:
+                self._try(
+                    setting.but(cname=name, clevel=level) for setting in kept.values()
+                )
         for codec in self._codecs[NPROBES:]:
             self._try(setting.but(cname=codec) for setting in kept.values())
 
@@ -313,25 +318,23 @@ class Search:
         self.complete = False
         return False
 
-    def _try(
-        self, settings: Iterable[Setting], *, whatever_it_takes: bool = False
-    ) -> None:
+    def _try(self, settings: Iterable[Setting], *, must_finish: bool = False) -> None:
         """Try some settings, unless they have been tried or time is up."""
         for setting in settings:
-            if setting.key in self.trials or setting.key in self.left_out:
+            if setting in self.trials or setting in self.left_out:
                 continue
             # The first trial runs without regard to the time: a result needs one.
-            must_wait = whatever_it_takes or not self.trials
+            must_wait = must_finish or not self.trials
             if not must_wait and not self._has_time():
                 return
             with own_settings:
                 own_settings.use_blocksize(setting.blocksize)
                 trial = self._measure(setting, must_wait)
             if trial is None:
-                self.left_out[setting.key] = setting
+                self.left_out[setting] = setting
                 log.verbose("%s: takes too long" % setting)
                 continue
-            self.trials[setting.key] = trial
+            self.trials[setting] = trial
             log.verbose("%s: ratio %.3f" % (setting, trial.ratio))
 
     def _measure(self, setting: Setting, must_wait: bool = False) -> Trial | None:
@@ -339,14 +342,11 @@ class Search:
         if self._pieces_of != setting.chunk_size:
             self._pieces = self.sample.pieces(setting.chunk_size)
             self._pieces_of = setting.chunk_size
-        args = BloscArgs(
-            setting.typesize, setting.clevel, setting.shuffle, setting.cname
-        )
         start = perf_counter()
         packing = unpacking = 0.0
         cbytes = nbytes = 0
         for piece in self._pieces:
-            compressed, took = timed(partial(compress, piece, args))
+            compressed, took = timed(partial(compress, piece, setting))
             packing += took
             _, took = timed(partial(decompress, compressed))
             unpacking += took
@@ -376,3 +376,84 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that no other beats in all values, highest ratio first."""
     trials = sorted(trials, key=lambda trial: trial.ratio, reverse=True)
     return [t for t in trials if not any(t.is_beaten_by(other) for other in trials)]
+
+
+# The choice of --auto
+
+
+class _HeadAndRest(io.RawIOBase):
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._parts: list[Readable] = [io.BytesIO(head), rest]
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe."""
+        return self._rest.fileno()
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer; return the number of bytes."""
+        while self._parts:
+            data = read_up_to(self._parts[0], len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            del self._parts[0]
+        return 0
+
+
+def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
+    """Return the setting for an input, and a file object with all its bytes.
+
+    The file object is `in_fp` at its current position, or replaces it.
+    """
+    size = size_of(in_fp)
+    if size is not None:
+        return in_fp, chosen_at(args, in_fp, size)
+    head = read_up_to(in_fp, HEAD)
+
+    def read(start: int, size: int) -> bytes:
+        return head[start : start + size]
+
+    setting = choose(read, len(head), args.auto, fixed=_fixed(args))
+    _log(setting)
+    raw: Any = _HeadAndRest(head, in_fp)
+    return io.BufferedReader(raw), setting
+
+
+def chosen_at(
+    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
+) -> Setting:
+    """Return the setting for the next `size` bytes of a file that can seek.
+
+    The position remains unchanged. `typesizes` are the type sizes of the data, if they
+    are known: they take precedence over the type size of the user.
+    """
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    fixed = _fixed(args)
+    if typesizes:
+        fixed.pop("typesize", None)
+    setting = choose(read, size, args.auto, typesizes, fixed)
+    fp.seek(begin)
+    _log(setting)
+    return setting
+
+
+def _fixed(args: Namespace) -> dict[str, str | int]:
+    """Return the fields of the setting that the user has made."""
+    given = getattr(args, "given", ())
+    return {name: getattr(args, name) for name in FIELDS if name in given}
+
+
+def _log(setting: Setting) -> None:
+    log.verbose("settings chosen for the data: %s" % setting)

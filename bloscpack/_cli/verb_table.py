@@ -3,26 +3,16 @@
 The parser, the dispatcher, the man page, the completion scripts and ``blpk config``
 read this table. A new verb needs a record here and the module ``verbs/NAME.py``,
 nothing else. That module defines ``add_arguments(parser)`` and ``run(args)``. It may
-define ``direct_messages(args)``, which is called before the first message and decides
-whether messages have to stay out of standard output.
+define ``writes_data(args)``, which is called before the first message: whether standard
+output carries data, so that messages must go to standard error.
 """
 
 from __future__ import annotations
-
-import os
-
-from ..abstract_objects import ImmutableObject
-from ..constants import EXTENSION
 
 # Kinds of output of a verb.
 FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
 DATA = "data"  # data for a program on standard output, without any messages
-
-# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
-# that of one letter to a word of four letters with it.
-ALIKE = 0.4
-LETTERS = 2
 
 # Settings that a user can configure.
 ALL_SETTINGS = (
@@ -31,7 +21,7 @@ ALL_SETTINGS = (
 )
 
 
-class VerbRecord(ImmutableObject):
+class VerbRecord:
     """The properties of a verb that are needed before its module is imported.
 
     ``inputs`` are the arguments that name input files. The dispatcher replaces ``-`` in
@@ -41,20 +31,6 @@ class VerbRecord(ImmutableObject):
     after ``--``. ``other_names`` are names from other programs: the error message for
     them suggests this verb.
     """
-
-    __slots__ = (
-        *("name", "letter", "help", "inputs", "writes"),
-        *("settings", "many_files", "other_names"),
-    )
-
-    name: str
-    letter: str | None
-    help: str
-    inputs: tuple[str, ...]
-    writes: str
-    settings: tuple[str, ...]
-    many_files: bool
-    other_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -68,9 +44,14 @@ class VerbRecord(ImmutableObject):
         many_files: bool = False,
         other_names: tuple[str, ...] = (),
     ) -> None:
-        fields = name, letter, help_, inputs, writes, settings, many_files, other_names
-        for field, value in zip(self.__slots__, fields, strict=True):
-            setattr(self, field, value)
+        self.name = name
+        self.letter = letter
+        self.help = help_
+        self.writes = writes
+        self.inputs = inputs
+        self.settings = settings
+        self.many_files = many_files
+        self.other_names = other_names
 
 
 # In the order of the help text.
@@ -123,6 +104,7 @@ VERBS: list[VerbRecord] = [
         "print information about a compressed file",
         writes=REPORT,
         inputs=("files",),
+        settings=("nthreads",),
         many_files=True,
     ),
     VerbRecord(
@@ -139,14 +121,6 @@ VERBS: list[VerbRecord] = [
         None,
         "write plain bytes, or rows of an array, to standard output",
         writes=DATA,
-        inputs=("file_",),
-        settings=("nthreads",),
-    ),
-    VerbRecord(
-        "map",
-        None,
-        "draw how a file compresses, and its damage",
-        writes=REPORT,
         inputs=("file_",),
         settings=("nthreads",),
     ),
@@ -239,32 +213,3 @@ def find(word: str | None) -> VerbRecord | None:
     if word is None:
         return None
     return next((verb for verb in VERBS if word in (verb.name, verb.letter)), None)
-
-
-def suggestions(word: str, *, plain: bool) -> list[str]:
-    """Return the verbs, options or commands that a person may have meant.
-
-    The word is no verb. `plain` says that a person may have asked to decompress.
-    """
-    if word == "version":
-        return ["--version"]
-    for verb in VERBS:
-        if word in verb.other_names:
-            return [verb.name]
-    if _is_file(word):
-        from shlex import quote
-
-        name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
-        option = "-r " if os.path.isdir(word) else ""
-        return ["blpk %s %s%s" % (name, option, quote(word))]
-    from difflib import get_close_matches
-
-    lower = word.lower()
-    if len(word) <= LETTERS:
-        return get_close_matches(lower, names(), 2, ALIKE)
-    return get_close_matches(lower, names(), 1)
-
-
-def _is_file(word: str) -> bool:
-    """Return whether a word is the name of a file, or looks like one."""
-    return "." in word or "/" in word or os.path.exists(word)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from .._storage.base import Storage
-    from .._storage.open_folder import Held
+    from .._storage.open_folder import FolderStore, Held
     from .._storage.protocols import BinaryFile
 
     class WithDescriptor(Protocol):
@@ -89,6 +89,10 @@ REMEDY_OF_DATASETS = (
     "Copy the dataset without the folder '.bloscpack' and verify the copy: if it is "
     "whole, remove that folder"
 )
+# The folder, inside of a dataset, with the files that are not committed yet.
+CHANGES = ".bloscpack"
+# The file in it that commits a change of several files.
+JOURNAL = CHANGES + "/journal"
 # Maximum size in bytes of the journal of a dataset, which is read into memory.
 MAX_DATASET_JOURNAL = 64 * 2**20
 
@@ -458,7 +462,7 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
 
 
 def check_in_dataset(
-    rules: tuple[Rule, ...], name: str, status: os.stat_result, dataset: Held
+    rules: tuple[Rule, ...], dataset: FolderStore, status: os.stat_result
 ) -> None:
     """Raise `StorageError` if the journal of a dataset, or its folder, is refused.
 
@@ -466,14 +470,25 @@ def check_in_dataset(
     ----------
     rules
         `DATASET_RULES` for the journal, `CHANGES_RULES` for the folder that it is in.
-    name, status
-        The path of the journal; the status of the journal, or of its folder.
     dataset
         The folder of the dataset.
+    status
+        The status of the journal, or of its folder.
     """
-    broken = first_broken(rules, DatasetEvidence(name, status, dataset))
+    name = dataset.path(JOURNAL)
+    broken = first_broken(rules, DatasetEvidence(name, status, dataset.hold()))
     if broken:
         raise _refused(name, *broken)
+
+
+def folder_of_changes(dataset: FolderStore) -> FolderStore:
+    """Return the folder of changes of a dataset.
+
+    Raises `StorageError` if a user who may not change the dataset could write it.
+    """
+    changes = dataset.subfolder(CHANGES)
+    check_in_dataset(CHANGES_RULES, dataset, changes.status)
+    return changes
 
 
 def is_believed(around: Held, dataset: Held) -> bool:

@@ -346,23 +346,6 @@ def restore_bytes(
     raw.truncate(length)
 
 
-def mark_changed(raw: BinaryFile, before: int) -> int:
-    """Set the modification time of a file later than `before`, in nanoseconds.
-
-    Return the new time.
-
-    Readers recognize a change by the modification time, and the clock of a file system
-    may be too coarse to tell two changes apart.
-    """
-    status = os.fstat(raw.fileno())
-    after = max(status.st_mtime_ns, before) + 1
-    if os.utime in os.supports_fd:
-        with suppress(PermissionError):  # only the owner may do it
-            os.utime(raw.fileno(), ns=(status.st_atime_ns, after))
-            return after
-    return status.st_mtime_ns
-
-
 class FileObjectTarget:
     """A file object of the caller that is going to be changed.
 

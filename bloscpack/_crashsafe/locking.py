@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from .. import log
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
+from .._storage.open_folder import replaced
 from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageError
 from . import acceptance, journal
@@ -28,22 +29,19 @@ from .in_place import (
     JournaledChange,
     begin_copy,
     commit_copy,
-    mark_changed,
     restore_bytes,
 )
-from .temporary import remove_leftovers
+from .temporary import LOCKED, remove_leftovers, try_lock, unlock
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .._storage.open_folder import FolderStore
     from .._storage.protocols import BinaryFile, Path
     from .journal import Extent, Head
     from .temporary import TemporaryFile
 
-# Errors of `flock` if another process has locked the file. With another error,
-# such as ENOLCK of a file system without locks, the file is changed without a lock.
-LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # Numbers of the file systems without locks that the user has been warned of.
 _WITHOUT_LOCKS: set[int] = set()
 
@@ -113,8 +111,9 @@ class LockedFile:
         commit_copy(self)
 
     def _check_user(self) -> None:
-        """Raise `StorageError` for a member of the group whom no database knows.
+        """Raise `StorageError` if the user database does not list this user.
 
+        A process may have the group of the file without an entry in the database.
         Readers can't see that such a user is a member, so they would refuse its
         journal, and a copy would take the file from its owner.
         """
@@ -187,7 +186,15 @@ class LockedFile:
 
     def mark_changed(self) -> None:
         """Set the modification time of the file later than after the last commit."""
-        self.mtime = mark_changed(self._raw, self.mtime)
+        status = os.fstat(self._raw.fileno())
+        # Readers recognize a change by this time, and the clock of a file system may be
+        # too coarse to tell two changes apart.
+        after = max(status.st_mtime_ns, self.mtime) + 1
+        self.mtime = status.st_mtime_ns
+        if os.utime in os.supports_fd:
+            with suppress(PermissionError):  # only the owner may do it
+                os.utime(self._raw.fileno(), ns=(status.st_atime_ns, after))
+                self.mtime = after
 
     def remove_temporary(self) -> None:
         """Remove the copy of a `CopiedChange` that was not committed."""
@@ -296,78 +303,69 @@ def add_that_journal_remains(
 
 @contextmanager
 def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
-    _lock(fp, path)
+    _lock_for_writer(fp.fileno(), path, "another writer is changing this file")
     owner = Owner()
     try:
         yield
     finally:
         if owner.is_here:
-            _unlock(fp)
+            unlock(fp.fileno())
 
 
-def _lock(fp: BinaryFile, path: Path) -> None:
-    """Lock a file, unless the system or the file system has no locks."""
-    try:
-        import fcntl
-    except ImportError:
-        return
-    try:
-        fcntl.flock(fp.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in LOCKED:
-            raise StorageError(
-                errno.EAGAIN, "another writer is changing this file", os.fsdecode(path)
-            ) from error
-        _report_no_locks(path, os.fstat(fp.fileno()).st_dev, error)
+def _lock_for_writer(descriptor: int, path: Path, locked: str) -> bool:
+    """Lock a file or folder; return False if the system or file system has no locks.
 
-
-def _report_no_locks(path: Path, device: int, error: OSError) -> None:
-    """Warn the user, once for each file system, that there are no locks."""
+    Raises `StorageError` with the message `locked` if another writer has the lock. The
+    user is warned, once for each file system, that there are no locks.
+    """
+    failure = try_lock(descriptor)
+    if failure is None or failure.errno is None:
+        return failure is None
+    if failure.errno in LOCKED:
+        raise StorageError(errno.EAGAIN, locked, os.fsdecode(path)) from failure
+    device = os.fstat(descriptor).st_dev
     if device not in _WITHOUT_LOCKS:
         _WITHOUT_LOCKS.add(device)
         log.notice(
             "'%s': the file system has no locks (%s), so nothing prevents another "
             "writer from changing the file at the same time"
-            % (os.fsdecode(path), error.strerror)
+            % (os.fsdecode(path), failure.strerror)
         )
-
-
-def _unlock(fp: BinaryFile) -> None:
-    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
-    with suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(fp.fileno(), fcntl.LOCK_UN)
+    return False
 
 
 class FolderLock(Owner):
     """A folder that one writer has locked, until `close` or the end of the process.
 
-    `folder` is its descriptor if it is open. Raises `StorageError` if another writer
-    has locked it. Where there are no locks, it does nothing.
+    Raises `StorageError` if another writer has locked it, or has put another folder in
+    its place. Where there are no locks, nothing keeps other writers away.
     """
 
-    def __init__(self, path: str, folder: int | None = None) -> None:
+    def __init__(self, folder: FolderStore) -> None:
         super().__init__()
+        self.folder = folder
         self._descriptor: int | None = None
+        held = folder.hold()
         try:
             import fcntl
         except ImportError:
             return
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(path if folder is None else ".", flags, dir_fd=folder)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in LOCKED:
-                raise StorageError(
-                    errno.EAGAIN, "another writer has opened this folder", path
-                ) from error
-            _report_no_locks(path, os.stat(path).st_dev, error)
-            return
-        self._descriptor = descriptor
         self._fcntl = fcntl  # nothing can be imported when the process ends
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        place = folder.root if held.number is None else "."
+        descriptor = os.open(place, flags, dir_fd=held.number)
+        is_locked = False
+        try:
+            locked = "another writer has opened this folder"
+            is_locked = _lock_for_writer(descriptor, folder.root, locked)
+        finally:
+            if is_locked:
+                self._descriptor = descriptor
+            else:
+                os.close(descriptor)
+        if not folder.has_its_name():
+            self.close()
+            raise replaced(folder.root)
 
     def close(self) -> None:
         """Unlock the folder."""
@@ -375,7 +373,7 @@ class FolderLock(Owner):
         if descriptor is None:
             return
         if self.is_here:
-            # Closing is not enough if the process has forked meanwhile.
+            # Closing is not enough if a child process has inherited the descriptor.
             with suppress(OSError):
                 self._fcntl.flock(descriptor, self._fcntl.LOCK_UN)
         os.close(descriptor)

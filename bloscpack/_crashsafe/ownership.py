@@ -27,8 +27,11 @@ import os
 import stat
 from contextlib import suppress
 
+from .._storage.open_folder import HAS_OPEN_FOLDERS, is_missing
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .._storage.open_folder import FolderStore
     from .._storage.protocols import BinaryFile
 
 # The access control list, in the form in which the kernel of Linux stores it.
@@ -36,6 +39,8 @@ ACL = "system.posix_acl_access"
 USER_ATTRIBUTES = "user."
 # Attributes that restrict access. Others, like capabilities, must not be copied.
 LABELS = ("security.selinux", "security.SMACK64")
+# Opens a file that this user may not read, to learn its status.
+_STATUS_ONLY = getattr(os, "O_PATH", None)
 OWNER_BITS = 0o700
 GROUP_BITS = 0o070
 OTHER_BITS = 0o007
@@ -139,6 +144,31 @@ def attributes_of_input(fp: BinaryFile) -> Attributes | None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
     return Attributes(descriptor)
+
+
+def attributes_in(folder: FolderStore, name: str = "") -> Attributes | None:
+    """Return owner and access of a file in a folder, or of the folder itself.
+
+    None without a file.
+    """
+    try:
+        if not name or not HAS_OPEN_FOLDERS:
+            held = folder.hold()
+            return Attributes(held.name(name) if name else held.number or held.path)
+        try:
+            number = folder.descriptor(name)
+        except PermissionError:
+            if _STATUS_ONLY is None:
+                raise
+            number = folder.descriptor(name, _STATUS_ONLY)
+    except OSError as error:
+        if not is_missing(error):
+            raise
+        return None
+    try:
+        return Attributes(number)
+    finally:
+        os.close(number)
 
 
 def of_another_user(found: Attributes) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 
+# Errors of `flock` if another process has locked the file.
+LOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 # The files of this process that have not got their final name.
 _unfinished: list[TemporaryFile] = []
 
@@ -48,7 +50,9 @@ class TemporaryFile(Owner):
                 return
             self._guard = os.dup(self.fp.fileno())
             # Another writer may have removed it before it was locked.
-            if _lock(self._guard) is not False and self._has_name():
+            failure = try_lock(self._guard)
+            is_mine = failure is None or failure.errno not in LOCKED
+            if is_mine and self._has_name():
                 return
             _unfinished.remove(self)
             # Another user may have locked it. The next writer removes a usual name; no
@@ -137,7 +141,7 @@ class TemporaryFile(Owner):
         _unfinished.remove(self)
         if self._guard is not None:
             guard, self._guard = self._guard, None
-            _unlock(guard)
+            unlock(guard)
             os.close(guard)
 
 
@@ -166,7 +170,9 @@ def remove_leftovers(target: str, locked: int | None = None) -> None:
             if locked is not None and os.path.samestat(status, os.fstat(locked)):
                 disk.remove(name)
             # A pipe or a device is not even opened.
-            elif stat.S_ISREG(status.st_mode) and _is_mine(status):
+            elif stat.S_ISREG(status.st_mode) and (
+                hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
+            ):  # root may remove the files of all users
                 _remove_if_unlocked(name, status)
 
 
@@ -175,15 +181,10 @@ def _remove_if_unlocked(name: str, status: os.stat_result) -> None:
     safely = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(name, access | safely)
     try:
-        if _lock(descriptor) and _refers_to(name, descriptor):
+        if try_lock(descriptor) is None and _refers_to(name, descriptor):
             disk.remove(name)
     finally:
         os.close(descriptor)
-
-
-def _is_mine(status: os.stat_result) -> bool:
-    """Return whether a file is of this user; root may remove the files of all."""
-    return hasattr(os, "geteuid") and os.geteuid() in (0, status.st_uid)
 
 
 def _refers_to(name: str, descriptor: int) -> bool:
@@ -195,21 +196,25 @@ def _refers_to(name: str, descriptor: int) -> bool:
     return os.path.samestat(found, os.fstat(descriptor))
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Lock a file; return False if it is locked already, None without locks."""
+def try_lock(descriptor: int) -> OSError | None:
+    """Lock an open file or folder; return the error of the system if that fails.
+
+    Another writer has the lock if the number of the error is in `LOCKED`. Otherwise the
+    file system has no locks, or, if the error has no number, the system.
+    """
     try:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        return None
+    except ImportError as error:
+        return OSError(str(error))
     except OSError as error:
-        return False if error.errno in (errno.EAGAIN, errno.EACCES) else None
-    return True
+        return error
+    return None
 
 
-def _unlock(descriptor: int) -> None:
-    """Unlock a file: closing it is not enough if the process has forked meanwhile."""
+def unlock(descriptor: int) -> None:
+    """Unlock a file: closing is not enough if a child has inherited the descriptor."""
     with suppress(ImportError, OSError):
         import fcntl
 

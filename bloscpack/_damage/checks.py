@@ -16,7 +16,7 @@ from .._storage.cursor import Cursor
 from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, DamageError, FormatError
 from ..headers import FIELD_OFFSETS
-from .findings import ANOTHER, Findings, Report
+from .findings import ANOTHER, Report
 from .lenient_sections import is_filled
 from .trailer import check_trailer
 
@@ -33,20 +33,7 @@ ENTRIES_KEPT = 20
 
 def report_on(inspection: Inspection) -> Report:
     """Return the findings of a file and its counts."""
-    header, geometry = inspection.sections.header, inspection.geometry
-    findings = _Checker(inspection).check()
-    return Report(
-        findings.kept,
-        nerrors=findings.nerrors,
-        nnotes=findings.nnotes,
-        nchunks=geometry.nchunks,
-        nintact=inspection.numbering.nfound,
-        nbytes=geometry.nbytes,
-        nbytes_intact=sum(sum(c.sizes) for c in inspection.numbering.chains),
-        cbytes=inspection.whole.size,
-        layout=None if header is None else header.format_version,
-        checksum=inspection.checksum.name,
-    )
+    return _Checker(inspection).check()
 
 
 class _Checker:
@@ -54,24 +41,34 @@ class _Checker:
 
     def __init__(self, inspection: Inspection) -> None:
         self.inspection = inspection
-        self.findings = Findings(inspection.findings)
         self.geometry = inspection.geometry
         self.chains = inspection.numbering.chains
         self.header = inspection.sections.header
         self.table = inspection.sections.table
+        self.report = Report(
+            layout=None if self.header is None else self.header.format_version,
+            nchunks=self.geometry.nchunks,
+            nintact=inspection.numbering.nfound,
+            nbytes=self.geometry.nbytes,
+            nbytes_intact=sum(sum(c.sizes) for c in self.chains),
+            cbytes=inspection.whole.size,
+            checksum=inspection.checksum.name,
+        )
 
-    def check(self) -> Findings:
+    def check(self) -> Report:
         """Compare everything; return all findings in the order of the file."""
+        for finding in self.inspection.findings:
+            self.report.take(finding)
         if self.header is not None:
             self._check_header(self.header)
         self._check_sections()
         self._check_chunks()
         self._check_search()
         self._check_array()
-        check_trailer(self.inspection, self.findings)
-        if not self.findings.nerrors:
+        check_trailer(self.inspection, self.report)
+        if self.report.ok:
             self._check_as_reader()
-        return self.findings
+        return self.report
 
     # Sections
 
@@ -81,14 +78,14 @@ class _Checker:
             message = "the header states the number of chunks '%d', but the %s has '%d'"
             source = "offset table" if nchunks == len(self.table.entries) else "file"
             message %= header.nchunks, source, nchunks
-            self.findings.add("header", "nchunks", message, offset=fields["nchunks"])
+            self.report.add("header", "nchunks", message, offset=fields["nchunks"])
         if header.format_version < 2 or not self.chains:
             return
         found = self.inspection.first_typesize()
         if found != header.typesize:
             message = "the first chunk has the type size '%d', but the header '%d'"
             message %= found, header.typesize
-            self.findings.note("header", "typesize", message, offset=fields["typesize"])
+            self.report.note("header", "typesize", message, offset=fields["typesize"])
 
     def _check_sections(self) -> None:
         """Compare the sections in front of the chunks with the chunks found."""
@@ -99,12 +96,12 @@ class _Checker:
                 "the sections in front of the chunks should end at byte %d, but they "
                 "end at byte %d" % (announced, first)
             )
-            self.findings.add("header", "sections", message, offset=announced)
+            self.report.add("header", "sections", message, offset=announced)
         start = self.table.used_stop
         stop = start + OFFSET_LENGTH * (self.table.nfree or 0)
         if not is_filled(inspection.storage, start, stop, b"\xff"):
             message = "expected free entries to be -1"
-            self.findings.add("offsets", "free-entry", message, extent=(start, stop))
+            self.report.add("offsets", "free-entry", message, extent=(start, stop))
 
     # Chunks
 
@@ -137,7 +134,7 @@ class _Checker:
         """Report chunks [first, stop), lost between the bytes `start` and `end`."""
         if first >= stop and end > start:
             message = "'%d' bytes belong to no chunk" % (end - start)
-            self.findings.add("chunks", "gap", message, extent=(start, end))
+            self.report.add("chunks", "gap", message, extent=(start, end))
         for chunk in damaged[: max(stop - first, 0)]:
             self._report_damaged_chunk(first, chunk, end)
             first += 1
@@ -149,7 +146,7 @@ class _Checker:
                 message = "chunks %d to %d are missing" % (first, stop - 1)
             where = self.geometry.place(first, stop)
             extent = start, max(start, end)
-            self.findings.add("chunks", "missing", message, extent=extent, **where)
+            self.report.add("chunks", "missing", message, extent=extent, **where)
 
     def _report_damaged_chunk(self, number: int, chunk: DamagedChunk, end: int) -> None:
         stop, kind = chunk.stop, "content"
@@ -162,7 +159,7 @@ class _Checker:
         stop = min(end if stop is None else stop, max(end, chunk.start))
         message = "damaged" if chunk.error is None else chunk.error.message
         where = self.geometry.place(number, number + 1)
-        self.findings.add("chunks", kind, message, extent=(chunk.start, stop), **where)
+        self.report.add("chunks", kind, message, extent=(chunk.start, stop), **where)
 
     def _check_end(self, number: int, end: int, damaged: list[DamagedChunk]) -> None:
         """Report the bytes behind the last intact chunk, which ends at `end`."""
@@ -172,7 +169,7 @@ class _Checker:
             last = header.last_chunk
             message = "expected a last chunk of '%d' plain bytes, found none" % last
             where = {"extent": (end, size), "span": (0, last)}
-            self.findings.add("chunks", "missing", message, **where)
+            self.report.add("chunks", "missing", message, **where)
         if number < nchunks or inspection.evidence.nchunks is None:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
@@ -183,7 +180,7 @@ class _Checker:
             elif header is not None and header.format_version == 3 and header.offsets:
                 why = ", perhaps of an older one, or of an interrupted append"
             message = "'%d' bytes lie behind the last chunk%s" % (size - end, why)
-            self.findings.note("chunks", kind, message, extent=(end, size))
+            self.report.note("chunks", kind, message, extent=(end, size))
 
     def _check_sizes(self, first: int, chain: Chain) -> None:
         """Compare the plain sizes of the chunks with the header."""
@@ -221,7 +218,7 @@ class _Checker:
             )
         where = self.geometry.place(first + i, first + i + 1)
         extent = chain.offsets[i], chain.stop_of(i)
-        self.findings.add("chunks", kind, message, extent=extent, **where)
+        self.report.add("chunks", kind, message, extent=extent, **where)
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
@@ -274,23 +271,23 @@ class _Checker:
     def _report_entry(self, i: int, kind: str, message: str) -> None:
         at = self.table.start + OFFSET_LENGTH * i
         extent = at, at + OFFSET_LENGTH
-        self.findings.add("offsets", kind, message, chunk=i, extent=extent)
+        self.report.add("offsets", kind, message, chunk=i, extent=extent)
 
     # The whole file
 
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
         scan, proof = self.inspection.scan, self.inspection.proof
-        missing = scan.checker.missing_codec
+        missing = scan.missing_codec
         if missing is not None:
             message = missing.message + ": only digests were checked"
-            self.findings.add("chunks", "codec", message, offset=missing.offset)
+            self.report.add("chunks", "codec", message, offset=missing.offset)
         if scan.skipped_at is not None:
             message = (
                 "too many bytes look like chunks: some large chunks were not searched "
                 "for"
             )
-            self.findings.add("chunks", "search", message, offset=scan.skipped_at)
+            self.report.add("chunks", "search", message, offset=scan.skipped_at)
         if proof.numbers:
             message = (
                 "the numbers of some chunks, or the number of chunks, are not certain: "
@@ -302,7 +299,7 @@ class _Checker:
                 where = self.geometry.place(guessed.number, guessed.number + 1)
             elif self.chains:
                 offset = self.chains[-1].stop
-            self.findings.note("chunks", "guess", message, offset=offset, **where)
+            self.report.note("chunks", "guess", message, offset=offset, **where)
 
     def _check_array(self) -> None:
         """Compare the array in the metadata with the plain size of all chunks."""
@@ -324,12 +321,12 @@ class _Checker:
                 "type size asked for was not the item size"
             )
             kind = "lossy-writer"
-        self.findings.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
+        self.report.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
     def _check_as_reader(self) -> None:
         """Report why readers refuse the file, although all its chunks are intact.
 
-        They find the first chunk by the sizes in front of it alone, and check that the
+        They find the first chunk only by the sizes in front of it, and check that the
         last one is the last.
         """
         cursor = Cursor(StorageFile(self.inspection.storage))
@@ -349,4 +346,4 @@ class _Checker:
                 check_end(cursor, header)
         except FormatError as error:
             section = error.section or "chunks"
-            self.findings.add(section, "reader", error.message, offset=error.offset)
+            self.report.add(section, "reader", error.message, offset=error.offset)

@@ -1,5 +1,8 @@
 """Evidence: the statements of a damaged file about its chunks, gathered once.
 
+`measure` compares them with the numbered chunks. Reports, recoveries and pictures take
+counts, sizes and spans only from the resulting `ChunkGeometry`.
+
 The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 1. `scan` finds chains of intact chunks, `lenient_sections` header, metadata and table;
@@ -11,37 +14,44 @@ The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
+from .._format import offsets as offset_table
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS
-from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
-from .geometry import nbytes_of
+from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from .lenient_sections import OffsetTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .._format.array_metadata import Description
     from .._storage.base import Storage
+    from .findings import Pair
     from .lenient_sections import Sections
+    from .numbering import Numbering
     from .scan import Chain, ChunkScan
 
 # Number of chunks compared with the table: as many equal extents identify a chain.
 NCOMPARED = 16
 # Maximum number of places in the table that are compared with one chain.
 MAX_PLACES = 32
-# Maximum number of bytes that the extent of a chunk has beside its plain bytes.
+# Maximum number of bytes in the extent of a chunk besides its plain bytes.
 LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)
-# Maximum number of chunks believed without an offset table: always this many, and this
-# many per chunk found. A damaged header may state 2**62 chunks, and `recover` would try
-# to fill them in.
+# Maximum number of chunks that a header without an offset table may state: always this
+# many, and this many per chunk found. A damaged header may state 2**62 chunks, and
+# `recover` would try to fill them in.
 MIN_NCHUNKS_LIMIT = 2**16
 NCHUNKS_LIMIT_PER_CHUNK = 1000
+# Maximum size in bytes of a table that is read without a header that states it: room
+# for eight million entries.
+MAX_TABLE_NBYTES = 2**26
 # The weight of a chunk whose extent the offset table has, compared with others.
 NAMED_WEIGHT = 8
 
@@ -144,7 +154,7 @@ class Evidence:
         return not known or self.matches(chain, i, number)
 
     def is_unique(self, chain: Chain, i: int, number: int) -> bool:
-        """Return whether the table has the extent of chunk `i` at this number alone.
+        """Return whether the table has the extent of chunk `i` at this number only.
 
         The last chunk, whose extent is not known, must be marked by its plain size, or
         have an extent that the table does not have.
@@ -187,12 +197,64 @@ class Evidence:
         return best if total > 1 else None
 
 
-def is_plausible(entries: Sequence[int], largest_extent: int) -> bool:
-    """Return whether all entries of a table can be right at the same time."""
-    return all(
-        BLOSC_HEADER_LENGTH <= after - before <= largest_extent
-        for before, after in pairwise(entries)
-    )
+def with_known_entries(
+    storage: Storage, sections: Sections, chains: Sequence[Chain]
+) -> Sections:
+    """Return the sections with the entries of the offset table that may be right.
+
+    The table ends where its first entry says that the first chunk begins, whatever a
+    damaged header says about it.
+    """
+    header = sections.header
+    if not chains or (header is not None and header.format_version < 2):
+        return sections
+    expected = header is None or sections.table.start
+    if expected and sections.first != chains[0].start and not sections.table_fits:
+        sections = _with_table(storage, sections, chains[0].start)
+    sizes = [max(chain.sizes) for chain in chains]
+    if header is not None and len(chains) == len(chains[0]) == 1:
+        # A single chunk may be the last one, which is smaller.
+        sizes += header.chunk_size, header.last_chunk
+    table, largest = sections.table, max(sizes) + LARGEST_OVERHEAD
+    known = _known_entries(table.entries, sections.first, largest)
+    return sections._replace(table=table._replace(known=known))
+
+
+def _with_table(storage: Storage, sections: Sections, stop: int) -> Sections:
+    """Return the sections with the table that ends at `stop` or before, if any."""
+    start = sections.table.start or sections.base or BLOSCPACK_HEADER_LENGTH
+    first = int.from_bytes(storage.read_at(start, OFFSET_LENGTH), "little", signed=True)
+    nentries, rest = divmod(first - start, OFFSET_LENGTH)
+    if rest or not start < first <= stop:
+        return sections
+    size = min(first - start, MAX_TABLE_NBYTES)
+    found = offset_table.decode(storage.read_at(start, size))
+    entries = [*takewhile(lambda entry: entry > 0, found)]
+    table = OffsetTable(entries, start, nentries - len(entries))
+    return sections._replace(table=table, first=first)
+
+
+def _known_entries(
+    entries: Sequence[int], first: int | None, largest: int
+) -> Sequence[int]:
+    """Return the entries of a table, FREE in place of those that can't be right.
+
+    An entry is right if it is as far behind the one before as a chunk is long, or if
+    the next entry is as far behind it.
+    """
+    extents = range(BLOSC_HEADER_LENGTH, largest + 1)
+    if all(after - before in extents for before, after in pairwise(entries)):
+        return entries
+    known, last = array("q"), None
+    for entry, after in pairwise([*entries, FREE]):
+        right = entry == first if last is None else entry - last in extents
+        if right or (entry > (last or 0) and after - entry in extents):
+            last = entry
+            known.append(entry)
+        else:
+            known.append(FREE)
+    # A single entry gives no extent.
+    return known if len(known) - known.count(FREE) > 1 else ()
 
 
 def gather(
@@ -274,3 +336,106 @@ def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int |
     if last is not None and all(chain.sizes[-1] != last for chain in chains):
         last = found
     return usual, last
+
+
+# The geometry of the numbered chunks
+
+
+class ChunkGeometry(NamedTuple):
+    """The number of chunks, and the plain bytes and rows that each one holds.
+
+    ``chunk_size`` is the plain size of all chunks but the last, ``last_chunk`` of the
+    last one, None if unknown or if chunks differ. ``array`` describes the array in the
+    file, if any. ``found`` counts the chunks found, except the last one, by their
+    plain sizes; None means that none is known.
+    """
+
+    nchunks: int
+    chunk_size: int | None
+    last_chunk: int | None
+    array: Description | None = None
+    found: Counter[int] | None = None
+
+    @property
+    def nbytes(self) -> int | None:
+        """The plain size of all chunks, None if unknown."""
+        if self.nchunks == 0:
+            return 0
+        sizes = self.found or Counter()
+        nlost = self.nchunks - 1 - sizes.total()
+        if self.last_chunk is None or (nlost and self.chunk_size is None):
+            return None
+        found = sum(size * count for size, count in sizes.items())
+        return found + nlost * (self.chunk_size or 0) + self.last_chunk
+
+    @property
+    def row_nbytes(self) -> int:
+        """The bytes of a row of the array, 0 if its rows are not contiguous."""
+        array = self.array
+        if array is None or not array.shape:
+            return 0
+        contiguous = array.order != "F" or len(array.shape) == 1
+        return array.nbytes // max(array.shape[0], 1) if contiguous else 0
+
+    def size_of(self, i: int) -> int | None:
+        """Return the plain size that chunk `i` should have, None if unknown."""
+        return self.last_chunk if i == self.nchunks - 1 else self.chunk_size
+
+    def span(self, first: int, stop: int) -> Pair | None:
+        """Return the span of the chunks in [first, stop), None if unknown."""
+        size = self.size_of(stop - 1)
+        if size is None or (self.chunk_size is None and (first or stop - first > 1)):
+            return None
+        chunk_size = self.chunk_size or 0
+        return first * chunk_size, (stop - 1) * chunk_size + size
+
+    def rows(self, span: Pair | None) -> Pair | None:
+        """Return the rows of the array that a span touches, None if unknown."""
+        row_nbytes = self.row_nbytes
+        if span is None or not row_nbytes or self.array is None:
+            return None
+        nrows = self.array.shape[0]
+        return min(span[0] // row_nbytes, nrows), min(-(-span[1] // row_nbytes), nrows)
+
+    def place(self, first: int, stop: int) -> dict[str, int | Pair | None]:
+        """Return number, span and rows of chunks, as arguments of a finding."""
+        span = self.span(first, stop)
+        return {"chunk": first, "span": span, "rows": self.rows(span)}
+
+
+def nbytes_of(nchunks: int, chunk_size: int, last_chunk: int) -> int | None:
+    """Return the plain size of `nchunks` chunks of these sizes."""
+    return ChunkGeometry(nchunks, chunk_size, last_chunk).nbytes
+
+
+def measure(
+    numbering: Numbering,
+    sections: Sections,
+    evidence: Evidence,
+    array: Description | None,
+) -> ChunkGeometry:
+    """Return the geometry of the numbered chunks.
+
+    The chunks found count more than the sizes that the evidence has for them.
+    """
+    header, nchunks = sections.header, numbering.nchunks
+    chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
+    inner: Counter[int] = Counter()
+    for chain in numbering.chains:
+        inner.update(chain.sizes)
+    if last_chunk is not None:
+        inner[last_chunk] -= 1
+    inner = +inner
+    if chunk_size is None or header is None:
+        chunk_size = next(iter(inner)) if len(inner) == 1 else None
+    elif chunk_size not in inner:
+        # The last chunk alone says nothing about the size of the others.
+        chunk_size = header.chunk_size
+    if last_chunk is None and header is not None and header.format_version >= 2:
+        # A header with a wrong number of chunks is about another last chunk.
+        counted = header.nchunks in (-1, nchunks) or not numbering.chains
+        last_chunk = sections.stated_last_chunk if counted else None
+    if last_chunk is None and chunk_size and array is not None:
+        rest = array.nbytes - (nchunks - 1) * chunk_size
+        last_chunk = rest if 0 < rest <= chunk_size else None
+    return ChunkGeometry(nchunks, chunk_size, last_chunk, array, inner)

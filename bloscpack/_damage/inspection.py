@@ -15,31 +15,28 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import FIELD_OFFSETS
 from ..serializers import is_array
-from .evidence import gather
-from .findings import Findings
-from .geometry import measure
+from .evidence import gather, measure, with_known_entries
+from .findings import Report
 from .lenient_sections import find_header, find_metadata, read_sections
 from .nested import drop_nested_chunks
 from .numbering import number_chunks
 from .proof import Proof, prove
-from .scan_choice import scan_file
-from .table_search import relocate_table
+from .scan_choice import FileScanner
 from .trailer import without_trailer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from .._format.array_metadata import Description
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
     from ..headers import BloscpackHeader
-    from .evidence import Evidence
+    from .evidence import ChunkGeometry, Evidence
     from .findings import Finding
-    from .geometry import ChunkGeometry
     from .lenient_sections import Sections
     from .numbering import Numbering
-    from .scan import ChunkScan, DamagedChunk
+    from .scan import Chain, ChunkScan, DamagedChunk
 
 # Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
 MAX_DAMAGED_EXAMINED = 1000
@@ -89,15 +86,12 @@ class Inspection:
 
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
-        chains, size = self.numbering.chains, self.whole.size
-        end = self.sections.first
-        for chain in (*chains, None):
-            start = size if chain is None else chain.start
+        first, size = self.sections.first, self.whole.size
+        for start, stop in _extents_between(self.numbering.chains, first, size):
             # If the end of the sections is unknown, this may be the file's own header.
-            found = None if end is None else find_header(self.whole, end, start)
+            found = None if start is None else find_header(self.whole, start, stop)
             if found is not None:
                 return found
-            end = None if chain is None else chain.stop
         return None
 
 
@@ -110,20 +104,20 @@ def inspect(
 
     Raises `NotReadable` or `Unsupported` if the storage holds no Bloscpack file.
     """
-    findings = Findings()
+    report = Report()
     whole = storage
-    sections = read_sections(whole, findings)
+    sections = read_sections(whole, report)
     storage = without_trailer(whole, sections)
     announced_first = sections.first
-    scan = scan_file(storage, sections, nthreads, progress)
+    scan = FileScanner(storage, sections, nthreads, progress).scan()
     if sections.header is not None:
-        _report_checksum(sections.header, scan.checksum, findings)
+        _report_checksum(sections.header, scan.checksum, report)
     if sections.unreadable is not None and not scan.chains:
         raise sections.unreadable
     if scan.chains and sections.first != scan.chains[0].start:
-        sections = find_metadata(storage, sections, findings)
-    sections = relocate_table(storage, sections, scan.chains)
-    array = _describe_array(sections, findings)
+        sections = find_metadata(storage, sections, report)
+    sections = with_known_entries(storage, sections, scan.chains)
+    array = _describe_array(sections, report)
     evidence = gather(storage, sections, scan, array)
     chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
 
@@ -142,12 +136,12 @@ def inspect(
         evidence,
         numbering,
         measure(numbering, sections, evidence, array),
-        findings.kept,
+        report.findings,
         _examine_damaged(scan, sections.first, numbering),
     )
 
 
-def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -> None:
+def _report_checksum(header: BloscpackHeader, found: Hash, report: Report) -> None:
     stated = header.checksum_impl
     # The headers of layouts 0 and 1 do not state a checksum.
     offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
@@ -155,14 +149,14 @@ def _report_checksum(header: BloscpackHeader, found: Hash, findings: Findings) -
         why = "by the digests" if found.size else "as there are no digests"
         message = "expected the checksum '%s', %s, found '%s'"
         message %= found.name, why, stated.name
-        findings.add("header", "checksum", message, offset=offset)
+        report.add("header", "checksum", message, offset=offset)
     if not found.size:
         message = "there are no digests: damage is found only where Blosc fails"
         offset = offset if header.format_version >= 2 else 0
-        findings.note("header", "no-checksum", message, offset=offset)
+        report.note("header", "no-checksum", message, offset=offset)
 
 
-def _describe_array(sections: Sections, findings: Findings) -> Description | None:
+def _describe_array(sections: Sections, report: Report) -> Description | None:
     """Return the array that the metadata describe, None if they describe none."""
     metadata = sections.metadata
     if metadata is None or not is_array(metadata.value):
@@ -172,19 +166,29 @@ def _describe_array(sections: Sections, findings: Findings) -> Description | Non
     try:
         return Description(metadata.value)
     except FormatError as error:
-        findings.add("metadata", "array", error.message)
+        report.add("metadata", "array", error.message)
         return None
+
+
+def _extents_between(
+    chains: Sequence[Chain], first: int | None, size: int
+) -> Iterator[tuple[int | None, int]]:
+    """Yield the extent in front of each chain, and the one behind the last.
+
+    The first extent begins at `first`, None if unknown; the last one ends at `size`.
+    """
+    stops = [first, *(chain.stop for chain in chains)]
+    return zip(stops, [*(chain.start for chain in chains), size], strict=True)
 
 
 def _examine_damaged(
     scan: ChunkScan, first: int | None, numbering: Numbering
 ) -> list[DamagedChunk]:
     """Return the damaged chunks between the chains, each with its problem."""
-    starts = [chain.start for chain in numbering.chains]
-    ends = [first, *(chain.stop for chain in numbering.chains)]
     found: list[DamagedChunk] = []
-    for end, start in zip(ends, [*starts, scan.storage.size], strict=True):
+    size = scan.storage.size
+    for start, stop in _extents_between(numbering.chains, first, size):
         room = MAX_DAMAGED_EXAMINED - len(found)
-        if room and end is not None and end < start:
-            found += map(scan.diagnosed, scan.damaged_chunks(end, start)[:room])
+        if room and start is not None and start < stop:
+            found += map(scan.diagnosed, scan.damaged_chunks(start, stop)[:room])
     return found

@@ -31,7 +31,7 @@ from ..headers import (
     decode_header,
 )
 from ..serializers import SERIALIZERS_LOOKUP
-from .findings import Findings
+from .findings import Report
 from .scan import BLOSC_PREFIX
 
 if TYPE_CHECKING:
@@ -111,18 +111,18 @@ class Sections(NamedTuple):
         return None if wrong or empty else header.last_chunk
 
 
-def read_sections(storage: Storage, findings: Findings) -> Sections:
-    """Read the sections where the header puts them; add the errors to `findings`."""
+def read_sections(storage: Storage, report: Report) -> Sections:
+    """Read the sections where the header puts them; add the errors to `report`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
     try:
         header = _decode_header(prefix, storage.size)
     except FormatError as error:
-        return _report_header(error, prefix, findings)
-    _check_header(header, prefix, findings)
+        return _report_header(error, prefix, report)
+    _check_header(header, prefix, report)
     base = HEADER_LENGTHS[header.format_version]
     sections = Sections(header, base=base, first=base)
     if header.metadata:
-        sections = _read_metadata(storage, base, sections, findings)
+        sections = _read_metadata(storage, base, sections, report)
     start = sections.first
     if start is None or not header.offsets or header.nchunks == -1:
         return sections
@@ -131,7 +131,7 @@ def read_sections(storage: Storage, findings: Findings) -> Sections:
     if end > storage.size:
         message = TOO_SHORT % ("an offset table", end - start, storage.size - start)
         extent = start, storage.size
-        findings.add("offsets", "truncated", message, extent=extent)
+        report.add("offsets", "truncated", message, extent=extent)
         return sections._replace(table=OffsetTable((), start), first=None)
     entries = array("q", offset_table.decode(storage.read_at(start, used)))
     table = OffsetTable(entries, start, header.max_app_chunks, entries)
@@ -148,44 +148,42 @@ def _decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
     return header
 
 
-def _report_header(error: FormatError, prefix: bytes, findings: Findings) -> Sections:
+def _report_header(error: FormatError, prefix: bytes, report: Report) -> Sections:
     """Report a header that can't be decoded; return sections without any."""
-    kind, unreadable = (
-        "header",
-        error if isinstance(error, (NotReadable, Unsupported)) else None,
-    )
+    unreadable = error if isinstance(error, (NotReadable, Unsupported)) else None
+    kind = "header"
     if isinstance(error, FormatVersionMismatch):
         kind = "layout"
     elif not prefix.startswith(MAGIC):
         kind = "magic"
     elif unreadable is not None:
         kind, unreadable = "truncated", None
-    findings.add("header", kind, error.message, offset=error.offset or 0)
+    report.add("header", kind, error.message, offset=error.offset or 0)
     no_digests = prefix.startswith(MAGIC) and prefix[4:7:2] == b"\3\0"
     return Sections(unreadable=unreadable, states_no_digests=no_digests)
 
 
-def _check_header(header: BloscpackHeader, prefix: bytes, findings: Findings) -> None:
+def _check_header(header: BloscpackHeader, prefix: bytes, report: Report) -> None:
     fields = FIELD_OFFSETS[header.format_version]
     if header.format_version == 2:
         options, reserved = prefix[5], HEADER_V2_V3.unpack(prefix)[-1]
         if options & ~OPTION_OFFSETS or reserved:
-            findings.note("header", "reserved", "reserved bytes are not zero")
+            report.note("header", "reserved", "reserved bytes are not zero")
     if header.format_version < 3:
         return
     if not header.offsets and header.max_app_chunks:
         message = "expected no free entries where there is no offset table, found '%d'"
         message %= header.max_app_chunks
-        findings.add("header", "header", message, offset=fields["max_app_chunks"])
+        report.add("header", "header", message, offset=fields["max_app_chunks"])
     sizes = {header.chunk_size, header.last_chunk} - {-1}
     if header.nchunks == 1 and len(sizes) == 2:
         message = "expected the size '%d' of the only chunk as chunk size, found '%d'"
         message %= header.last_chunk, header.chunk_size
-        findings.note("header", "size", message, offset=fields["chunk_size"])
+        report.note("header", "size", message, offset=fields["chunk_size"])
 
 
 def _read_metadata(
-    storage: Storage, start: int, sections: Sections, findings: Findings
+    storage: Storage, start: int, sections: Sections, report: Report
 ) -> Sections:
     """Return the sections with the metadata section at `start`.
 
@@ -200,13 +198,13 @@ def _read_metadata(
         message = error.message
         if storage.read_at(start, 1) in (b"{", b"["):
             message += "; some states of the development tree wrote bare text here"
-        findings.add("metadata", "metadata-header", message, extent=(start, text_at))
+        report.add("metadata", "metadata-header", message, extent=(start, text_at))
         return lost
     end = start + metadata_section.section_size(header)
     extent = start, end
     if end > storage.size:
         message = TOO_SHORT % ("metadata", end - start, storage.size - start)
-        findings.add("metadata", "truncated", message, extent=extent)
+        report.add("metadata", "truncated", message, extent=extent)
         return lost
     stored = storage.read_at(text_at, header.meta_comp_size)
     room = text_at + len(stored), text_at + header.max_meta_size
@@ -215,16 +213,16 @@ def _read_metadata(
     if digest != expected:
         message = "expected the digest %r (%s), found %r"
         message %= expected, checksum.name, digest
-        findings.add("metadata", "digest", message, extent=extent)
+        report.add("metadata", "digest", message, extent=extent)
     found = None
     try:
         value = metadata_section.decode(header, stored, expected)
         found = MetadataSection(header, value, stored)
     except FormatError as error:
-        findings.add("metadata", "metadata", error.message, extent=extent)
+        report.add("metadata", "metadata", error.message, extent=extent)
     if not is_filled(storage, *room, b"\0"):
         message = "the free bytes behind the text are not zero"
-        findings.note("metadata", "room", message, extent=room)
+        report.note("metadata", "room", message, extent=room)
     return sections._replace(
         metadata=found,
         metadata_lost=found is None,
@@ -242,20 +240,20 @@ def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
     return True
 
 
-def find_metadata(storage: Storage, sections: Sections, findings: Findings) -> Sections:
+def find_metadata(storage: Storage, sections: Sections, report: Report) -> Sections:
     """Return the sections with metadata that the header does not announce, if any."""
     header, start = sections.header, BLOSCPACK_HEADER_LENGTH
     known = sections.metadata is not None or (header and header.metadata)
     if known or storage.read_at(start, 4) not in SERIALIZERS_LOOKUP:
         return sections
-    ignored = Findings()
+    ignored = Report()
     found = _read_metadata(storage, start, sections, ignored)
     if ignored.nerrors:
         return sections
     if header is not None:
         message = "there are metadata, but the header does not announce them"
         offset = FIELD_OFFSETS[FORMAT_VERSION]["options"]
-        findings.add("header", "options", message, offset=offset)
+        report.add("header", "options", message, offset=offset)
     return found._replace(first=sections.first)
 
 

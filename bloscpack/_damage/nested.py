@@ -56,6 +56,8 @@ def drop_nested_chunks(
     It is if a chain was dropped that has the right sizes. ``list_damaged(start, stop)``
     returns the damaged chunks from `start` on; see `ChunkScan`.
     """
+    if len(chains) == 1 and evidence.is_complete(chains[0]):
+        return [Piece(chains[0], 0)], False
     chains = [part for chain in chains for part in _split(chain, evidence)]
     rules = _NestingRules(chains, evidence)
     kept: list[Piece] = []
@@ -70,16 +72,16 @@ def drop_nested_chunks(
                 continue
             end = position = kept.pop().chain.start
             ndamaged = 0
-        around = None
+        outer_stop = None
         for damaged in list_damaged(position, chain.start):
             if damaged.stop is None or damaged.stop > chain.start:
-                around = damaged.stop
+                outer_stop = damaged.stop
                 break
             position = damaged.stop
             right = evidence.chunk_size in (None, damaged.nbytes)
             ndamaged = ndamaged + 1 if right and ndamaged is not None else None
-        if not overlaps and rules.is_nested(chain, around, end):
-            doubtful = doubtful or (around is None and evidence.fits_sizes(chain))
+        if not overlaps and rules.is_nested(chain, outer_stop, end):
+            doubtful = doubtful or (outer_stop is None and evidence.fits_sizes(chain))
             continue
         kept.append(Piece(chain, ndamaged if position == chain.start else None))
         end, position, ndamaged = chain.stop, chain.stop, 0
@@ -126,11 +128,11 @@ class _NestingRules:
         right = chain.stop > stop or stop not in self._starts
         return right and self._has_right_size(chain)
 
-    def is_nested(self, chain: Chain, around: int | None, end: int) -> bool:
+    def is_nested(self, chain: Chain, outer_stop: int | None, end: int) -> bool:
         """Return whether a chain lies inside a damaged chunk behind `end`.
 
-        `around` is the end of the damaged chunk whose header states an extent around
-        the chain.
+        `outer_stop` is the end of the damaged chunk whose header states an extent
+        around the chain.
         """
         evidence = self._evidence
         fits, at_end = evidence.fits_sizes(chain), chain.stop == evidence.size
@@ -143,7 +145,9 @@ class _NestingRules:
             return False  # the digest of the damaged chunk would follow
         if not self._has_right_size(chain):
             return True
-        return around is not None and chain.stop < around and around in self._starts
+        if outer_stop is None or chain.stop >= outer_stop:
+            return False
+        return outer_stop in self._starts
 
     def _has_right_size(self, chain: Chain) -> bool:
         """Return whether a chain has the sizes of the file.

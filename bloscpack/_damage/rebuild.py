@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._format import metadata as metadata_section
+from .._format.metadata import Section, encode_section
 from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH
@@ -24,9 +24,9 @@ from .findings import ANOTHER, ERROR, Record, counted, plain_place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..serializers import Json, JsonObject
+    from ..serializers import Json
+    from .evidence import ChunkGeometry
     from .findings import Pair, Report
-    from .geometry import ChunkGeometry
     from .inspection import Inspection
     from .scan import Chain
 
@@ -114,15 +114,13 @@ class Recovery(Record):
     metadata: str = "none"
     remarks: list[str] = field(default_factory=list)
 
+    derived = ("complete",)
+
     @property
     def complete(self) -> bool:
         """Whether it is certain that nothing is lost, including a second file."""
-        alone = all(finding.kind != ANOTHER for finding in self.report.findings)
-        return alone and self.certain and not self.nlost and self.metadata != "lost"
-
-    def as_dict(self) -> JsonObject:
-        """Return the attributes and ``complete`` as values that JSON can hold."""
-        return {**super().as_dict(), "complete": self.complete}
+        single = all(finding.kind != ANOTHER for finding in self.report.findings)
+        return single and self.certain and not self.nlost and self.metadata != "lost"
 
     def __repr__(self) -> str:
         saved = counted(self.nsaved, "chunk")
@@ -147,7 +145,7 @@ class Plan(NamedTuple):
 
     recovery: Recovery
     header: BloscpackHeader
-    section: bytes
+    section: Section | None
     parts: Sequence[Part]
     geometry: ChunkGeometry
     metadata: Json
@@ -174,7 +172,7 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
         last_chunk = chain.sizes[-1] if chain else geometry.size_of(stop - 1) or 0
     header = _plan_header(inspection, sizes, last_chunk, recovery)
     section = _plan_metadata(inspection, recovery.losses[nfilled:], recovery)
-    header.metadata = bool(section)
+    header.metadata = section is not None
     # A new shape does not change the trailer of a shard.
     stored = inspection.sections.metadata
     metadata = stored.value if section and stored is not None else None
@@ -311,8 +309,11 @@ def _plan_header(
 
 def _plan_metadata(
     inspection: Inspection, left_out: list[Loss], recovery: Recovery
-) -> bytes:
-    """Return the metadata section of the new file; note its state in `recovery`."""
+) -> Section | None:
+    """Return the metadata section of the new file, None if it has none.
+
+    The state of the metadata is noted in `recovery`.
+    """
     sections, array = inspection.sections, inspection.geometry.array
     metadata = sections.metadata
     if metadata is None:
@@ -322,7 +323,7 @@ def _plan_metadata(
             recovery.remarks.append("the metadata are lost")
         elif sections.header is None and not table_first:
             recovery.remarks.append("there may have been metadata: none were found")
-        return b""
+        return None
     header, value, stored = metadata
     recovery.metadata = "kept"
     if is_array(value):
@@ -333,7 +334,7 @@ def _plan_metadata(
                 "the chunks do not hold the array any more: only plain bytes are "
                 "stored, without its metadata"
             )
-            return b""
+            return None
         if shape != [*array.shape]:
             recovery.metadata = "changed"
             recovery.remarks.append(
@@ -347,10 +348,10 @@ def _plan_metadata(
                 # The text is not longer, but zlib may need more bytes for it.
                 max_meta_size=lambda size: max(header.max_meta_size, size),
             )
-            return metadata_section.encode({**value, "shape": shape}, settings)
-    room = bytes(header.max_meta_size - len(stored))
+            return encode_section({**value, "shape": shape}, settings)
+    room = header.max_meta_size - len(stored)
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-    return b"".join((header.encode(), stored, room, digest))
+    return Section(header.encode() + stored, room, digest, value)
 
 
 def _new_shape(
@@ -358,7 +359,7 @@ def _new_shape(
 ) -> list[int] | None:
     """Return the shape of the array in `nbytes` plain bytes without the lost chunks.
 
-    Return None if what remains is no array.
+    Return None if the remaining bytes are not an array.
     """
     array, row_nbytes = geometry.array, geometry.row_nbytes
     if array is not None and nbytes == array.nbytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._engine.threads import RUN, for_each
+from .._engine.threads import RUN, Workspace, for_each
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
@@ -23,10 +23,11 @@ from .._format.blosc_header import (
     decode_header,
     unpack_header,
 )
+from .._format.chunks import check_digest, decompress_into
 from .._loop.nthreads import QUICK_CHUNK
+from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH
-from ..exceptions import FormatError
-from .chunk_checker import ChunkChecker
+from ..exceptions import DamageError, FormatError, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from ..abstract_io import Progress
     from ..checksums import Hash
-    from .chunk_checker import Candidate
+
+    # The offset of a chunk, the end of its digest, and the chunk's header.
+    Candidate = tuple[int, int, BloscHeader]
 
 # The first two bytes of every Blosc chunk.
 BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
@@ -116,8 +119,10 @@ class DamagedChunk(NamedTuple):
 class ChunkScan:
     """A scan for intact chunks with digests of one checksum.
 
-    `run` fills ``chains``. ``skipped_at`` is the offset of the first candidate that was
-    not checked because the budget was exhausted, else None.
+    `run` fills ``chains``; the caller enters `own_settings` first. ``skipped_at`` is
+    the offset of the first candidate that was not checked because the budget was
+    exhausted, else None. ``missing_codec`` is the error of a chunk whose codec this
+    Blosc library lacks, else None; only the digest of such a chunk was checked.
     """
 
     def __init__(
@@ -130,7 +135,9 @@ class ChunkScan:
         self.storage = storage
         self._progress = progress
         self.checksum = checksum
-        self.checker = ChunkChecker(storage, checksum)
+        self.missing_codec: Unsupported | None = None
+        self._stored = Workspace()
+        self._plain = Workspace()
         self.chains: list[Chain] = []
         self.skipped_at: int | None = None
         self._nthreads = nthreads
@@ -221,7 +228,7 @@ class ChunkScan:
                 position, count = candidate[1], count + 1
 
         def work(candidate: Candidate) -> tuple[Candidate, FormatError | None]:
-            return candidate, self.checker.check(candidate)
+            return candidate, self.check(candidate)
 
         def deliver(result: tuple[Candidate, FormatError | None]) -> None:
             nonlocal damaged
@@ -233,7 +240,7 @@ class ChunkScan:
                     self._progress(candidate[2].nbytes)
 
         try:
-            nbytes = self.checker.header_at(start).nbytes
+            nbytes = self.header_at(start).nbytes
         except FormatError:
             return False
         # With one thread no check is wasted.
@@ -245,13 +252,62 @@ class ChunkScan:
     def _candidate_at(self, offset: int) -> Candidate | None:
         """Return the candidate whose header is at `offset`, if the budget allows it."""
         try:
-            candidate = self._candidate(offset, self.checker.header_at(offset))
+            candidate = self._candidate(offset, self.header_at(offset))
         except FormatError:
             return None
         return candidate if self._spend(candidate) else None
 
     def _candidate(self, offset: int, header: BloscHeader) -> Candidate:
         return offset, offset + header.ctbytes + self.checksum.size, header
+
+    # Single chunks
+
+    def header_at(self, offset: int) -> BloscHeader:
+        """Return the chunk header at `offset`; raises `FormatError`."""
+        try:
+            return decode_header(self.storage.read_at(offset, BLOSC_HEADER_LENGTH))
+        except FormatError as error:
+            error.offset = offset
+            raise
+
+    def check(self, candidate: Candidate) -> FormatError | None:
+        """Return the first problem of a chunk, None if the chunk is intact."""
+        offset, stop, header = candidate
+        found = self.storage.size - offset
+        if stop - offset > found:
+            message = (
+                "the file ends too early: expected a chunk and its digest of '%d' "
+                "bytes, found '%d'" % (stop - offset, found)
+            )
+            return DamageError(message, section="chunks", offset=offset)
+        view = self._stored.view(stop - offset)
+        self.storage.read_into(view, offset)
+        compressed, digest = view[: header.ctbytes], view[header.ctbytes :]
+        try:
+            check_digest(compressed, digest, self.checksum)
+            decompress_into(compressed, self._plain.view(header.nbytes), header)
+        except Unsupported as error:
+            self.missing_codec = error
+        except FormatError as error:
+            error.offset = offset
+            return error
+        except MemoryError:
+            message = "there is no memory for a chunk of '%d' plain bytes"
+            message %= header.nbytes
+            return DamageError(message, section="chunks", offset=offset)
+        return None
+
+    def checksum_behind(self, candidate: Candidate) -> Hash | None:
+        """Return the checksum whose digest follows a chunk, None if none does."""
+        offset, _, header = candidate
+        largest = max(checksum.size for checksum in CHECKSUMS)
+        raw = memoryview(self.storage.read_at(offset, header.ctbytes + largest))
+        compressed, behind = raw[: header.ctbytes], raw[header.ctbytes :]
+        for checksum in CHECKSUMS[1:]:
+            digest = behind[: checksum.size]
+            if len(digest) == checksum.size and checksum(compressed) == digest:
+                return checksum
+        return None
 
     # Damaged chunks
 
@@ -263,7 +319,7 @@ class ChunkScan:
         found: list[DamagedChunk] = []
         while start < stop:
             try:
-                header = self.checker.header_at(start)
+                header = self.header_at(start)
             except FormatError as error:
                 found.append(DamagedChunk(start, None, error))
                 break
@@ -278,7 +334,7 @@ class ChunkScan:
         candidate = None if known else self._candidate_at(damaged.start)
         if candidate is None:
             return damaged
-        return damaged._replace(error=self.checker.check(candidate))
+        return damaged._replace(error=self.check(candidate))
 
     def _spend(self, candidate: Candidate) -> bool:
         """Take the size of a candidate off the budget; return whether any was left."""
@@ -297,7 +353,7 @@ class ChunkScan:
     def find(self, start: int, stop: int) -> int | None:
         """Return the offset of the first intact chunk in an extent, None if none."""
         for candidate in self.candidates(start, stop):
-            if self._spend(candidate) and self.checker.check(candidate) is None:
+            if self._spend(candidate) and self.check(candidate) is None:
                 return candidate[0]
         return None
 
@@ -305,7 +361,7 @@ class ChunkScan:
         """Return the checksum whose digest follows a chunk behind `base`, if any."""
         for candidate in self.candidates(base, self.storage.size):
             if self._spend(candidate):
-                checksum = self.checker.find_checksum(candidate)
+                checksum = self.checksum_behind(candidate)
                 if checksum is not None:
                     return checksum
         return None

@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 MIN_TOUCHING = 4
 
 
-def scan_file(
-    storage: Storage, sections: Sections, nthreads: int, progress: Progress | None
-) -> ChunkScan:
-    """Return the scan that used the checksum of the file."""
-    return _FileScanner(storage, sections, nthreads, progress).scan()
+class FileScanner(NamedTuple):
+    """Scans of one file; `scan` chooses between them."""
 
-
-class _FileScanner(NamedTuple):
     storage: Storage
     sections: Sections
     nthreads: int
@@ -120,8 +115,8 @@ class _FileScanner(NamedTuple):
             return False
         if count > 1 or end == self.storage.size:
             return True
-        header = scan.checker.header_at(first)
-        return scan.checker.find_checksum((first, first, header)) is None
+        header = scan.header_at(first)
+        return scan.checksum_behind((first, first, header)) is None
 
     def _proves_no_digests(self, scan: ChunkScan) -> bool:
         """Return whether the chunks prove that the digests in the header do not exist.

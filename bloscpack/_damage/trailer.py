@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from .._storage.base import Storage
     from ..headers import BloscpackHeader
-    from .findings import Findings
+    from .findings import Report
     from .inspection import Inspection
     from .lenient_sections import Sections
 
@@ -118,49 +119,33 @@ def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int |
 
 
 def _search(storage: Storage) -> int | None:
-    """Return where the last trailer begins whose index is intact, None without one."""
-    left = MAX_CANDIDATES
-    extents = list(storage.data_extents(0, storage.size))
-    budget = _Budget(MAX_TIMES_READ * storage.size)
-    blocks = (
-        (max(first, stop - READ_SIZE), stop)
-        for first, last in reversed(extents)
-        for stop in range(last, first, -READ_SIZE)
-    )
-    for start, stop in blocks:
-        # A separator may lie across two blocks.
-        block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
-        at = block.rfind(SEPARATOR)
-        while at >= 0:
-            if _is_trailer(storage, start + at, budget):
-                return start + at
-            left -= 1
-            if not left or budget.left < 0:
+    """Return the start of the last trailer whose index is intact, None if none is."""
+    budget = MAX_TIMES_READ * storage.size
+    stop = storage.size - CRC_LENGTH
+    for start in islice(_separators(storage), MAX_CANDIDATES):
+        for at in _index_starts(storage, start + len(SEPARATOR)):
+            offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
+            if storage.size < offset + nbytes < 2 * MISSING:
+                continue  # the first entry is wrong: do not read the others
+            budget -= stop - at
+            if budget < 0:
                 return None
-            at = block.rfind(SEPARATOR, 0, at)
+            if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
+                return start
     return None
 
 
-class _Budget:
-    """The number of bytes that may still be read; below 0 the search has ended."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-
-def _is_trailer(storage: Storage, start: int, budget: _Budget) -> bool:
-    """Return whether a trailer with an intact index begins at `start`."""
-    for at in _index_starts(storage, start + len(SEPARATOR)):
-        offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
-        # Compare the first entry before reading the others, perhaps much of the file.
-        if offset == nbytes == MISSING or offset + nbytes <= storage.size:
-            stop = storage.size - CRC_LENGTH
-            budget.left -= stop - at
-            if budget.left < 0:
-                return False
-            if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
-                return True
-    return False
+def _separators(storage: Storage) -> Iterator[int]:
+    """Yield the offsets of all separators, the last one first."""
+    for first, last in reversed([*storage.data_extents(0, storage.size)]):
+        for stop in range(last, first, -READ_SIZE):
+            start = max(first, stop - READ_SIZE)
+            # A separator may lie across two blocks.
+            block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
+            at = block.rfind(SEPARATOR)
+            while at >= 0:
+                yield start + at
+                at = block.rfind(SEPARATOR, 0, at)
 
 
 def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
@@ -189,7 +174,7 @@ def _index_starts(storage: Storage, start: int) -> Iterator[int]:
 # Checking
 
 
-def check_trailer(inspection: Inspection, findings: Findings) -> None:
+def check_trailer(inspection: Inspection, report: Report) -> None:
     """Compare the trailer with the chunks."""
     sections = inspection.sections
     header, metadata = sections.header, sections.metadata
@@ -199,20 +184,20 @@ def check_trailer(inspection: Inspection, findings: Findings) -> None:
     size = inner_size(metadata.value, header)
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
-        findings.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+        report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
     elif start == stop:
-        findings.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
+        report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        _TrailerCheck(inspection, findings, size, count_slots(header)).check()
+        _TrailerCheck(inspection, report, size, count_slots(header)).check()
 
 
 class _TrailerCheck:
     """Collects the findings about one trailer."""
 
     def __init__(
-        self, inspection: Inspection, findings: Findings, inner: int, nslots: int
+        self, inspection: Inspection, report: Report, inner: int, nslots: int
     ) -> None:
-        self.inspection, self.findings, self.inner = inspection, findings, inner
+        self.inspection, self.report, self.inner = inspection, report, inner
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         self.stop = self._stop(index_size(nslots))
@@ -236,7 +221,7 @@ class _TrailerCheck:
                 )
                 message %= whole.size - place
                 extent = place, whole.size
-                self.findings.note("chunks", ANOTHER, message, extent=extent)
+                self.report.note("chunks", ANOTHER, message, extent=extent)
                 return place
         return whole.size
 
@@ -267,7 +252,7 @@ class _TrailerCheck:
             self._check_entries()
 
     def _add(self, message: str, start: int, stop: int) -> None:
-        self.findings.add(SECTION, "trailer", message, extent=(start, stop))
+        self.report.add(SECTION, "trailer", message, extent=(start, stop))
 
     def _check_entries(self) -> None:
         chains = self.inspection.numbering.chains
@@ -313,35 +298,30 @@ class _TrailerCheck:
     def _check_copy(self, offset: int, nbytes: int) -> None:
         """Compare the padded copy with the last chunk, at `offset`."""
         whole, checksum = self.inspection.whole, self.inspection.checksum
-        stop = self.index_start
+        start, stop = self.copy_start, self.index_start
         # Blosc adds at most a header to the plain bytes.
         most = self.inner + BLOSC_HEADER_LENGTH + checksum.size
-        if stop - self.copy_start > most:
+        if stop - start > most:
             message = "expected a padded copy of at most '%d' bytes, found '%d'"
-            message %= most, stop - self.copy_start
-            self._add(message, self.copy_start, stop)
+            self._add(message % (most, stop - start), start, stop)
             return
-        raw = whole.read_at(self.copy_start, stop - self.copy_start)
+        raw = whole.read_at(start, stop - start)
         split = max(0, len(raw) - checksum.size)
         frame = whole.read_at(offset, nbytes - checksum.size)
+        message = "the padded copy of the last chunk "
         try:
             check_digest(raw[:split], raw[split:], checksum)
+            found = decode_header(raw).nbytes
             with own_settings:
-                if decode_header(raw).nbytes != self.inner:
-                    found, right = decode_header(raw).nbytes, False
+                if found != self.inner:
+                    message += "has '%d' plain bytes, not '%d'" % (found, self.inner)
+                elif decompress(frame).ljust(found, b"\0") == decompress(raw[:split]):
+                    return
                 else:
-                    padded = decompress(frame).ljust(self.inner, b"\0")
-                    found, right = self.inner, padded == decompress(raw[:split])
+                    message += "has other plain bytes than it"
         except FormatError as error:
-            message = "the padded copy of the last chunk is damaged: %s" % error.message
-            self._add(message, self.copy_start, stop)
-            return
-        if found != self.inner:
-            message = "the padded copy of the last chunk has '%d' plain bytes, not '%d'"
-            self._add(message % (found, self.inner), self.copy_start, stop)
-        elif not right:
-            message = "the padded copy of the last chunk has other plain bytes than it"
-            self._add(message, self.copy_start, stop)
+            message += "is damaged: %s" % error.message
+        self._add(message, start, stop)
 
 
 def _place(offset: int, nbytes: int) -> str:

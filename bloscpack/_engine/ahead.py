@@ -2,7 +2,7 @@
 
 Strategy: unlike `for_each`, nothing here drives the work. The caller submits tasks
 whenever it likes, keeps them in order, and bounds their number. A thread that waits for
-a result works on other tasks meanwhile, so one thread alone gets everything done, and
+a result works on other tasks, so a single thread gets everything done, and
 so does a process whose system has no more threads.
 """
 

@@ -58,7 +58,7 @@ class _OwnSettings:
                 )
                 if blocksize:
                     functions.set_blocksize(0)
-            else:  # the settings below are allowed only to a thread that is alone
+            else:  # only a single thread may use the settings below
                 if self.disordered:
                     functions.set_nthreads(1)
                 if self._has_blocksize:

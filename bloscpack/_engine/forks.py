@@ -5,8 +5,8 @@ release the lock in the child process. Objects with locks are listed here, and g
 ones in each child before any other code runs there.
 
 A fork also copies the files that the process has opened for changes. Two processes
-would change them as if each were alone. So they belong to the process that opened them:
-see `Owner`.
+would overwrite what the other one writes: the files belong to the process that opened
+them, see `Owner`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,25 @@ def _renew_all() -> None:
     _adding = RLock()
     for owner in list(_owners or ()):
         owner.renew_locks()
+
+
+class ForkSafeLock:
+    """A lock that is free in a child process after a fork."""
+
+    def __init__(self) -> None:
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = allocate_lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *args: object) -> None:
+        if self._lock.locked():  # not if the thread has forked inside of the block
+            self._lock.release()
 
 
 class NamedLocks:

@@ -70,9 +70,6 @@ class BytesUnderConstruction:
 
     def __init__(self, nbytes: int) -> None:
         self._owner: ctypes.c_void_p | bytearray
-        self._allocate(nbytes)
-
-    def _allocate(self, nbytes: int) -> None:
         if CPYTHON and nbytes >= WORTH_NO_COPY:
             pointer = _new(None, nbytes)
             self._owner = ctypes.c_void_p(pointer)

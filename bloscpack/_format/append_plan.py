@@ -7,6 +7,8 @@ sizes of the chunks to write, and the extents of the file that will be overwritt
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 UNCHANGED: object = object()
 
 
-class Plan:
+class Plan(NamedTuple):
     """The changes that an append makes to a file; all sizes and offsets are bytes.
 
     Attributes
@@ -71,25 +73,14 @@ class Plan:
         file gets a new trailer behind the last chunk.
     """
 
-    def __init__(
-        self,
-        header: BloscpackHeader,
-        section: Section | None,
-        first_chunk: int,
-        chunks_offset: int,
-        new_sizes: list[int],
-        nchunks_added: int,
-        table_offset: int,
-        inner_nbytes: int | None,
-    ) -> None:
-        self.header = header
-        self.section = section
-        self.first_chunk = first_chunk
-        self.chunks_offset = chunks_offset
-        self.new_sizes = new_sizes
-        self.nchunks_added = nchunks_added
-        self.table_offset = table_offset
-        self.inner_nbytes = inner_nbytes
+    header: BloscpackHeader
+    section: Section | None
+    first_chunk: int
+    chunks_offset: int
+    new_sizes: list[int]
+    nchunks_added: int
+    table_offset: int
+    inner_nbytes: int | None
 
     def extents(self, file_size: int) -> list[Extent]:
         """Return the extents (start, stop) that may be overwritten, in file order."""

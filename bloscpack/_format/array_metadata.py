@@ -20,7 +20,7 @@ from ..exceptions import (
     Unsupported,
 )
 from ..serializers import CONTAINER, USER_METADATA, is_array
-from .dtypes import decode_dtype, encode_dtype, shown
+from .dtypes import decode_dtype, encode_dtype, refuse, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ MAX_NBYTES = sys.maxsize
 MAX_ITEM_NBYTES = 2**26
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
-    "the file contains bytes and no array; open and unpack_bytes_from_file read them"
+    "the file contains bytes and no array; 'blpk decompress', open and "
+    "unpack_bytes_from_file read them"
 )
 
 
@@ -80,21 +81,14 @@ class Description:
                 section="metadata",
             )
         if "dtype" not in metadata or "shape" not in metadata:
-            raise DamageError(
-                "expected 'dtype' and 'shape' in the metadata of an array, found %s"
-                % shown(sorted(metadata)),
-                section="metadata",
-            )
+            expected = "'dtype' and 'shape' in the metadata of an array"
+            refuse(expected, sorted(metadata))
         self.metadata = metadata
         self.dtype = decode_dtype(metadata["dtype"])
         self.shape = self._decode_shape(metadata["shape"])
         self.order = metadata.get("order", "C")
         if self.order not in ("C", "F"):
-            raise DamageError(
-                "expected the order 'C' or 'F' in the metadata, found %s"
-                % shown(self.order),
-                section="metadata",
-            )
+            refuse("the order 'C' or 'F' in the metadata", self.order)
         self.nbytes = math.prod(self.shape) * self.dtype.itemsize
         self._check_possible()
 
@@ -106,10 +100,7 @@ class Description:
             or len(shape) > NUMPY_NDIM
             or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
         ):
-            raise DamageError(
-                "expected a shape in the metadata, found %s" % shown(stored),
-                section="metadata",
-            )
+            refuse("a shape in the metadata", stored)
         return tuple(shape)
 
     def _check_possible(self) -> None:

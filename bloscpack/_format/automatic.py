@@ -17,16 +17,14 @@ is one of the candidates, so that 'ratio' is never worse on the sample.
 from __future__ import annotations
 
 from .._engine.blosc_settings import own_settings
+from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CNAME
-from ..exceptions import UsageValueError
+from ..exceptions import UsageTypeError, UsageValueError
 from .chunks import compress
+from .codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, GOALS, NONE, codec_named
 from .tuning import (
-    BITSHUFFLE,
     CHUNK_SIZE,
     DEFAULT,
-    DEFAULT_GOAL,
-    GOALS,
-    NONE,
     TYPESIZES,
     Setting,
     cost,
@@ -38,38 +36,21 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from .._storage.protocols import Buffer
+    from .dtypes import Array
     from .tuning import Filter
 
     Read = Callable[[int, int], bytes]
     Sizes = tuple[int, int]
-    Codec = tuple[str, int]  # with a level
     Fixed = dict[str, str | int]
 
-# The goal whose costs are sizes alone.
+# The goal whose costs are only sizes.
 SMALLEST = "ratio"
-# Codecs and levels for each goal, those of equal cost in order of preference.
-CODECS: dict[str, tuple[Codec, ...]] = {
-    "speed": (("lz4", 1), ("lz4", 5), ("lz4", 9), ("zstd", 1)),
-    "balanced": (("zstd", 2), ("lz4", 9)),
-    "ratio": (("zstd", 9), ("zlib", 9), ("lz4hc", 9)),
-}
 # The levels for a codec that the user gives, if the goal has none for it.
 USUAL_LEVEL = {"speed": 1, "balanced": 5, "ratio": 9}
-# The codecs that may compare the filters, the first that Blosc has.
-PROBES = (("lz4", 5), ("blosclz", 5))
-# The same for the goal 'ratio'.
-SLOW_PROBES = (("zstd", 5), ("zlib", 5), *PROBES)
-# Approximate nanoseconds to compress and decompress a byte of text, for the levels 1 to
-# 9. Levels 1 to 5 and 7 of zstd, 1, 5 and 9 of lz4, 5 and 9 of blosclz, and 5 of zlib
-# and lz4hc were measured on programs, CSV files and arrays; the others are estimates.
-NANOSECONDS = {
-    "blosclz": (4.5, 5, 5.5, 6, 6.2, 6.5, 7, 7.2, 7.5),
-    "lz4": (2.9, 2.9, 2.9, 3, 3, 3.2, 3.4, 3.6, 3.8),
-    "lz4hc": (15, 18, 22, 25, 28, 35, 45, 60, 80),
-    "snappy": (3, 3, 3, 3, 3, 3, 3, 3, 3),
-    "zlib": (20, 22, 27, 35, 45, 60, 80, 110, 150),
-    "zstd": (6.3, 8.7, 15, 26, 32, 70, 130, 180, 600),
-}
+# The level of the codec that compares the filters.
+PROBE_LEVEL = 5
+# Time that bit shuffle takes for a byte.
 BITSHUFFLE_NANOSECONDS = 0.2
 # Time that every setting takes: to read, to copy, and to compute digests.
 BASE_NANOSECONDS = 1.0
@@ -89,13 +70,6 @@ FILTERS_KEPT = 2
 # Such data compress fast, and other filters are good for shorter pieces.
 REGULAR = 8
 FILTERS_OF_REGULAR = 3
-# More codecs and levels for regular data.
-FOR_REGULAR: dict[str, tuple[Codec, ...]] = {
-    "speed": (("blosclz", 9),),
-    "balanced": (("zstd", 3), ("blosclz", 9)),
-    "ratio": (),
-}
-
 # Sizes of a piece and of a sample in bytes: to compare filters; to compare codecs on
 # data without a filter, filtered data, and very regular data. Many short pieces show
 # more of data that differ from place to place. Filtered data need long pieces: a filter
@@ -178,7 +152,7 @@ def _fastest(
     sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
     if len(filters) > 1:
         pieces = _pieces(read, nbytes, SHORT, LEAST)
-        filters, sizes = _best_filters(_ratios_of(pieces, filters, PROBES))
+        filters, sizes = _best_filters(_ratios_of(pieces, filters, "fast"))
     settings = _with_filters(_candidates(goal, fixed, regular=sizes is WHOLE), filters)
     best = settings[0]
     if len(settings) > 1:
@@ -209,7 +183,8 @@ def _smallest(
     if not settings:
         return usual
     trials = {setting: setting for setting in (usual, *settings)}
-    fast = nbytes > SHORT_FOR_SLOW and not regular and slow.cname == "zstd"
+    long_blocks = codec_named(slow.cname).long_blocks
+    fast = long_blocks and nbytes > SHORT_FOR_SLOW and not regular
     if fast and "clevel" not in fixed:
         trials |= {setting: setting.but(clevel=FASTER_LEVEL) for setting in settings}
     sizes, least = (SLOW_WHOLE, SLOW_WHOLE[0]) if regular else (SLOW_LONG, COMPARED)
@@ -229,7 +204,7 @@ def _bounded(setting: Setting, nbytes: int, fixed: Fixed) -> Setting:
     Blocks of the last level are as long as a chunk.
     """
     longer = _with_long_blocks(setting, SMALLEST, fixed) or setting
-    if setting.cname != "zstd" or setting.clevel < LAST_LEVEL:
+    if not codec_named(setting.cname).long_blocks or setting.clevel < LAST_LEVEL:
         return longer
     if "clevel" in fixed or min(longer.chunk_size, nbytes) <= LONGEST_OF_LAST_LEVEL:
         return setting
@@ -246,14 +221,14 @@ def _filters_for_slow(
     if len(filters) < 2:
         return list(filters), False
     pieces = _pieces(read, nbytes, SLOW_LONG, PROBED)
-    ratios = _ratios_of(pieces, filters, PROBES)
+    ratios = _ratios_of(pieces, filters, "fast")
     kept = sorted(filters, key=ratios.__getitem__, reverse=True)[:FILTERS_PROBED]
     kept += [pair for pair in filters if pair[0] == NONE or pair == usual]
-    ratios = _ratios_of(pieces, kept, SLOW_PROBES)
+    ratios = _ratios_of(pieces, kept, "slow", "fast")
     regular = max(ratios.values()) >= REGULAR
     if regular:
         pieces = _pieces(read, nbytes, SLOW_WHOLE, SLOW_WHOLE[0])
-        ratios = _ratios_of(pieces, filters, SLOW_PROBES)
+        ratios = _ratios_of(pieces, filters, "slow", "fast")
     least = max(ratios.values()) * (NEAR_FOR_REGULAR if regular else NEAR_FOR_SLOW)
     ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
     kept = [pair for pair in ordered if ratios[pair] >= least][:FILTERS_KEPT]
@@ -276,7 +251,7 @@ def _with_filters(
 
 def _with_long_blocks(setting: Setting, goal: str, fixed: Fixed) -> Setting | None:
     """Return a setting with long blocks; None if they do not suit its codec."""
-    if setting.cname != "zstd" or setting.shuffle != NONE:
+    if not codec_named(setting.cname).long_blocks or setting.shuffle != NONE:
         return None
     chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
     block = min(chunk_size, max(BLOCK_SIZES.values()))
@@ -297,9 +272,11 @@ def _candidates(goal: str, fixed: Fixed, *, regular: bool) -> list[Setting]:
 
     wanted = fixed.get("cname")
     found = [
-        (cname, clevel)
-        for cname, clevel in CODECS[goal] + (FOR_REGULAR[goal] if regular else ())
-        if cname == wanted or (wanted is None and cname in CNAME_AVAIL)
+        (codec.name, level)
+        for codec in CODECS.values()
+        if codec.name == wanted or (wanted is None and codec.name in CNAME_AVAIL)
+        for levels in (codec.levels, codec.levels_for_regular if regular else {})
+        for level in levels.get(goal, ())
     ]
     if not found:
         found = [(str(wanted or DEFAULT_CNAME), USUAL_LEVEL[goal])]
@@ -307,7 +284,7 @@ def _candidates(goal: str, fixed: Fixed, *, regular: bool) -> list[Setting]:
         Setting(cname, clevel, NONE, 1, CHUNK_SIZE).but(**fixed)
         for cname, clevel in found
     ]
-    return list({setting.key: setting for setting in settings}.values())
+    return list(dict.fromkeys(settings))
 
 
 def _filters(typesizes: Sequence[int], fixed: Fixed) -> Sequence[Filter]:
@@ -354,14 +331,19 @@ def _size(pieces: Iterable[bytes], setting: Setting) -> int:
 
 
 def _ratios_of(
-    pieces: list[bytes], filters: Iterable[Filter], probes: Iterable[Codec]
+    pieces: list[bytes], filters: Iterable[Filter], *probes: str
 ) -> dict[Filter, float]:
-    """Return the compression ratios of filters with the first probe that Blosc has."""
+    """Return the compression ratios of filters.
+
+    The first codec of the first kind of `probes` that Blosc has compresses the pieces.
+    """
     from ..constants import CNAME_AVAIL
 
-    probe = next(found for found in probes if found[0] in CNAME_AVAIL)
+    names = [c.name for kind in probes for c in CODECS.values() if c.probe == kind]
+    probe = next(name for name in names if name in CNAME_AVAIL)
     return {
-        pair: _ratio(pieces, Setting(*probe, *pair, CHUNK_SIZE)) for pair in filters
+        pair: _ratio(pieces, Setting(probe, PROBE_LEVEL, *pair, CHUNK_SIZE))
+        for pair in filters
     }
 
 
@@ -396,9 +378,7 @@ def _best(pieces: list[bytes], settings: Iterable[Setting], disk: float) -> Sett
 
 def _seconds(setting: Setting, ratio: float) -> float:
     """Return the time to compress and decompress a byte, from the table."""
-    text = NANOSECONDS.get(setting.cname, NANOSECONDS[DEFAULT_CNAME])[
-        max(setting.clevel, 1) - 1
-    ]
+    text = codec_named(setting.cname).nanoseconds[max(setting.clevel, 1) - 1]
     # Codecs skip filtered data that repeat, or that do not compress.
     if setting.shuffle == NONE:
         work = text * (0.1 + 0.9 * min(1.0, 4 / ratio))
@@ -407,3 +387,70 @@ def _seconds(setting: Setting, ratio: float) -> float:
     if setting.shuffle == BITSHUFFLE:
         work += BITSHUFFLE_NANOSECONDS
     return 1e-9 * (BASE_NANOSECONDS + work / THREADS)
+
+
+# A sample that a caller of the library gives
+
+
+def choose_for(
+    sample: Buffer | Array, goal: str, fixed: Fixed | None = None
+) -> Setting:
+    """Return the best setting for data of which `sample` is a part, or all.
+
+    A sample is read in pieces, so that the items of a large array need not be
+    contiguous. The item size of an array is the type size. Raises `UsageTypeError`
+    for a masked array, and unless the sample is an array or a buffer of bytes.
+    """
+    read, nbytes, typesize = _sample(sample)
+    typesizes = (typesize,) if 1 < typesize <= MAX_TYPESIZE else ()
+    return choose(read, nbytes, goal, typesizes, fixed)
+
+
+def _sample(sample: Buffer | Array) -> tuple[Read, int, int]:
+    """Return the function that reads a sample, its size in bytes, and its item size.
+
+    Items that are not contiguous are copied when they are read.
+    """
+    if hasattr(sample, "dtype"):
+        return _sample_of_array(sample)  # type: ignore[arg-type]
+    try:
+        view = memoryview(sample)
+        if "O" not in view.format:
+            itemsize = view.itemsize
+            if view.nbytes and view.c_contiguous:
+                view = view.cast("B")
+            else:
+                view = memoryview(view.tobytes())
+            return lambda at, size: bytes(view[at : at + size]), len(view), itemsize
+    except (TypeError, ValueError, NotImplementedError):
+        pass
+    raise UsageTypeError(
+        "a sample must be bytes or an array of numbers or text, not '%s'"
+        % type(sample).__name__
+    )
+
+
+def _sample_of_array(sample: Array) -> tuple[Read, int, int]:
+    import numpy
+
+    if hasattr(sample, "mask") and isinstance(sample, numpy.ma.MaskedArray):
+        raise UsageTypeError(
+            "a sample can't be a masked array, which can't be stored; pass .data or "
+            ".filled()"
+        )
+    array = numpy.asarray(sample)
+    if array.dtype.hasobject:
+        raise UsageTypeError(
+            "a sample must be bytes or an array of numbers or text, not of objects"
+        )
+    if array.flags.f_contiguous:
+        array = array.T
+    items = array.reshape(-1) if array.flags.c_contiguous else array.flat
+    itemsize = array.itemsize
+
+    def read(start: int, size: int) -> bytes:
+        first, skip = divmod(start, itemsize)
+        data = items[first : -(-(start + size) // itemsize)].tobytes()
+        return data[skip : skip + size]
+
+    return read, array.nbytes, itemsize

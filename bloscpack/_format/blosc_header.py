@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 
-from ..constants import BLOSC_HEADER_LENGTH, CNAME_MAPPING, MAX_BUFFERSIZE
+from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..exceptions import DamageError
+from .codecs import BITSHUFFLE, BY_NUMBER, CNAME_MAPPING, FILTERS, NONE, SHUFFLE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
 
 BLOSC_HEADER = struct.Struct("<BBBBIII")
+FIELDS = (
+    *("version", "versionlz", "flags", "typesize", "nbytes", "blocksize"),
+    "ctbytes",
+)
 # Numbers of the chunk format and of the codec format that Blosc 1 writes.
 BLOSC_VERSION_FORMAT = 2
 BLOSC_VERSION_CODEC = 1
@@ -29,10 +34,10 @@ BLOSC_FLAG_BITSHUFFLE = 4
 BLOSC_FLAG_RESERVED = 8
 BLOSC_FLAG_SPLIT = 16
 BLOSC_CODEC_SHIFT = 5
-# Maximum number of plain bytes per compressed byte, by codec number: blosclz and lz4
-# extend a length by at most 255 per byte, snappy copies 64 bytes with three, zlib 258
-# bytes with two bits, zstd 128 KiB with four bytes.
-MAX_RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 2**15}
+# Blosc compresses each byte position of the items as a stream of its own only if the
+# items have at most this many bytes, and if a block has at least this many items.
+MAX_SPLITS = 16
+MIN_ITEMS_TO_SPLIT = 128
 # Size in bytes of an entry of the block table.
 BLOCK_START_LENGTH = 4
 
@@ -45,16 +50,7 @@ class BloscHeader:
     ``raw`` is the 16 bytes from which the header was decoded.
     """
 
-    __slots__ = (
-        "blocksize",
-        "ctbytes",
-        "flags",
-        "nbytes",
-        "raw",
-        "typesize",
-        "version",
-        "versionlz",
-    )
+    __slots__ = ("raw", *FIELDS)
 
     def __init__(
         self,
@@ -92,11 +88,22 @@ class BloscHeader:
         return bool(self.flags & BLOSC_FLAG_MEMCPY)
 
     @property
+    def shuffle(self) -> int:
+        """The number of the filter, as in the settings of Blosc."""
+        if self.flags & BLOSC_FLAG_BITSHUFFLE:
+            return BITSHUFFLE
+        return SHUFFLE if self.flags & BLOSC_FLAG_SHUFFLE else NONE
+
+    @property
     def filter(self) -> str:
         """The name of the filter: ``'none'``, ``'shuffle'`` or ``'bitshuffle'``."""
-        if self.flags & BLOSC_FLAG_BITSHUFFLE:
-            return "bitshuffle"
-        return "shuffle" if self.flags & BLOSC_FLAG_SHUFFLE else "none"
+        return FILTERS[self.shuffle]
+
+    @property
+    def can_split(self) -> bool:
+        """Whether the items are small enough for streams of their own."""
+        nitems = self.blocksize // self.typesize
+        return self.typesize <= MAX_SPLITS and nitems >= MIN_ITEMS_TO_SPLIT
 
     @property
     def nblocks(self) -> int:
@@ -162,8 +169,8 @@ def find_problem(
     if flags & BLOSC_FLAG_SHUFFLE and flags & BLOSC_FLAG_BITSHUFFLE:
         # Blosc 1 never writes both, and Blosc 2 gives them another meaning.
         return "number of filters", "0 or 1", 2
-    if codec not in CNAME_MAPPING:
-        return "codec number", "0 to %d" % max(CNAME_MAPPING), codec
+    if codec not in BY_NUMBER:
+        return "codec number", "0 to %d" % max(BY_NUMBER), codec
     if typesize == 0:
         return "typesize", "1 to 255", 0
     if nbytes > MAX_BUFFERSIZE:
@@ -180,10 +187,19 @@ def find_problem(
         return "ctbytes", allowed, ctbytes
     # Refuse a header that promises more than its codec can decompress from `ctbytes`,
     # before anything allocates memory for it.
-    most = MAX_RATIOS[codec] * ctbytes
+    most = BY_NUMBER[codec].max_ratio * ctbytes
     if nbytes > most:
         return "nbytes", "at most %d in '%d' bytes" % (most, ctbytes), nbytes
     return None
+
+
+def check_plain_size(header: BloscHeader, size: int) -> None:
+    """Raise `FormatError` unless a chunk has `size` plain bytes."""
+    if header.nbytes != size:
+        raise DamageError(
+            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
+            section="chunks",
+        )
 
 
 def smallest_ctbytes(nbytes: int, blocksize: int) -> int:
@@ -205,17 +221,7 @@ def decode_block_starts(table: Buffer) -> tuple[int, ...]:
     return struct.unpack_from("<%dI" % (len(table) // BLOCK_START_LENGTH), table)
 
 
-# The header as a dictionary, names of 0.16 that are in `bloscpack.headers`, too
-
-_BLOSC_FIELDS = (
-    "version",
-    "versionlz",
-    "flags",
-    "typesize",
-    "nbytes",
-    "blocksize",
-    "ctbytes",
-)
+# The header as a dictionary: names of 0.16, which `bloscpack.headers` also has
 
 
 def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
@@ -238,7 +244,7 @@ def decode_blosc_header(buffer_: bytes) -> OrderedDict[str, int]:
             section="chunks",
         )
     header = unpack_header(buffer_)
-    return OrderedDict((name, getattr(header, name)) for name in _BLOSC_FIELDS)
+    return OrderedDict((name, getattr(header, name)) for name in FIELDS)
 
 
 def decode_blosc_flags(byte_: int) -> OrderedDict[str, bool | str]:

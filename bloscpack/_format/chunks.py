@@ -18,14 +18,18 @@ from ..exceptions import (
     Unsupported,
 )
 from .blosc_header import (
+    check_plain_size,
     decode_block_starts,
     decode_header,
     encode_block_starts,
     unpack_header,
 )
+from .codecs import CODECS
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .._storage.protocols import Buffer
     from ..args import BloscArgs
     from ..checksums import Hash
@@ -93,7 +97,7 @@ def in_block_order(compressed: bytes) -> bytes:
     """Return the chunk with its blocks in the order in which one thread writes them.
 
     Several threads of Blosc write the blocks in any order. Every block ends where
-    another block, or the chunk, ends: the block table has the starts alone.
+    another block, or the chunk, ends: the block table has only the starts.
     """
     from .._engine.prealloc import BytesUnderConstruction
 
@@ -135,62 +139,6 @@ def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
     return header
 
 
-def check_plain_size(header: BloscHeader, size: int) -> None:
-    """Raise `FormatError` unless a chunk has `size` plain bytes."""
-    if header.nbytes != size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'" % (size, header.nbytes),
-            section="chunks",
-        )
-
-
-def _failure(error: Exception, header: BloscHeader) -> FormatError:
-    from ..constants import CNAME_AVAIL
-
-    if header.codec not in CNAME_AVAIL and header.codec != _decoded_without_blosc():
-        hint = ""
-        if header.codec == "snappy":
-            hint = "; the extra 'snappy' reads it: pip install 'bloscpack[snappy]'"
-        return Unsupported(
-            "the chunk needs the codec '%s', which this Blosc lacks (it has %s)%s"
-            % (header.codec, ", ".join(CNAME_AVAIL), hint),
-            section="chunks",
-        )
-    if isinstance(error, MemoryError):
-        return DamageError(
-            "there is no memory for the chunk's '%d' plain bytes" % header.nbytes,
-            section="chunks",
-        )
-    return DamageError("Blosc can't decompress the chunk: %s" % error, section="chunks")
-
-
-def _decoded_without_blosc() -> str | None:
-    """Return the name of the codec that an extra decodes; None without the extra."""
-    from .snappy import find_codec
-
-    return None if find_codec() is None else "snappy"
-
-
-def _decompress_without_blosc(
-    compressed: Buffer, destination: memoryview, header: BloscHeader
-) -> bool:
-    """Decompress a chunk that Blosc refused; return whether an extra knows its codec.
-
-    Raises `ValueError` if the chunk is damaged.
-    """
-    from ..constants import CNAME_AVAIL
-
-    if header.codec in CNAME_AVAIL or header.codec != "snappy":
-        return False
-    from . import snappy
-
-    codec = snappy.find_codec()
-    if codec is None:
-        return False
-    snappy.decompress_into(compressed, destination, header, codec)
-    return True
-
-
 def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     """Return the plain bytes of a chunk. Enter `own_settings` first.
 
@@ -201,27 +149,17 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     try:
         plain: bytes = own_settings.blosc.decompress(compressed)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        other = _plain_without_blosc(compressed, header, error)
-        if other is None:
-            raise _failure(error, header) from error
-        return other
+        from .._engine.prealloc import BytesUnderConstruction
+
+        made: list[BytesUnderConstruction] = []
+
+        def room() -> memoryview:
+            made.append(BytesUnderConstruction(header.nbytes))
+            return made[0].view
+
+        _decompress_without_blosc(compressed, room, header, error)
+        return made[0].finish()
     return plain
-
-
-def _plain_without_blosc(
-    compressed: Buffer, header: BloscHeader, refusal: Exception
-) -> bytes | None:
-    """Return the plain bytes of a chunk that Blosc refused; None if no extra can."""
-    if isinstance(refusal, MemoryError):
-        return None
-    from .._engine.prealloc import BytesUnderConstruction
-
-    try:
-        result = BytesUnderConstruction(header.nbytes)
-        done = _decompress_without_blosc(compressed, result.view, header)
-    except (ValueError, MemoryError) as error:
-        raise _failure(error, header) from error
-    return result.finish() if done else None
 
 
 def decompress_into(
@@ -242,9 +180,45 @@ def decompress_into(
     try:
         own_settings.blosc.decompress_ptr(compressed, address)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        try:
-            if _decompress_without_blosc(compressed, destination, header):
+        _decompress_without_blosc(compressed, lambda: destination, header, error)
+
+
+def _decompress_without_blosc(
+    compressed: Buffer,
+    room: Callable[[], memoryview],
+    header: BloscHeader,
+    refusal: Exception,
+) -> None:
+    """Decompress a chunk that Blosc refused, with the extra that knows its codec.
+
+    ``room()`` returns the memory for the plain bytes. Raises `FormatError` if there is
+    no such extra, or if the chunk is damaged.
+    """
+    from ..constants import CNAME_AVAIL
+    from . import snappy
+
+    cause = refusal
+    if header.codec not in CNAME_AVAIL:
+        extra = CODECS[header.codec].extra
+        library = snappy.find_codec() if extra == "snappy" else None
+        if library is None:
+            hint = "; the extra '%s' reads it: pip install 'bloscpack[%s]'"
+            raise Unsupported(
+                "the chunk needs the codec '%s', which this Blosc lacks (it has %s)%s"
+                % (
+                    header.codec,
+                    ", ".join(CNAME_AVAIL),
+                    "" if extra is None else hint % (extra, extra),
+                ),
+                section="chunks",
+            ) from refusal
+        if not isinstance(refusal, MemoryError):
+            try:
+                snappy.decompress_into(compressed, room(), header, library)
                 return
-        except ValueError as damage:
-            raise _failure(damage, header) from error
-        raise _failure(error, header) from error
+            except (ValueError, MemoryError) as error:
+                cause = error
+    message = "Blosc can't decompress the chunk: %s" % cause
+    if isinstance(cause, MemoryError):
+        message = "there is no memory for the chunk's '%d' plain bytes" % header.nbytes
+    raise DamageError(message, section="chunks") from cause

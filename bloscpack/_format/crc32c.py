@@ -117,7 +117,7 @@ def _add_rows(rows: Array, state: int) -> Array:
 
 
 def _join(words: Array) -> int:
-    """Return the state after a power of two of words."""
+    """Return the CRC state after a number of words that is a power of two."""
     while len(words) > FEW_WORDS:
         half = len(words) // 2
         bytes_ = words[:half].astype("<u4").view("u1").reshape(half, WORD_LENGTH)

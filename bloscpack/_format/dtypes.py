@@ -22,7 +22,7 @@ from .literals import parse_literal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A type without fields, such as `<f8`, `|S5`, `<M8[25s]` or `float64`.
 _TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
-# Such a type, or several of them, such as `i4,f8`: text that is no literal.
+# Such a type, or several of them, such as `i4,f8`: text that is not a literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
 # A unit of time with a zero in front of it, or as a divisor.
 ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")
@@ -65,7 +65,7 @@ def encode_dtype(dtype: DType) -> str:
 def check_known(dtype: DType) -> None:
     """Raise `UsageError` for a type that another package has added to NumPy.
 
-    NumPy describes it by its size alone: it would come back as raw bytes.
+    NumPy describes it only by its size: it would come back as raw bytes.
     """
     base = dtype.base
     for name in base.names or ():
@@ -165,6 +165,13 @@ def shown(value: object) -> str:
     short.maxstring = short.maxother = SHOWN_CHARACTERS
     short.maxlist = short.maxtuple = short.maxdict = SHOWN_ELEMENTS
     return short.repr(value)[:SHOWN_CHARACTERS]
+
+
+def refuse(expected: str, found: object) -> NoReturn:
+    """Raise the `FormatError` of a wrong value in metadata."""
+    raise DamageError(
+        "expected %s, found %s" % (expected, shown(found)), section="metadata"
+    )
 
 
 def _parse(stored: object) -> object:

@@ -9,7 +9,7 @@ attrs   an object with attributes
 coords  an object with coordinates; each has ``dims`` and ``data``, a list with as many
         levels as axes, and may have ``attrs`` and ``dtype``, a format string of NumPy
 
-Every other key is an attribute, too. A value of another kind is no label: it is an
+Every other key is an attribute, too. A value of another kind is not a label but an
 attribute under its key. So any metadata can be shown, and nothing in it is lost.
 """
 
@@ -19,7 +19,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
 
-# Key of the attribute that holds metadata which is no object.
+# Key of the attribute that holds metadata that are not an object.
 WHOLE = "metadata"
 
 

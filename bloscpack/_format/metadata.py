@@ -2,7 +2,7 @@
 
 Bytes to value and back, no files (docs/format.rst, Metadata). The section is
 ``header | stored text | rest of the reserved space | digest``; the digest covers the
-stored text alone.
+stored text only.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ class Section:
     """An encoded section, without its room in memory.
 
     ``front`` is the header and the stored text, ``room`` the number of reserved bytes
-    behind them, and ``digest`` the digest of the text.
+    behind them, ``digest`` the digest of the text, and ``value`` the metadata.
     """
 
-    def __init__(self, front: bytes, room: int, digest: bytes) -> None:
+    def __init__(self, front: bytes, room: int, digest: bytes, value: object) -> None:
         self.front = front
         self.room = room
         self.digest = digest
+        self.value = value
 
     @property
     def size(self) -> int:
@@ -73,12 +74,6 @@ def section_size(header: MetadataHeader) -> int:
     return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
 
 
-def encode(metadata: object, metadata_args: MetadataArgs | None = None) -> bytes:
-    """Return the bytes of a section; see `encode_section`."""
-    section = encode_section(metadata, metadata_args)
-    return b"".join((section.front, bytes(section.room), section.digest))
-
-
 def encode_section(
     metadata: object, metadata_args: MetadataArgs | None = None
 ) -> Section:
@@ -88,7 +83,7 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
-    args = metadata_args or MetadataArgs()
+    args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = _compressed(text, args)
@@ -116,11 +111,10 @@ def encode_section(
     log.debug("raw_metadata_header: %r", encoded)
     log.debug("metadata has %d preallocated empty bytes", room)
     log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
-    log.debug(
-        "metadata section occupies a total of %s"
-        % double_pretty_size(section_size(header))
-    )
-    return Section(encoded + stored, room, digest)
+    if log.enabled(log.DEBUG):
+        size = double_pretty_size(section_size(header))
+        log.debug("metadata section occupies a total of %s", size)
+    return Section(encoded + stored, room, digest, metadata)
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
@@ -149,37 +143,24 @@ def check_header(header: MetadataHeader, limit: int | None = None) -> None:
     `limit` is the maximum size in bytes of the decompressed metadata, by default
     `DEFAULT_METADATA_LIMIT` of the stored size.
     """
-    if header.magic_format not in SERIALIZERS_LOOKUP:
-        expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
-        raise DamageError(
-            "the metadata format must be %s, not %r" % (expected, header.magic_format),
-            section="metadata",
-        )
-    if header.meta_options != "00000000":
-        raise DamageError(
-            "the metadata options must be '00000000', not '%s'" % header.meta_options,
-            section="metadata",
-        )
-    if header.user_codec:
-        raise DamageError(
-            "the metadata need the user codec %r, which is not known"
-            % header.user_codec,
-            section="metadata",
-        )
-    if header.meta_comp_size > header.max_meta_size:
-        raise DamageError(
-            "the metadata take '%d' bytes, but the room for them is '%d'"
-            % (header.meta_comp_size, header.max_meta_size),
-            section="metadata",
-        )
     limit = DEFAULT_METADATA_LIMIT(header.meta_comp_size) if limit is None else limit
     nbytes = max(header.meta_size, header.meta_comp_size)
-    if nbytes > limit:
-        raise DamageError(
-            "the metadata decompress to more than '%d' bytes: their header says '%d'"
-            % (limit, nbytes),
-            section="metadata",
-        )
+    if header.magic_format not in SERIALIZERS_LOOKUP:
+        expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
+        problem = "format must be %s, not %r" % (expected, header.magic_format)
+    elif header.meta_options != "00000000":
+        problem = "options must be '00000000', not '%s'" % header.meta_options
+    elif header.user_codec:
+        problem = "need the user codec %r, which is not known" % header.user_codec
+    elif header.meta_comp_size > header.max_meta_size:
+        sizes = header.meta_comp_size, header.max_meta_size
+        problem = "take '%d' bytes, but the room for them is '%d'" % sizes
+    elif nbytes > limit:
+        sizes = limit, nbytes
+        problem = "decompress to more than '%d' bytes: their header says '%d'" % sizes
+    else:
+        return
+    raise DamageError("the metadata " + problem, section="metadata")
 
 
 def decode(
@@ -195,7 +176,7 @@ def decode(
     `DEFAULT_METADATA_VALUES` of the stored size.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
-    header, is no JSON, has too many values, or exceeds `limit`, as in `check_header`.
+    header, is not JSON, has too many values, or exceeds `limit`, as in `check_header`.
     """
     check_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)

@@ -8,8 +8,18 @@ from __future__ import annotations
 import itertools
 import json
 
+from ..constants import MAX_TYPESIZE
 from ..exceptions import UsageError
-from .zarr_metadata import DATA_TYPES, bytes_codec, encode_fill_value
+from .codecs import SHUFFLE
+from .zarr_metadata import (
+    DATA_TYPES,
+    ZARR_JSON,
+    array_document,
+    blosc_codec,
+    bytes_codec,
+    encode_fill_value,
+    group_document,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -110,34 +120,22 @@ class Format3:
     @staticmethod
     def group(path: str, attributes: JsonObject) -> JsonObject:
         """Return the document of a group."""
-        document: JsonObject = {"zarr_format": 3, "node_type": "group"}
-        if attributes:
-            document["attributes"] = attributes
-        return {path + "zarr.json": json.dumps(document)}
+        return {path + ZARR_JSON: json.dumps(group_document(attributes))}
 
     @staticmethod
     def array(path: str, part: Part) -> JsonObject:
         """Return the document of an array, and its chunks."""
-        document = {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": part.shape,
-            "data_type": _data_type(part),
-            "chunk_grid": {
-                "name": "regular",
-                "configuration": {"chunk_shape": part.chunk_shape},
-            },
-            "chunk_key_encoding": {
-                "name": "default",
-                "configuration": {"separator": "/"},
-            },
-            "fill_value": encode_fill_value(part.dtype, 0),
-            "codecs": _codecs(part),
-            "attributes": part.attributes,
-            "dimension_names": part.dims,
-        }
+        document = array_document(
+            part.shape,
+            _data_type(part),
+            part.chunk_shape,
+            encode_fill_value(part.dtype, 0),
+            _codecs(part),
+            part.attributes,
+            part.dims,
+        )
         front = path + "/" if path else ""
-        refs: JsonObject = {front + "zarr.json": json.dumps(document)}
+        refs: JsonObject = {front + ZARR_JSON: json.dumps(document)}
         for place, chunk in zip(_keys(part), part.chunks, strict=True):
             refs["/".join((front + "c", *map(str, place)))] = chunk
         return refs
@@ -161,14 +159,9 @@ def _codecs(part: Part) -> list[JsonObject]:
     if part.order == "F":
         axes = list(range(len(part.shape)))[::-1]
         codecs.append({"name": "transpose", "configuration": {"order": axes}})
-    blosc = {
-        "typesize": min(part.dtype.itemsize, 255),
-        "cname": part.blosc["cname"],
-        "clevel": part.blosc["clevel"],
-        "shuffle": "shuffle",
-        "blocksize": 0,
-    }
-    codecs += [bytes_codec(part.dtype), {"name": "blosc", "configuration": blosc}]
+    typesize = min(part.dtype.itemsize, MAX_TYPESIZE)
+    blosc = blosc_codec(typesize, part.blosc["cname"], part.blosc["clevel"], SHUFFLE)
+    codecs += [bytes_codec(part.dtype), blosc]
     if part.checksum == "crc32c":
         codecs.append({"name": "crc32c"})
     elif part.checksum != "None":

@@ -22,7 +22,9 @@ from ..headers import (
     MetadataHeader,
     decode_header,
 )
+from ..serializers import shard_rows
 from . import offsets as offset_table
+from .blosc_header import check_plain_size
 from .blosc_header import decode_header as decode_chunk_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -210,38 +212,31 @@ class Frame:
         self.content: tuple[Buffer, Buffer] | None = None
 
 
-def find_frames(
+def skip_frames(
     cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
 ) -> Iterator[Frame]:
-    """Yield all frames in order; the caller must move the cursor past each.
+    """Yield all frames in order; only the headers of the chunks are read.
 
     Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
     the `limits`, and as `check_end` does.
     """
-    return _each_frame(cursor, header, limits, _stay)
-
-
-def skip_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order; only the headers of the chunks are read."""
-    return _each_frame(cursor, header, limits, _skip)
+    return _each_frame(cursor, header, limits, with_content=False)
 
 
 def read_frames(
     cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
 ) -> Iterator[Frame]:
     """Yield all frames in order, with content; the digests are not checked."""
-    return _each_frame(cursor, header, limits, _read)
+    return _each_frame(cursor, header, limits, with_content=True)
 
 
 def _each_frame(
     cursor: Cursor,
     header: BloscpackHeader,
     limits: Limits | None,
-    move: Callable[[Cursor, Frame, int], None],
+    *,
+    with_content: bool,
 ) -> Iterator[Frame]:
-    """Yield all frames in order, after ``move(cursor, frame, digest_size)``."""
     number = start = 0
     nbytes = None
     size = header.checksum_impl.size
@@ -250,11 +245,18 @@ def _each_frame(
             return
         offset = cursor.position
         try:
-            chunk = _read_chunk_header(cursor, header, number)
+            chunk = read_chunk_header(cursor, header, number)
             if limits is not None:
                 _check_limit(limits, start + chunk.nbytes, "chunks", offset)
             frame = Frame(number, offset, start, chunk)
-            move(cursor, frame, size)
+            if with_content:
+                frame.content = (
+                    cursor.read_exactly(chunk.ctbytes, "a chunk", "chunks"),
+                    cursor.read_exactly(size, "a digest", "chunks"),
+                )
+            else:
+                cursor.skip(chunk.ctbytes, "a chunk", "chunks")
+                cursor.skip(size, "a digest", "chunks")
         except FormatError as error:
             error.locate(number, offset)
             raise
@@ -263,22 +265,6 @@ def _each_frame(
         number += 1
         start += nbytes
     check_end(cursor, header, limits, start)
-
-
-def _stay(cursor: Cursor, frame: Frame, digest_size: int) -> None:
-    """Leave the cursor in front of the chunk."""
-
-
-def _skip(cursor: Cursor, frame: Frame, digest_size: int) -> None:
-    cursor.skip(frame.header.ctbytes, "a chunk", "chunks")
-    cursor.skip(digest_size, "a digest", "chunks")
-
-
-def _read(cursor: Cursor, frame: Frame, digest_size: int) -> None:
-    frame.content = (
-        cursor.read_exactly(frame.header.ctbytes, "a chunk", "chunks"),
-        cursor.read_exactly(digest_size, "a digest", "chunks"),
-    )
 
 
 def _ends(
@@ -383,7 +369,7 @@ def find_last_chunk(
     for number, start in zip(numbers, starts, strict=True):
         cursor.move(start)
         try:
-            chunk = _read_chunk_header(cursor, header, number)
+            chunk = read_chunk_header(cursor, header, number)
         except FormatError:
             return None
         ends.append(start + chunk.ctbytes + digest)
@@ -396,7 +382,7 @@ def find_last_chunk(
 
 
 def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
-    from .shard import SEPARATOR, shard_rows
+    from .shard import SEPARATOR
 
     cursor.move(end)
     if shard_rows(beginning.metadata) is None:
@@ -411,19 +397,15 @@ def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     return ends
 
 
-def _read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
-    """Return the header of chunk `i`, which starts at the cursor."""
+def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
+    """Return the header of chunk `i`, which starts at the cursor, without moving."""
     head = cursor.peek(BLOSC_HEADER_LENGTH)
     if len(head) < BLOSC_HEADER_LENGTH:
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
     chunk = decode_chunk_header(head)
     expected = header.expected_nbytes(i)
-    if expected is not None and chunk.nbytes != expected:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes, found '%d'"
-            % (expected, chunk.nbytes),
-            section="chunks",
-        )
+    if expected is not None:
+        check_plain_size(chunk, expected)
     return chunk
 
 

@@ -17,7 +17,7 @@ import struct
 import sys
 from array import array
 
-from ..constants import CNAME_MAPPING, MAX_BUFFERSIZE
+from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError
 from ..serializers import SHARD, shard_rows
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .dtypes import Array
     from .tuning import Setting
 
-__all__ = ["SHARD", "shard_rows"]
-
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
 # No chunk begins like this, and no other file.
@@ -51,7 +49,7 @@ NO_ENTRY = ENTRY.pack(MISSING, MISSING)
 CRC_LENGTH = 4
 # Size in bytes of the request for the trailer of a shard at a URL: one request of this
 # size takes less time than two small ones.
-FAR_SIZE = 2**20
+REMOTE_REQUEST_NBYTES = 2**20
 # Kinds of NumPy's types that a Zarr reader takes in shards. zarr-python has a data type
 # for "V", but fails on shards of it.
 KINDS = "biufcSUMm"
@@ -102,7 +100,7 @@ def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | Non
     if order == "F" and len(array.shape) > 1:
         return (
             "it has several axes in Fortran order, where the items of a row do not lie "
-            "together: pack what numpy.ascontiguousarray returns"
+            "together: store a copy in C order, as numpy.ascontiguousarray returns it"
         )
     size = row_nbytes(array)
     if not size:
@@ -156,7 +154,7 @@ def has_inner_chunks(described: Description, rows: int) -> bool:
 
 
 def with_rows(metadata: JsonObject, rows: int | None) -> JsonObject:
-    """Return the metadata of an array whose file is a shard; None: is no shard."""
+    """Return the metadata with the key of a shard; with None for `rows`, without it."""
     kept = {key: metadata[key] for key in metadata if key != SHARD}
     return kept if rows is None else {**kept, SHARD: rows}
 
@@ -214,7 +212,8 @@ class Trailer:
             del numbers[-2:]
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
-        return [SEPARATOR, copy, encode_index(numbers, self._nslots)]
+        index = encode_entries(numbers, self._nslots)
+        return [SEPARATOR, copy, index + crc_of(index)]
 
     def _padded_copy(self) -> bytes:
         """Return the last chunk with zeros up to the full size, and its digest.
@@ -238,28 +237,23 @@ def settings_like(compressed: Buffer) -> Setting:
     The codec is another one if Blosc lacks that of the chunk, such as snappy.
     """
     from ..constants import CNAME_AVAIL
-    from .tuning import FILTERS, Setting
+    from .tuning import Setting
 
     header = decode_header(compressed)
-    cname = CNAME_MAPPING.get(header.codec_number, DEFAULT_CNAME)
-    shuffles = {name: number for number, name in FILTERS.items()}
     return Setting(
-        cname if cname in CNAME_AVAIL else DEFAULT_CNAME,
+        header.codec if header.codec in CNAME_AVAIL else DEFAULT_CNAME,
         DEFAULT_CLEVEL,
-        shuffles[header.filter],
+        header.shuffle,
         header.typesize,
         header.nbytes,
     )
 
 
-def encode_index(numbers: Iterable[int], nslots: int) -> bytes:
-    """Return the index and its checksum, from offsets and sizes in turn."""
-    packed = encode_entries(numbers, nslots)
-    return packed + crc_of(packed)
-
-
 def encode_entries(numbers: Iterable[int], nslots: int) -> bytes:
-    """Return the index without its checksum; entries behind the numbers are missing."""
+    """Return the index without its checksum, from offsets and sizes in turn.
+
+    Entries behind the numbers are missing.
+    """
     flat = array("Q", numbers)
     nmissing = nslots - len(flat) // 2
     if sys.byteorder == "big":
@@ -303,14 +297,14 @@ def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
 def _reading_once(
     storage: Storage, first: int, stop: int
 ) -> Callable[[int, int], bytes]:
-    """Return a function that reads bytes of a file, if far with one request for all.
+    """Return a function that reads bytes of a file, at a URL with a single request.
 
     That has the bytes in front of `stop`: the index, and the padded copy if it is no
     longer than most are.
     """
     if not storage.is_remote:
         return storage.read_at
-    start = max(first, stop - FAR_SIZE)
+    start = max(first, stop - REMOTE_REQUEST_NBYTES)
     block = storage.read_at(start, stop - start)
 
     def read(offset: int, nbytes: int) -> bytes:

@@ -1,6 +1,6 @@
 """Decompress chunks of the codec snappy, which the wheels of Blosc lack.
 
-The extra ``snappy`` brings the codec alone (cramjam); the blocks of the chunk and the
+The extra ``snappy`` brings only the codec (cramjam); the blocks of the chunk and the
 filters are undone here (docs/format.rst, Chunks). Every size is checked before the
 codec is called, and it writes into memory of exactly that size.
 """
@@ -19,15 +19,11 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from .blosc_header import BloscHeader
 
-# Blosc compresses each byte position of the items as a stream of its own only if the
-# items have at most this many bytes, and if a block has at least this many items.
-MAX_SPLITS = 16
-MIN_ITEMS_TO_SPLIT = 128
 STREAM_LENGTH = struct.Struct("<i")
 
 
 def find_codec() -> ModuleType | None:
-    """Return the module that knows snappy; None without the extra."""
+    """Return the module that knows snappy, None if the extra is not installed."""
     try:
         from cramjam import snappy
     except ImportError:
@@ -91,8 +87,7 @@ def _nstreams(header: BloscHeader, nbytes: int) -> int:
     typesize = header.typesize
     is_split = (
         not header.flags & BLOSC_FLAG_SPLIT
-        and typesize <= MAX_SPLITS
-        and header.blocksize // typesize >= MIN_ITEMS_TO_SPLIT
+        and header.can_split
         and nbytes == header.blocksize
         and nbytes % typesize == 0
     )

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
 from ..constants import OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_CLEVEL,
@@ -13,20 +16,14 @@ from ..defaults import (
     DEFAULT_MAX_APP_CHUNKS,
     DEFAULT_TYPESIZE,
 )
+from .codecs import BITSHUFFLE, FILTERS, NONE, SHUFFLE
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
-    Key = tuple[str, int, int, int, int, int]
     Filter = tuple[int, int]
 
-# Speed in bytes per second of the disk that a goal assumes.
-GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
-DEFAULT_GOAL = "balanced"
-# The filters of Blosc.
-NONE, SHUFFLE, BITSHUFFLE = 0, 1, 2
-FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 CHUNK_SIZE = 2**20
 # Bytes in the file per chunk besides the chunk: its digest, its offset and the free
@@ -42,36 +39,23 @@ def chunk_text(size: int) -> str:
     return str(size)
 
 
+@dataclass(frozen=True)
 class Setting:
     """Codec, level, filter, type size, chunk size and block size.
 
     A block size of 0 means that Blosc chooses it.
     """
 
-    def __init__(
-        self,
-        cname: str,
-        clevel: int,
-        shuffle: int,
-        typesize: int,
-        chunk_size: int,
-        blocksize: int = 0,
-    ) -> None:
-        self.cname = cname
-        self.clevel = clevel
-        self.shuffle = shuffle
-        self.typesize = typesize
-        self.chunk_size = chunk_size
-        self.blocksize = blocksize
+    cname: str
+    clevel: int
+    shuffle: int
+    typesize: int
+    chunk_size: int
+    blocksize: int = 0
 
-    def but(self, **changes: str | int) -> Setting:
+    def but(self, **changes: Any) -> Setting:
         """Return a copy with some fields changed."""
-        return Setting(**(vars(self) | changes))
-
-    @property
-    def key(self) -> Key:
-        """The values of all fields."""
-        return tuple(vars(self).values())
+        return replace(self, **changes)
 
     @property
     def filter(self) -> Filter:

@@ -16,22 +16,22 @@ shards that divide the first axis, and contain whole rows.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
+from dataclasses import dataclass, field
 
 import numpy
 
-from ..constants import MAX_BUFFERSIZE
+from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from .dtypes import shown
+from .dtypes import refuse, shown
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any, NoReturn
+    from typing import Any
 
     from ..serializers import Json, JsonObject
     from .dtypes import DType
@@ -72,6 +72,7 @@ ARRAY_KEYS = frozenset(
 )
 
 
+@dataclass(eq=False)
 class ArrayDocument:
     """The document of an array whose shards are files of this library.
 
@@ -96,34 +97,27 @@ class ArrayDocument:
         Keys that are unknown here, and their values.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        chunk_rows: int,
-        slots: int,
-        *,
-        fill_value: Any = None,
-        attributes: JsonObject | None = None,
-        dimension_names: Sequence[str | None] | None = None,
-        blosc: Mapping[str, Any] | None = None,
-        others: JsonObject | None = None,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.chunk_rows = chunk_rows
-        self.slots = slots
-        self.fill_value = zero(dtype) if fill_value is None else fill_value
-        self.attributes: JsonObject = {} if attributes is None else attributes
-        self.dimension_names = dimension_names
-        self.blosc: dict[str, Any] = {
+    dtype: DType
+    shape: tuple[int, ...]
+    chunk_rows: int
+    slots: int
+    fill_value: Any = None
+    attributes: JsonObject = field(default_factory=dict)
+    dimension_names: Sequence[str | None] | None = None
+    blosc: Mapping[str, Any] = field(default_factory=dict)
+    others: JsonObject = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.fill_value is None:
+            self.fill_value = zero(self.dtype)
+        itemsize = self.dtype.itemsize
+        self.blosc = {
             "cname": DEFAULT_CNAME,
             "clevel": DEFAULT_CLEVEL,
             "shuffle": int(DEFAULT_SHUFFLE),
-            "typesize": dtype.itemsize if 1 <= dtype.itemsize <= 255 else 1,
-            **({} if blosc is None else blosc),
+            "typesize": itemsize if 1 <= itemsize <= MAX_TYPESIZE else 1,
+            **self.blosc,
         }
-        self.others: JsonObject = {} if others is None else others
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -132,55 +126,63 @@ class ArrayDocument:
 
     def document(self) -> JsonObject:
         """Return the document."""
-        shard = (self.chunk_rows * self.slots, *self.row_shape)
-        result: JsonObject = {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": list(self.shape),
-            "data_type": encode_data_type(self.dtype),
-            "chunk_grid": {
-                "name": "regular",
-                "configuration": {"chunk_shape": list(shard)},
-            },
-            "chunk_key_encoding": KEY_ENCODING,
-            "fill_value": encode_fill_value(self.dtype, self.fill_value),
-            "codecs": [self._sharding()],
-            "attributes": self.attributes,
-        }
-        if self.dimension_names is not None:
-            result["dimension_names"] = list(self.dimension_names)
-        return result | self.others
-
-    def _sharding(self) -> JsonObject:
-        blosc = {
-            "typesize": self.blosc["typesize"],
-            "cname": self.blosc["cname"],
-            "clevel": self.blosc["clevel"],
-            "shuffle": SHUFFLES[self.blosc["shuffle"]],
-            "blocksize": 0,
-        }
-        configuration = {
+        codecs = [bytes_codec(self.dtype), blosc_codec(**self.blosc), CRC32C]
+        sharding = {
             "chunk_shape": [self.chunk_rows, *self.row_shape],
-            "codecs": [
-                bytes_codec(self.dtype),
-                {"name": "blosc", "configuration": blosc},
-                CRC32C,
-            ],
+            "codecs": codecs,
             "index_codecs": [LITTLE, CRC32C],
             "index_location": "end",
         }
-        return {"name": "sharding_indexed", "configuration": configuration}
+        document = array_document(
+            self.shape,
+            encode_data_type(self.dtype),
+            (self.chunk_rows * self.slots, *self.row_shape),
+            encode_fill_value(self.dtype, self.fill_value),
+            [{"name": "sharding_indexed", "configuration": sharding}],
+            self.attributes,
+            self.dimension_names,
+        )
+        return document | self.others
 
     def encode(self) -> bytes:
         """Return the content of ``zarr.json``; raises the errors of `encode_json`."""
         return encode_json(self.document())
 
 
+def array_document(
+    shape: Sequence[int],
+    data_type: Json,
+    chunk_shape: Sequence[int],
+    fill_value: Json,
+    codecs: list[JsonObject],
+    attributes: JsonObject,
+    dimension_names: Sequence[str | None] | None,
+) -> JsonObject:
+    """Return the document of an array whose chunks form a regular grid."""
+    document: JsonObject = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(shape),
+        "data_type": data_type,
+        "chunk_grid": {
+            "name": "regular",
+            "configuration": {"chunk_shape": list(chunk_shape)},
+        },
+        "chunk_key_encoding": KEY_ENCODING,
+        "fill_value": fill_value,
+        "codecs": codecs,
+        "attributes": attributes,
+    }
+    if dimension_names is not None:
+        document["dimension_names"] = list(dimension_names)
+    return document
+
+
 def encode_json(document: JsonObject) -> bytes:
     """Return the content of ``zarr.json``, in the dialect of Python's module.
 
     It has words for numbers that JSON lacks, such as ``NaN``; zarr-python writes them,
-    too. Raises `UsageError` if an attribute is no JSON.
+    too. Raises `UsageError` if an attribute is not JSON.
     """
     for name in document.get("attributes", ()):
         if not isinstance(name, str):
@@ -272,6 +274,18 @@ def bytes_codec(dtype: DType) -> JsonObject:
     }
 
 
+def blosc_codec(typesize: int, cname: str, clevel: int, shuffle: int) -> JsonObject:
+    """Return the codec ``blosc`` with these settings."""
+    settings = {
+        "typesize": typesize,
+        "cname": cname,
+        "clevel": clevel,
+        "shuffle": SHUFFLES[shuffle],
+        "blocksize": 0,
+    }
+    return {"name": "blosc", "configuration": settings}
+
+
 # Fill values
 
 
@@ -315,8 +329,8 @@ def decode_fill_value(dtype: DType, stored: Json) -> Any:
     """Return a fill value as a scalar of NumPy; raise `FormatError` if it is wrong."""
     try:
         return _decode_item(dtype, stored)
-    except (TypeError, ValueError, OverflowError, binascii.Error):
-        _refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
 
 
 def _decode_item(dtype: DType, stored: Json) -> Any:
@@ -348,23 +362,13 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
         return numpy.frombuffer(bits, dtype.newbyteorder(">"), 1)[0].astype(dtype)
     special = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
     if isinstance(stored, str):
-        stored = special[stored] if stored in special else _refuse_float()
+        stored = special[stored]
     if type(stored) not in (int, float):
         raise TypeError
     return numpy.array(stored, dtype)[()]
 
 
-def _refuse_float() -> NoReturn:
-    raise ValueError("neither a number nor the name of one")
-
-
 # Decoding
-
-
-def _refuse(expected: str, found: object) -> NoReturn:
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)), section="metadata"
-    )
 
 
 def _unsupported(reason: str) -> UsageError:
@@ -389,7 +393,7 @@ def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
         or len(stored) > NUMPY_NDIM
         or any(type(n) is not int or not least <= n <= MAX_NBYTES for n in stored)
     ):
-        _refuse("'%s' to be a list of lengths" % key, stored)
+        refuse("'%s' to be a list of lengths" % key, stored)
     return tuple(stored)
 
 
@@ -400,7 +404,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     structure than those of this library.
     """
     if document.get("zarr_format") != 3 or document.get("node_type") != "array":
-        _refuse(
+        refuse(
             "the document of a Zarr array of format 3",
             {key: document.get(key) for key in ("zarr_format", "node_type")},
         )
@@ -422,13 +426,13 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
-        _refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+        refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     names = document.get("dimension_names")
     if names is not None and (not isinstance(names, list) or len(names) != len(shape)):
-        _refuse("'dimension_names' for %d axes" % len(shape), names)
+        refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
-        _refuse("'attributes' to be an object in JSON", attributes)
+        refuse("'attributes' to be an object in JSON", attributes)
     return ArrayDocument(
         dtype,
         shape,
@@ -484,7 +488,7 @@ def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
         raise _unsupported("the codecs of its chunks are not bytes, blosc and crc32c")
     word, stored = found[0][1].get("endian"), found[1][1]
     if word not in tuple(ENDIANS):  # a list has no hash
-        _refuse("'endian' to be 'little' or 'big'", word)
+        refuse("'endian' to be 'little' or 'big'", word)
     endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):

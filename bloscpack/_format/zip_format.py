@@ -156,17 +156,9 @@ def new_member(name: str) -> Member:
 def encode_local(member: Member) -> bytes:
     """Return the local header; its length depends only on the name."""
     header = LOCAL.pack(
-        LOCAL_SIGNATURE,
-        VERSION,
-        UTF8,
-        STORED,
-        TIME,
-        DATE,
-        member.crc,
-        MAX32,
-        MAX32,
-        len(member.raw_name),
-        EXTRA.size + SIZES64.size,
+        *(LOCAL_SIGNATURE, VERSION, UTF8, STORED, TIME, DATE),
+        *(member.crc, MAX32, MAX32),
+        *(len(member.raw_name), EXTRA.size + SIZES64.size),
     )
     extra = EXTRA.pack(EXTRA64, SIZES64.size) + SIZES64.pack(member.size, member.size)
     return header + member.raw_name + extra

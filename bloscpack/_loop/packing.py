@@ -6,7 +6,7 @@ from .. import log
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each, run_length
 from .._format.chunks import compress, plain_size
-from ..abstract_io import compress_chunk
+from ..abstract_io import compress_chunk, log_digest
 from ..abstract_objects import plain_number
 from ..args import pack_settings
 from ..exceptions import StorageError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from .._storage.protocols import Buffer
     from ..abstract_io import CompressedSink, PlainSource, PlainTask, Progress
     from ..args import (
         AnyBloscArgs,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
         AnyMetadataArgs,
         BloscArgs,
         BloscpackArgs,
-        MetadataArgs,
         PackKeywords,
     )
 
@@ -87,42 +85,22 @@ def pack(
         The number or the sizes of the yielded chunks differ from the arguments.
     """
     found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
-    cut = nchunks, chunk_size, last_chunk
-    pack_with(source, sink, cut, metadata, found, nthreads, progress)
-
-
-def pack_with(
-    source: PlainSource,
-    sink: CompressedSink,
-    cut: tuple[int, int, int],
-    metadata: object,
-    settings: tuple[BloscArgs, BloscpackArgs, MetadataArgs],
-    nthreads: int | None,
-    progress: Progress | None,
-) -> None:
-    """Compress like `pack`, with settings that `pack_settings` returned.
-
-    `cut` are the number of chunks, the chunk size and the size of the last chunk.
-    """
-    nchunks, chunk_size, last_chunk = cut
-    blosc_args, bloscpack_args, metadata_args = settings
+    blosc_args, bloscpack_args, metadata_args = found
     blosc_args.check()
     bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
-        _log_settings(blosc_args, bloscpack_args, metadata, metadata_args)
+        log.debug(blosc_args.pformat())
+        log.debug(bloscpack_args.pformat())
+        if metadata is None:
+            log.debug("metadata_args will be silently ignored")
+        else:
+            log.debug(metadata_args.pformat())
     if metadata is not None:
         metadata_args.check()
-    header = BloscpackHeader(
-        offsets=bool(bloscpack_args.offsets) and nchunks != -1,
-        metadata=metadata is not None,
-        checksum=bloscpack_args.checksum,
-        typesize=blosc_args.typesize or 0,
-        chunk_size=chunk_size,
-        last_chunk=last_chunk,
-        nchunks=nchunks,
-        max_app_chunks=bloscpack_args.effective_max_app_chunks(nchunks),
-    )
+    sizes = nchunks, chunk_size, last_chunk
+    room = bloscpack_args.effective_max_app_chunks(nchunks)
+    header = header_for(blosc_args, bloscpack_args, sizes, room, metadata is not None)
     if log.enabled(log.DEBUG):
         log.debug(header.pformat())
     source.configure(chunk_size, last_chunk, nchunks)
@@ -140,62 +118,28 @@ def pack_with(
     sink.finalize()
 
 
-def _log_settings(
+def header_for(
     blosc_args: BloscArgs,
     bloscpack_args: BloscpackArgs,
-    metadata: object,
-    metadata_args: MetadataArgs,
-) -> None:
-    log.debug(blosc_args.pformat())
-    log.debug(bloscpack_args.pformat())
-    if metadata is None:
-        log.debug("metadata_args will be silently ignored")
-    else:
-        log.debug(metadata_args.pformat())
+    sizes: tuple[int, int, int],
+    max_app_chunks: int,
+    metadata: bool,
+) -> BloscpackHeader:
+    """Return the header of a new file.
 
-
-class _ChunkCheck:
-    """Compares the chunks that a source yields with the header."""
-
-    def __init__(self, header: BloscpackHeader) -> None:
-        self._header = header
-        self.count = 0
-
-    def check(self, compressed: Buffer) -> int:
-        """Return the number of the next chunk.
-
-        Raise `StorageError` if the header has fewer chunks, or another chunk size.
-        """
-        i, self.count = self.count, self.count + 1
-        nbytes = plain_size(compressed)
-        if self._header.nchunks != -1:
-            if i >= self._header.nchunks:
-                raise StorageError(
-                    "the source announced '%d' chunks, but yields more"
-                    % self._header.nchunks
-                )
-            expected = self._header.expected_nbytes(i)
-            if expected is not None and nbytes != expected:
-                raise StorageError(
-                    "the source announced '%d' bytes for chunk %d, but yielded '%d'"
-                    % (expected, i, nbytes)
-                )
-        if log.enabled(log.DEBUG):
-            last = " (last)" if self.count == self._header.nchunks else ""
-            log.debug("Handle chunk '%d'%s" % (i, last))
-            log.debug(
-                "chunk handled, in: %s out: %s"
-                % (double_pretty_size(nbytes), double_pretty_size(len(compressed)))
-            )
-        return i
-
-    def finish(self) -> None:
-        """Raise `StorageError` if there were too few chunks."""
-        if self._header.nchunks not in (-1, self.count):
-            raise StorageError(
-                "the source announced '%d' chunks, but yielded '%d'"
-                % (self._header.nchunks, self.count)
-            )
+    `sizes` are the number of chunks, the chunk size and the size of the last chunk.
+    """
+    nchunks, chunk_size, last_chunk = sizes
+    return BloscpackHeader(
+        offsets=bool(bloscpack_args.offsets) and nchunks != -1,
+        metadata=metadata,
+        checksum=bloscpack_args.checksum,
+        typesize=blosc_args.typesize or 0,
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
+        nchunks=nchunks,
+        max_app_chunks=max_app_chunks,
+    )
 
 
 def _compress_all(
@@ -207,34 +151,38 @@ def _compress_all(
     progress: Progress | None,
 ) -> None:
     compress_func = source.compress_func
-    if source.concurrent:
+    concurrent, digesting = source.concurrent, sink.concurrent
+    if concurrent:
         tasks = source.tasks()
     elif compress_func is compress_chunk:
         # Copy: the source may use its buffer again for the next chunk.
         tasks = map(bytes, source)
     else:
         tasks = iter(source)
-    load = source.load if source.concurrent else _identity
     if compress_func is compress_chunk:
         compress_func = compress  # `pack` has entered the settings
     checksum = header.checksum_impl
-    digesting = sink.concurrent
-    check = _ChunkCheck(header)
+    count = 0
 
     def work(task: PlainTask) -> tuple[bytes, bytes]:
-        compressed = compress_func(load(task), blosc_args)
+        chunk = source.load(task) if concurrent else task
+        compressed = compress_func(chunk, blosc_args)
         return compressed, checksum(compressed) if digesting else b""
 
     def deliver(result: tuple[bytes, bytes]) -> Callable[[], None] | None:
+        nonlocal count
         compressed, digest = result
-        i = check.check(compressed)
+        nbytes = plain_size(compressed)
+        _check_chunk(header, count, nbytes, len(compressed))
         rest = None
         if digesting:
-            rest = sink.put_digested(i, compressed, digest)
+            log_digest(checksum, digest)
+            rest = sink.put_digested(count, compressed, digest)
         else:
-            sink.put(i, compressed)
+            sink.put(count, compressed)
+        count += 1
         if progress is not None:
-            progress(plain_size(compressed))
+            progress(nbytes)
         return rest
 
     quick = header.chunk_size < QUICK_CHUNK
@@ -246,9 +194,30 @@ def _compress_all(
             "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
             % (header.chunk_size, nthreads)
         ) from error
-    check.finish()
+    if header.nchunks not in (-1, count):
+        raise StorageError(
+            "the source announced '%d' chunks, but yielded '%d'"
+            % (header.nchunks, count)
+        )
 
 
-def _identity(task: PlainTask) -> Buffer:
-    chunk: Buffer = task
-    return chunk
+def _check_chunk(header: BloscpackHeader, i: int, nbytes: int, cbytes: int) -> None:
+    """Raise `StorageError` if the header has no such chunk, or one of another size."""
+    if header.nchunks != -1:
+        if i >= header.nchunks:
+            raise StorageError(
+                "the source announced '%d' chunks, but yields more" % header.nchunks
+            )
+        expected = header.expected_nbytes(i)
+        if expected is not None and nbytes != expected:
+            raise StorageError(
+                "the source announced '%d' bytes for chunk %d, but yielded '%d'"
+                % (expected, i, nbytes)
+            )
+    if log.enabled(log.DEBUG):
+        last = " (last)" if i + 1 == header.nchunks else ""
+        log.debug("Handle chunk '%d'%s" % (i, last))
+        log.debug(
+            "chunk handled, in: %s out: %s"
+            % (double_pretty_size(nbytes), double_pretty_size(cbytes))
+        )

@@ -49,32 +49,39 @@ def unpack(
     nchunks = getattr(source, "nchunks", None)
     header = getattr(source, "bloscpack_header", None)
     chunk_size = header.chunk_size if header is not None else -1
+
+    def deliver(result: tuple[Frame, Buffer | None]) -> None:
+        """Store a chunk in order, in the calling thread."""
+        frame, chunk = result
+        if progress is not None:
+            progress(frame.header.nbytes)
+        if chunk is None:
+            return
+        try:
+            if sink.concurrent:
+                sink.store(chunk)
+            else:
+                sink.put(bytes(chunk))
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        except MemoryError as error:
+            raise _no_memory(frame) from error
+
     with own_settings:
         most = nthreads_to_read(nthreads, nchunks, chunk_size)
         nthreads = min(most, share_threads(nthreads, nchunks, chunk_size))
-        _decompress_all(source, sink, nchunks, chunk_size, nthreads, progress)
+        tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
+        run = 1
+        if source.concurrent and source.random_access and sink.random_access:
+            run = run_length(nchunks or 0, chunk_size, nthreads)
+        if sink.concurrent:
+            sink.start()
+        work = _decompress_function(source, sink, nchunks)
+        quick = 0 < chunk_size < QUICK_CHUNK
+        for_each(tasks, work, deliver, nthreads, run, quick)
     if sink.concurrent:
         sink.finalize()
-
-
-def _decompress_all(
-    source: CompressedSource,
-    sink: PlainSink,
-    nchunks: int | None,
-    chunk_size: int,
-    nthreads: int,
-    progress: Progress | None,
-) -> None:
-    tasks = source.tasks() if source.concurrent else CompressedSource.tasks(source)
-    run = 1
-    if source.concurrent and source.random_access and sink.random_access:
-        run = run_length(nchunks or 0, chunk_size, nthreads)
-    if sink.concurrent:
-        sink.start()
-    work = _decompress_function(source, sink, nchunks)
-    deliver = _deliver_function(sink, progress)
-    quick = 0 < chunk_size < QUICK_CHUNK
-    for_each(tasks, work, deliver, nthreads, run, quick)
 
 
 def _decompress_function(
@@ -82,7 +89,7 @@ def _decompress_function(
 ) -> Callable[[Frame], tuple[Frame, Buffer | None]]:
     """Return the function that verifies and decompresses a chunk in any thread.
 
-    It returns the chunk for `_deliver_function`, or None if it has stored the chunk.
+    It returns the frame, and the chunk, or None if it has stored the chunk.
     """
     checksum = source.checksum_impl
     workspace = Workspace() if sink.random_access else None
@@ -116,31 +123,6 @@ def _decompress_function(
         return frame, None
 
     return work
-
-
-def _deliver_function(
-    sink: PlainSink, progress: Progress | None
-) -> Callable[[tuple[Frame, Buffer | None]], None]:
-    """Return the function that stores the chunks in order in the calling thread."""
-
-    def deliver(result: tuple[Frame, Buffer | None]) -> None:
-        frame, chunk = result
-        if progress is not None:
-            progress(frame.header.nbytes)
-        if chunk is None:
-            return
-        try:
-            if sink.concurrent:
-                sink.store(chunk)
-            else:
-                sink.put(bytes(chunk))
-        except FormatError as error:
-            error.locate(frame.number, frame.offset)
-            raise
-        except MemoryError as error:
-            raise _no_memory(frame) from error
-
-    return deliver
 
 
 def _no_memory(frame: Frame) -> FormatError:

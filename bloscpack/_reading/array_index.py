@@ -13,7 +13,7 @@ from math import prod
 import numpy
 
 from .._format.dtypes import check_text
-from .boxes import Picks, Steps
+from .boxes import PositionList, Steps
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class ArrayIndex:
     def __init__(self, key: object, shape: tuple[int, ...]) -> None:
         self._key = key
         self._shape = shape
-        self.axes: list[Steps | Picks] = []
+        self.axes: list[Steps | PositionList] = []
         # The index that turns the selected items into the result, one entry for each
         # entry of the key.
         self._last: list[Any] = []
@@ -74,7 +74,7 @@ class ArrayIndex:
         if number is None:
             positions = self._positions(entry, size)
             self._array_at = len(self._last)
-            self.axes.append(Picks.of(positions, size))
+            self.axes.append(PositionList.of(positions, size))
             self._last.append(slice(None))
             return
         if not -size <= number < size:

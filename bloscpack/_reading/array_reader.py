@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     from .._format.dtypes import Array, DType
-    from .boxes import Picks
+    from .boxes import PositionList
     from .chunk_source import ChunkSource
 
     # Returns a new array of a shape and a dtype, with undefined items.
@@ -79,10 +79,13 @@ class ArrayReader:
 
         They are a new array, or a scalar if integers select a single item.
         """
-        if self.dtype.names is not None:
+        if self.dtype.fields is not None:
             if isinstance(key, str):
-                return self._read_field(key)
-            if _is_names(key):
+                if key not in self.dtype.fields:
+                    raise ValueError("no field of name %s" % key)
+                dtype, offset = self.dtype.fields[key][:2]
+                return self.read_axes(self._full(), dtype, offset)
+            if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
                 numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
                 return self.read()[key]
         position = self._position(key)
@@ -145,17 +148,14 @@ class ArrayReader:
             check_text(item)
         return item[()]
 
-    def _full(self) -> list[Steps | Picks]:
+    def _full(self) -> list[Steps | PositionList]:
         return [Steps(n, 0, 1, n) for n in self.shape]
 
-    def _read_field(self, name: str) -> Array:
-        if self.dtype.fields is None or name not in self.dtype.fields:
-            raise ValueError("no field of name %s" % name)
-        dtype, offset = self.dtype.fields[name][:2]
-        return self.read_axes(self._full(), dtype, offset)
-
     def read_axes(
-        self, axes: list[Steps | Picks], dtype: DType | None = None, offset: int = 0
+        self,
+        axes: list[Steps | PositionList],
+        dtype: DType | None = None,
+        offset: int = 0,
     ) -> Array:
         """Return items as a new array, or the field of `dtype` at `offset` in them."""
         base, subshape = self.dtype, ()
@@ -170,7 +170,9 @@ class ArrayReader:
             result = result.transpose(*reversed(range(ndim)), *others)
         return result
 
-    def _fill(self, result: Array, axes: list[Steps | Picks], offset: int = 0) -> None:
+    def _fill(
+        self, result: Array, axes: list[Steps | PositionList], offset: int = 0
+    ) -> None:
         """Read the selected items, or a field at `offset` in them, into `result`.
 
         The array is contiguous and has the axes in the order of the file.
@@ -228,7 +230,3 @@ class ArrayReader:
             )
         if not out.flags.writeable:
             raise UsageValueError("out: expected a writable array")
-
-
-def _is_names(key: object) -> bool:
-    return isinstance(key, list) and bool(key) and all(isinstance(k, str) for k in key)

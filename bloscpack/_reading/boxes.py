@@ -70,10 +70,10 @@ class Steps:
         """Return the index of these positions in a box that begins at `low`."""
         return slice(self.at(i) - low, self.at(j - 1) - low + 1, self.step)
 
-    def join(self, inner: Steps | Picks) -> Steps | Picks | None:
+    def join(self, inner: Steps | PositionList) -> Steps | PositionList | None:
         """Return this axis and the next one as a single axis; None if impossible."""
         size, n = self.size * inner.size, inner.size
-        if isinstance(inner, Picks):
+        if isinstance(inner, PositionList):
             return inner.moved(self.start * n, size) if self.count == 1 else None
         if inner.count == 1:
             start = self.start * n + inner.start
@@ -86,7 +86,7 @@ class Steps:
         return None
 
 
-class Picks:
+class PositionList:
     """Arbitrary positions on an axis, sorted; the same position may occur repeatedly.
 
     ``order`` has, for each position, its number in the result; None if they are the
@@ -102,7 +102,7 @@ class Picks:
         self._order = order
 
     @classmethod
-    def of(cls, positions: Array, size: int) -> Picks | Steps:
+    def of(cls, positions: Array, size: int) -> PositionList | Steps:
         """Return the positions of an array of integers from 0 to `size`."""
         gaps = numpy.diff(positions)
         if not len(gaps) or (gaps[0] and (gaps == gaps[0]).all()):
@@ -130,16 +130,16 @@ class Picks:
         """Return the index of these positions in a box that begins at `low`."""
         return self._positions[i:j] - low
 
-    def moved(self, distance: int, size: int) -> Picks:
+    def moved(self, distance: int, size: int) -> PositionList:
         """Return the same positions, `distance` further on an axis of another size."""
-        return Picks(size, self._positions + distance, self._order)
+        return PositionList(size, self._positions + distance, self._order)
 
-    def join(self, inner: Steps | Picks) -> Picks | None:
+    def join(self, inner: Steps | PositionList) -> PositionList | None:
         """Return this axis and the next one as a single axis; None if impossible."""
-        if isinstance(inner, Picks) or inner.count != 1:
+        if isinstance(inner, PositionList) or inner.count != 1:
             return None
         positions = self._positions * inner.size + inner.start
-        return Picks(self.size * inner.size, positions, self._order)
+        return PositionList(self.size * inner.size, positions, self._order)
 
 
 class Region:
@@ -152,8 +152,8 @@ class Region:
         are joined where this is possible.
     """
 
-    def __init__(self, axes: Sequence[Steps | Picks]) -> None:
-        joined: list[Steps | Picks] = []
+    def __init__(self, axes: Sequence[Steps | PositionList]) -> None:
+        joined: list[Steps | PositionList] = []
         for axis in axes:
             joint = joined[-1].join(axis) if joined else None
             if joint is None:

@@ -87,9 +87,7 @@ class ChunkIndex:
 
     def begins_like(self, other: ChunkIndex) -> bool:
         """Return whether the chunks of `other` start at the same places in the file."""
-        offsets, count = self._offsets[: other.nchunks], other.nchunks
-        if isinstance(offsets, list) or isinstance(other._offsets, list):
-            return all(self.offset(i) == other.offset(i) for i in range(count))
+        offsets = self._offsets[: other.nchunks]
         return bool((offsets == other._offsets).all())
 
     def _start(self, number: int) -> int:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import io
 import zlib
-from _thread import allocate_lock
 from contextlib import suppress
 from functools import partial
 
 from .._engine.blosc_settings import own_settings
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock
 from .._engine.threads import Workspace, for_each, run_length
-from .._format.blosc_header import decode_header
+from .._format.blosc_header import check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
-    check_plain_size,
     decompress,
     decompress_into,
 )
@@ -39,9 +37,8 @@ if TYPE_CHECKING:
     from .._format.blosc_header import BloscHeader
     from .._storage.base import Storage
     from ..args import Limits
-    from .chunk_cache import ChunkCache
     from .chunk_index import ChunkIndex, Extent
-    from .chunk_source import Room
+    from .chunk_source import ChunkCache, Room
     from .runs import Run
 
     Result = TypeVar("Result")
@@ -95,8 +92,7 @@ class ChunkReader:
         self._limits = limits
         self._runs = RunReader(storage)
         self._plain_workspace = Workspace()
-        self.renew_locks()
-        renew_after_fork(self)
+        self._end_lock = ForkSafeLock()
         self._end: int | None = None
         self.replaced_table = False
         self.witness: Witness | None = None
@@ -110,10 +106,6 @@ class ChunkReader:
         self.is_cut = False
         index = index_from_table(self.beginning, self._first, storage.size)
         self.index: ChunkIndex = self._index_without_end() if index is None else index
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._end_lock = allocate_lock()
 
     def _index_without_end(self) -> ChunkIndex:
         """Return the index from the headers of the chunks.
@@ -220,7 +212,7 @@ class ChunkReader:
             If a chunk is damaged. `deliver` has been called for all chunks before it.
         """
 
-        if numbers and self._is_last(numbers[-1]):
+        if numbers and self.index.span(numbers[-1])[1] == self.index.nbytes:
             # This may replace the table: no extent of it may be used before. An error
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
@@ -249,13 +241,21 @@ class ChunkReader:
 
         # An empty cache has no chunk.
         cached = self.cached if self._cache else None
-        runs = plan_runs(self._extents(numbers), cached, self.storage.is_remote)
-        nruns = self._count_runs(numbers)
+        is_remote, index = self.storage.is_remote, self.index
+        runs = plan_runs(self._extents(numbers), cached, is_remote)
+        nbytes = 0  # from the first chunk to the last one
+        if numbers:
+            nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
+        # About the number of runs.
+        nruns = (
+            len(numbers) if is_remote else min(len(numbers), -(-nbytes // LOCAL_RUN))
+        )
+        nruns = max(1, nruns)
         with own_settings:
-            nthreads = nthreads_to_read(nthreads, nruns, self.index.chunk_size)
+            nthreads = nthreads_to_read(nthreads, nruns, index.chunk_size)
             batch = 1
-            if room is not None and not self.storage.is_remote:
-                batch = run_length(nruns, self._nbytes(numbers) // nruns, nthreads)
+            if room is not None and not is_remote:
+                batch = run_length(nruns, nbytes // nruns, nthreads)
             for_each(
                 self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
             )
@@ -273,22 +273,6 @@ class ChunkReader:
         if not numbers or size > limit:
             return index.nchunks
         return numbers[0] if len(numbers) * size <= limit else numbers[-1]
-
-    def _count_runs(self, numbers: Sequence[int]) -> int:
-        """Return about how many runs the chunks give, at least 1."""
-        if len(numbers) < 2 or self.storage.is_remote:
-            return max(1, len(numbers))
-        return max(1, min(len(numbers), -(-self._nbytes(numbers) // LOCAL_RUN)))
-
-    def _nbytes(self, numbers: Sequence[int]) -> int:
-        """Return the number of plain bytes from the first chunk to the last one."""
-        if not numbers:
-            return 0
-        return self.index.span(numbers[-1])[1] - self.index.span(numbers[0])[0]
-
-    def _is_last(self, number: int) -> bool:
-        """Return whether a chunk has the last plain byte of the file, or is behind."""
-        return self.index.span(number)[1] == self.index.nbytes
 
     def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.
@@ -313,19 +297,28 @@ class ChunkReader:
         Those from `keep_from` on are put into the cache.
         """
         if run.plain is not None:
-            yield self._from_cache(run.chunks[0][0], run.plain, room)
+            number = run.chunks[0][0]
+            place = None if room is None else room(number)
+            if place is not None:
+                place[:] = run.plain
+            yield number, memoryview(run.plain) if place is None else place
             return
         content = self._runs.content(run)
         for number, offset, stop, size in run.chunks:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
             try:
-                header, chunk = self._verify(number, frame, stop - offset)
+                header = self._check_frame(number, frame, stop - offset)
+                chunk = frame[: header.ctbytes]
+                if place is None:
+                    check_plain_size(header, size)
                 if place is None and number >= keep_from:
-                    place = self._decompress_and_keep(number, chunk, header, size)
+                    assert self._cache is not None
+                    plain = decompress(chunk, header)
+                    self._cache.put(number, plain)
+                    place = memoryview(plain)
                 else:
                     if place is None:
-                        check_plain_size(header, size)
                         place = self._plain_workspace.view(size)
                     decompress_into(chunk, place, header)
             except FormatError as error:
@@ -343,49 +336,27 @@ class ChunkReader:
 
     def _plain_run(self, run: Run) -> memoryview:
         """Return the plain bytes of all chunks of a run, joined."""
-        content = self._runs.content(run)
         plain = self._plain_workspace.view(sum(chunk[3] for chunk in run.chunks))
-        position = 0
-        for number, offset, stop, size in run.chunks:
-            frame = content[offset - run.offset : stop - run.offset]
-            try:
-                header, chunk = self._verify(number, frame, stop - offset)
-                decompress_into(chunk, plain[position : position + size], header)
-            except FormatError as error:
-                error.locate(number, offset)
-                raise
+        places, position = {}, 0
+        for number, _, _, size in run.chunks:
+            places[number] = plain[position : position + size]
             position += size
+        for _ in self._plain_chunks(run, places.get, self.index.nchunks):
+            pass
         return plain
 
-    def _verify(
-        self, number: int, frame: memoryview, size: int
-    ) -> tuple[BloscHeader, memoryview]:
-        """Return header and bytes of a chunk, whose size and digest are right."""
-        header = self._check_size(number, frame, size)
-        chunk, digest = frame[: header.ctbytes], frame[header.ctbytes :]
-        check_digest(chunk, digest, self.header.checksum_impl)
-        if self.witness is None and number + 1 < self.index.nchunks:
-            self.witness = self.index.offset(number), size, zlib.crc32(frame)
-        return header, chunk
-
-    @staticmethod
-    def _from_cache(
-        number: int, plain: bytes, room: Room | None
-    ) -> tuple[int, memoryview]:
-        place = None if room is None else room(number)
-        if place is None:
-            return number, memoryview(plain)
-        place[:] = plain
-        return number, place
-
-    def _check_size(self, number: int, frame: memoryview, size: int) -> BloscHeader:
+    def _check_frame(self, number: int, frame: memoryview, size: int) -> BloscHeader:
         """Return the header of a chunk.
 
-        Raises `FormatError` unless the chunk and its digest have `size` bytes.
+        Raises `FormatError` unless the chunk and its digest have `size` bytes, and the
+        digest fits.
         """
-        header = decode_header(frame)
-        found = header.ctbytes + self.header.checksum_impl.size
+        header, checksum = decode_header(frame), self.header.checksum_impl
+        found = header.ctbytes + checksum.size
         if found == size == len(frame):
+            check_digest(frame[: header.ctbytes], frame[header.ctbytes :], checksum)
+            if self.witness is None and number + 1 < self.index.nchunks:
+                self.witness = self.index.offset(number), size, zlib.crc32(frame)
             return header
         if found != size and self.index.from_table and number + 1 < self.index.nchunks:
             end = self.index.offset(number) + found
@@ -402,16 +373,6 @@ class ChunkReader:
             "found '%d'" % (found, len(frame)),
             section="chunks",
         )
-
-    def _decompress_and_keep(
-        self, number: int, chunk: memoryview, header: BloscHeader, size: int
-    ) -> memoryview:
-        """Return the plain bytes of a chunk, and put them into the cache."""
-        plain = decompress(chunk, header)
-        check_plain_size(header, size)
-        assert self._cache is not None
-        self._cache.put(number, plain)
-        return memoryview(plain)
 
     def entry_offset(self, number: int) -> int:
         """Return the file position of an entry of the offset table."""

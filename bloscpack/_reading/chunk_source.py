@@ -1,12 +1,18 @@
-"""Plain bytes in numbered chunks: the base class of everything that stores an array."""
+"""Plain bytes in numbered chunks: the base class of everything that stores an array.
+
+`ChunkCache` keeps the plain bytes of the chunks that were used last.
+"""
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from abc import ABC, abstractmethod
+
+from .._engine.forks import renew_after_fork
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     # Returns the memory for a chunk, which has its plain size; None for any memory.
     Room = Callable[[int], memoryview | None]
@@ -51,8 +57,8 @@ class ChunkSource(ABC):
             The numbers of the chunks, ascending.
         use
             Called with the number and the plain bytes of each chunk, in any thread and
-            in any order. It is called again for the same chunk if the file has changed
-            meanwhile. The bytes are valid during the call.
+            in any order. If the file changes during the read, it is called again for
+            the same chunk. The bytes are valid during the call.
         room
             Called with the number of a chunk; returns writable memory of the size of
             its span, into which it is decompressed, or None. Chunks that are
@@ -110,3 +116,49 @@ class ChunkSource(ABC):
             view[begin - start : end - start] = plain[begin - first : end - first]
 
         self.load(numbers, use, room=room)
+
+
+class ChunkCache:
+    """Plain chunks by key; the one that was not used for the longest time goes first.
+
+    ``limit`` is the number of bytes that are kept at most. Many threads may use it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._chunks: dict[Hashable, bytes] = {}
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one, and count the bytes again."""
+        self._lock = allocate_lock()
+        self._nbytes = sum(map(len, self._chunks.values()))
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def get(self, key: Hashable) -> bytes | None:
+        """Return a chunk; None if it is not here."""
+        with self._lock:
+            plain = self._chunks.pop(key, None)
+            if plain is not None:
+                self._chunks[key] = plain  # a dictionary keeps the order of insertion
+            return plain
+
+    def put(self, key: Hashable, plain: bytes) -> None:
+        """Keep a chunk, unless it exceeds the limit alone."""
+        if len(plain) > self.limit:
+            return
+        with self._lock:
+            self._nbytes += len(plain) - len(self._chunks.pop(key, b""))
+            self._chunks[key] = plain
+            while self._nbytes > self.limit:
+                oldest = next(iter(self._chunks))
+                self._nbytes -= len(self._chunks.pop(oldest))
+
+    def clear(self) -> None:
+        """Remove all chunks."""
+        with self._lock:
+            self._chunks.clear()
+            self._nbytes = 0

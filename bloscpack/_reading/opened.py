@@ -1,7 +1,7 @@
 """A file that stays open while parts of it are read, again and again.
 
-A file that was opened by its name may grow meanwhile: an append overwrites the last
-chunk, the header and free entries of the offset table. The opened file keeps the
+A file that was opened by its name may grow while it is open: an append overwrites the
+last chunk, the header and free entries of the offset table. The opened file keeps the
 plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
 the change, the sections in front of the chunks are read again, through the journal if
 there is one, and the read starts again. Digests prove that a chunk was read whole;
@@ -16,19 +16,18 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from _thread import allocate_lock
 from contextlib import nullcontext
 
 from .._crashsafe.snapshot import BEGINNING_ATTEMPTS, Snapshot
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock
 from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
+from ..bytes_io import announced_bytes
 from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import (
-    DamageError,
     FormatError,
     StorageError,
     UsageTypeError,
@@ -36,9 +35,8 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from ..serializers import user_metadata
-from .chunk_cache import ChunkCache
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader
-from .chunk_source import ChunkSource
+from .chunk_source import ChunkCache, ChunkSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -56,8 +54,6 @@ CACHE_NBYTES = 32 * 2**20
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
-
-_NO_NAME = nullcontext()
 
 
 class _LocalFile:
@@ -115,29 +111,29 @@ class OpenedFile(ChunkSource):
 
     def __init__(
         self,
-        storage: Storage | None,
-        local: _LocalFile | None,
+        source: Storage | _LocalFile,
         cache: ChunkCache,
         limits: Limits | None,
         name: str | None,
         nthreads: int | None,
     ) -> None:
         self.name = name
-        self._local = local
+        self._source = source
         self._nthreads = nthreads
-        self.renew_locks()
-        renew_after_fork(self)
+        self._naming_errors: AbstractContextManager[None] = (
+            nullcontext() if name is None else naming_errors(name)
+        )
+        self._refreshing = ForkSafeLock()
         self._snapshot: Snapshot | None = None
         # A chunk that was read while the file was as it was opened.
         self._witness: Witness | None = None
         # The last state of a changed file in which it was found.
         self._accepted: object = None
-        with self._naming_errors():
-            if local is None:
-                assert storage is not None
-                self._reader = ChunkReader(storage, cache, limits)
+        with self._naming_errors:
+            if isinstance(source, Storage):
+                self._reader = ChunkReader(source, cache, limits)
             else:
-                self._reader, self._snapshot = local.read_beginning()
+                self._reader, self._snapshot = source.read_beginning()
         reader = self._reader
         self._beginning = reader.beginning
         self._index = reader.index  # stays: later ones have the same spans, and more
@@ -151,13 +147,6 @@ class OpenedFile(ChunkSource):
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
 
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._refreshing = allocate_lock()
-
-    def _naming_errors(self) -> AbstractContextManager[None]:
-        return _NO_NAME if self.name is None else naming_errors(self.name)
-
     def __enter__(self) -> OpenedFile:
         return self
 
@@ -166,10 +155,8 @@ class OpenedFile(ChunkSource):
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""
-        if self._local is not None:
-            self._local.close()
-        elif self.name is not None:
-            self._reader.storage.close()
+        if self.name is not None:
+            self._source.close()
 
     def version(self) -> tuple[object, ...]:
         """Return a value that differs for other content, the same on each machine."""
@@ -197,7 +184,7 @@ class OpenedFile(ChunkSource):
         Raises `FormatError` if the last chunk is damaged.
         """
         reader = self._reader
-        with self._naming_errors():
+        with self._naming_errors:
             end = reader.check_end()
         starts = [reader.index.offset(i) for i in range(self.nchunks)]
         return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
@@ -218,7 +205,7 @@ class OpenedFile(ChunkSource):
         `nthreads` is the number of threads; None for the default.
         """
         nthreads = self._nthreads if nthreads is None else nthreads
-        with self._naming_errors():
+        with self._naming_errors:
             for _ in range(BEGINNING_ATTEMPTS):
                 reader, snapshot = self._reader, self._snapshot
                 try:
@@ -314,8 +301,8 @@ class OpenedFile(ChunkSource):
                 return True
             if self._snapshot is None or self._snapshot.is_unchanged():
                 return False
-            assert self._local is not None
-            reader, snapshot = self._local.read_beginning()
+            assert isinstance(self._source, _LocalFile)
+            reader, snapshot = self._source.read_beginning()
             if not (self._continues(reader) and self._has_witness(reader)):
                 raise self._changed()
             self._reader, self._snapshot = reader, snapshot
@@ -342,17 +329,8 @@ class OpenedFile(ChunkSource):
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""
-        from .._engine.prealloc import BytesUnderConstruction
-
         size = max(0, min(stop, self.nbytes) - start)
-        try:
-            result = BytesUnderConstruction(size)
-        except MemoryError as error:
-            raise DamageError(
-                "the header announces '%d' bytes, for which there is no memory"
-                % self.nbytes,
-                section="header",
-            ) from error
+        result = announced_bytes(size, self.nbytes)
         self.read_into(result.view, start)
         return result.finish()
 
@@ -387,31 +365,29 @@ def open_parts(
         check_range("nthreads", nthreads, 1, MAX_THREADS)
     cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
+    source: Storage | _LocalFile
     if is_url(file) and local_path(file) == file:
         from .._storage.remote import RemoteStorage
 
-        remote = RemoteStorage(
+        name = file
+        source = RemoteStorage(
             file,
             storage_options=storage_options,
             whole=None if whole else False,
             limits=limits,
         )
-        try:
-            return OpenedFile(remote, None, cache, checked, file, nthreads)
-        except BaseException:
-            remote.close()
-            raise
-    if isinstance(file, (str, os.PathLike)):
+    elif isinstance(file, (str, os.PathLike)):
         file = local_path(file)
         name = os.fsdecode(file)
-        local = _LocalFile(file, checked, cache)
-        try:
-            return OpenedFile(None, local, cache, checked, name, nthreads)
-        except BaseException:
-            local.close()
-            raise
-    storage = storage_from(file, "a path, a URL, a file object or bytes")
-    return OpenedFile(storage, None, cache, checked, None, nthreads)
+        source = _LocalFile(file, checked, cache)
+    else:
+        source = storage_from(file, "a path, a URL, a file object or bytes")
+        return OpenedFile(source, cache, checked, None, nthreads)
+    try:
+        return OpenedFile(source, cache, checked, name, nthreads)
+    except BaseException:
+        source.close()
+        raise
 
 
 def storage_from(

@@ -1,20 +1,31 @@
-"""Plan the new file from the old one and the settings, without writing anything."""
+"""Plan the new file from the old one and the settings, without writing anything.
+
+`Survey` reads the sections of the old file and the headers of its chunks; `Plan` does
+not read.
+"""
 
 from __future__ import annotations
 
+import os
+
+from .. import defaults, log
+from .._format import offsets as offset_table
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from .._format.metadata import Section, encode_section
+from .._format.sections import read_beginning, skip_frames
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
-    SHARD,
+    SEPARATOR,
     has_inner_chunks,
     row_nbytes,
     rows_for,
     rows_in,
     with_rows,
 )
-from .._format.tuning import FILTERS
+from .._loop.packing import header_for
+from .._storage.base import read_up_to
+from .._storage.cursor import Cursor
 from ..args import (
     BLOSC_ARGS,
     BLOSCPACK_ARGS,
@@ -22,20 +33,15 @@ from ..args import (
     BloscpackArgs,
     MetadataArgs,
 )
-from ..checksums import check_valid_checksum
-from ..constants import CNAME_MAPPING, FORMAT_VERSION
-from ..defaults import (
-    DEFAULT_CHUNK_SIZE,
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_MAX_META_SIZE,
-    DEFAULT_SHUFFLE,
-    DEFAULT_TYPESIZE,
+from ..checksums import CHECKSUMS_LOOKUP, check_valid_checksum
+from ..constants import (
+    BLOSCPACK_HEADER_LENGTH,
+    FORMAT_VERSION,
+    MAGIC,
+    METADATA_HEADER_LENGTH,
 )
-from ..exceptions import MetadataSectionTooSmall
-from ..headers import BloscpackHeader, MetadataHeader
-from ..serializers import is_array, shard_rows, user_metadata
+from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall
+from ..serializers import SHARD, is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -43,8 +49,14 @@ if TYPE_CHECKING:
     from typing import TypedDict
 
     from .._format.array_metadata import Description
+    from .._format.blosc_header import BloscHeader
+    from .._format.sections import Beginning
+    from .._storage.protocols import BinaryFile
+    from ..headers import MetadataHeader
     from ..serializers import Json
-    from .survey import Cut, Survey
+
+    # Number of chunks, chunk size and size of the last chunk.
+    Geometry = tuple[int, int, int]
 
     class Settings(TypedDict, total=False):
         """The settings of `repack`, which documents them."""
@@ -75,11 +87,82 @@ SETTINGS = (
     "shard",
     *META_SETTINGS,
 )
-SHUFFLES = {name: number for number, name in FILTERS.items()}
+
+
+class Survey:
+    """The sections of a file of any layout, and the sizes of its chunks.
+
+    ``geometry`` is the number of chunks, the chunk size and the size of the last one;
+    ``regular`` says whether all chunks have these sizes. ``first`` is the header of the
+    first chunk, None without chunks. ``section`` is the metadata section with the text
+    as stored, None without metadata.
+
+    Raises `FormatError` if the sections, a chunk header or the offset table is wrong,
+    and `AnotherFileFollows` if another file follows.
+    """
+
+    def __init__(self, fp: BinaryFile) -> None:
+        fp.seek(0)
+        cursor = Cursor(fp)
+        self.beginning: Beginning = read_beginning(cursor)
+        self.header = self.beginning.header
+        self.first: BloscHeader | None = None
+        self._read_chunks(cursor)
+        self._check_end(fp, cursor.position)
+        self.section = self._read_section(fp)
+
+    def _read_chunks(self, cursor: Cursor) -> None:
+        offsets, sizes = [], set()
+        nbytes = last = 0
+        for frame in skip_frames(cursor, self.header):
+            if self.first is None:
+                self.first = frame.header
+            else:
+                sizes.add(last)
+            last = frame.header.nbytes
+            nbytes += last
+            offsets.append(frame.offset or 0)
+        offset_table.check(self.beginning.offsets or [], offsets)
+        self.nbytes = nbytes
+        chunk_size = max(sizes, default=last)
+        self.regular = len(sizes) <= 1 and last <= chunk_size
+        if self.header.nchunks in (0, 1):  # it may be larger than the only chunk
+            chunk_size = max(chunk_size, self.header.chunk_size)
+        self.geometry: Geometry = len(offsets), max(chunk_size, last), last
+
+    def _check_end(self, fp: BinaryFile, end: int) -> None:
+        fp.seek(end)
+        if read_up_to(fp, len(MAGIC)) == MAGIC:
+            raise AnotherFileFollows(
+                "expected the end of the file at byte '%d', found another bloscpack "
+                "file, which would be lost" % end
+            )
+        fp.seek(end)
+        shard = shard_rows(self.beginning.metadata) is not None
+        if shard and read_up_to(fp, len(SEPARATOR)) == SEPARATOR:
+            return  # the trailer, which is written again
+        trailing = fp.seek(0, os.SEEK_END) - end
+        if trailing:
+            log.notice(
+                "dropping '%d' bytes behind the last chunk, which belong to none"
+                % trailing
+            )
+
+    def _read_section(self, fp: BinaryFile) -> Section | None:
+        header = self.beginning.metadata_header
+        if header is None:
+            return None
+        fp.seek(BLOSCPACK_HEADER_LENGTH)
+        front = read_up_to(fp, METADATA_HEADER_LENGTH + header.meta_comp_size)
+        room = header.max_meta_size - header.meta_comp_size
+        fp.seek(room, os.SEEK_CUR)
+        digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+        digest = read_up_to(fp, digest_size)
+        return Section(front, room, digest, self.beginning.metadata)
 
 
 class Plan:
-    """The new file: ``header``, ``cut``, ``section`` and ``blosc_args``.
+    """The new file: ``header``, ``geometry``, ``section`` and ``blosc_args``.
 
     ``section`` is the encoded metadata section, None without metadata. ``blosc_args``
     are the settings to compress with, None if the chunks are copied.
@@ -94,13 +177,13 @@ class Plan:
         self._inner_nbytes: int | None = None
         self._choose_inner_chunks(settings)
         self.section = self._encode_section(settings)
-        self.cut = self._new_cut(settings.get("chunk_size"))
+        self.geometry = self._new_geometry(settings.get("chunk_size"))
         compress = given.keys() & {*BLOSC_ARGS}
         self.blosc_args: BloscArgs | None = None
         typesize = old.header.typesize
         if old.header.format_version < 2 and old.first is not None:
             typesize = old.first.typesize  # these layouts store none in the header
-        if compress or self.cut != old.cut or not old.regular:
+        if compress or self.geometry != old.geometry or not old.regular:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
@@ -112,15 +195,10 @@ class Plan:
         args = BloscpackArgs(
             offsets is None or bool(offsets), checksum, self._room(settings)
         )
-        self.header = BloscpackHeader(
-            offsets=args.offsets,
-            metadata=self.section is not None,
-            checksum=checksum,
-            typesize=typesize,
-            chunk_size=self.cut[1],
-            last_chunk=self.cut[2],
-            nchunks=self.cut[0],
-            max_app_chunks=args.effective_max_app_chunks(self.cut[0]),
+        room = args.effective_max_app_chunks(self.geometry[0])
+        has_metadata = self.section is not None
+        self.header = header_for(
+            BloscArgs(typesize), args, self.geometry, room, has_metadata
         )
 
     def _new_metadata(self, settings: Settings) -> Json:
@@ -173,42 +251,44 @@ class Plan:
 
     def _usual_chunk_size(self) -> int:
         """Return the chunk size of a new shard, in bytes, for which none is given."""
-        nchunks, chunk_size, _ = self._old.cut
+        nchunks, chunk_size, _ = self._old.geometry
         if nchunks > 1:
             return chunk_size
         # A single chunk was cut to its own size; the next one need not be as small.
-        return max(chunk_size, parse_chunk_size(DEFAULT_CHUNK_SIZE))
+        return max(chunk_size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
 
-    def _new_cut(self, chunk_size: int | str | None) -> Cut:
+    def _new_geometry(self, chunk_size: int | str | None) -> Geometry:
         old = self._old
-        if self._inner_nbytes is not None:
-            cut = calculate_nchunks(old.nbytes, self._inner_nbytes)
-            return old.cut if old.regular and cut[0] == old.cut[0] == 1 else cut
-        if old.cut[0] == 0:
-            return old.cut
-        if chunk_size is None and old.regular:
-            return old.cut
-        size = "%dB" % old.cut[1] if chunk_size is None else chunk_size
-        if is_array(self.metadata):
-            from .._format.array_metadata import Description
-            from ..numpy_io import whole_items
+        if self._inner_nbytes is None:
+            if old.geometry[0] == 0 or (chunk_size is None and old.regular):
+                return old.geometry
+            size = "%dB" % old.geometry[1] if chunk_size is None else chunk_size
+            if is_array(self.metadata):
+                from .._format.array_metadata import Description
+                from ..numpy_io import whole_items
 
-            itemsize = Description(self.metadata).dtype.itemsize
-            size = whole_items(size, max(itemsize, 1), old.nbytes)
-        cut = calculate_nchunks(old.nbytes, size)
+                itemsize = Description(self.metadata).dtype.itemsize
+                size = whole_items(size, max(itemsize, 1), old.nbytes)
+        else:
+            size = self._inner_nbytes
+        new = calculate_nchunks(old.nbytes, size)
         # The chunk size of a single chunk may be larger than the chunk.
-        same = old.regular and cut[0] == old.cut[0] == 1
-        return old.cut if same else cut
+        same = old.regular and new[0] == old.geometry[0] == 1
+        return old.geometry if same else new
 
     def _complete(self, settings: Settings, typesize: int) -> BloscArgs:
         """Return the settings of Blosc, by default the settings of the first chunk."""
         first = self._old.first
-        cname, shuffle = DEFAULT_CNAME, int(DEFAULT_SHUFFLE)
+        cname, shuffle = defaults.DEFAULT_CNAME, int(defaults.DEFAULT_SHUFFLE)
         if first is not None:
-            cname = CNAME_MAPPING.get(first.codec_number, DEFAULT_CNAME)
-            shuffle = SHUFFLES[first.filter]
+            cname, shuffle = first.codec, first.shuffle
             typesize = typesize or first.typesize
-        args = BloscArgs(typesize or DEFAULT_TYPESIZE, DEFAULT_CLEVEL, shuffle, cname)
+        args = BloscArgs(
+            typesize or defaults.DEFAULT_TYPESIZE,
+            defaults.DEFAULT_CLEVEL,
+            shuffle,
+            cname,
+        )
         for name in args:
             value = settings.get(name)
             if value is not None:
@@ -222,8 +302,8 @@ class Plan:
             return given
         old = self._old.header
         if not old.offsets or old.format_version != FORMAT_VERSION:
-            return DEFAULT_MAX_APP_CHUNKS
-        before, after = self._old.cut[1], self.cut[1]
+            return defaults.DEFAULT_MAX_APP_CHUNKS
+        before, after = self._old.geometry[1], self.geometry[1]
         if before == after:
             return old.max_app_chunks
         return -(-old.max_app_chunks * before // max(after, 1))
@@ -266,5 +346,5 @@ def _encode_like(
     except MetadataSectionTooSmall:
         if old is None or "max_meta_size" in given:
             raise
-    args.max_meta_size = DEFAULT_MAX_META_SIZE
+    args.max_meta_size = defaults.DEFAULT_MAX_META_SIZE
     return encode_section(metadata, args)

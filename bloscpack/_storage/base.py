@@ -23,9 +23,8 @@ from __future__ import annotations
 import errno
 import io
 import os
-from _thread import allocate_lock
 
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock
 from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
 from .urls import shown_name
 
@@ -143,16 +142,11 @@ class FileObjectStorage(Storage):
 
     def __init__(self, fp: Seekable) -> None:
         self._fp = fp
-        self.renew_locks()
-        renew_after_fork(self)
+        self._lock = ForkSafeLock()
         self._start = fp.tell()
         fp.seek(0, os.SEEK_END)
         self.size = max(0, fp.tell() - self._start)
         fp.seek(self._start)
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._lock = allocate_lock()
 
     def read_into(self, view: memoryview, offset: int) -> int:
         if not view:

@@ -103,7 +103,7 @@ class ErrorNames:
         error = _behind(error)
         if isinstance(error, Temporary):
             return str(error)
-        kinds = _class_names(error)
+        kinds = class_names(error)
         if isinstance(error, (FileNotFoundError, PermissionError)):
             return None
         if (
@@ -129,7 +129,7 @@ class ErrorNames:
             return self.error(errno.EACCES, os.strerror(errno.EACCES))
         if str(error).startswith(NO_RANGES_OF_FSSPEC):
             return self.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
-        kinds = _class_names(error)
+        kinds = class_names(error)
         if INVALID in kinds or str(error).startswith(INVALID_PORT):
             return UsageError(
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
@@ -168,7 +168,7 @@ class ErrorNames:
         if status := status_of(error):
             return answered(status)
         for kind, text in TEXTS.items():
-            if kind in _class_names(error):
+            if kind in class_names(error):
                 return text
         text = " ".join(str(getattr(error, "strerror", None) or error).split())
         if not text or "://" in text or any(s in text for s in self._secrets):
@@ -201,7 +201,7 @@ def status_of(error: BaseException) -> int:
 
     It is an attribute, or, with botocore, an item of the response behind the cause.
     """
-    if NO_HTTP in _class_names(error.__cause__):
+    if NO_HTTP in class_names(error.__cause__):
         return 0  # aiohttp gives it the status of a request that is not valid
     response = getattr(error.__cause__, "response", None)
     metadata = response.get("ResponseMetadata", {}) if type(response) is dict else {}
@@ -242,6 +242,11 @@ def find_file_system(
         return fs, path
 
 
+def is_s3(fs: object) -> bool:
+    """Return whether a file system is that of s3fs."""
+    return "s3fs.core.S3FileSystem" in class_names(fs)
+
+
 def open_archive(
     url: str, options: dict[str, Any], names: ErrorNames, fp: BinaryIO
 ) -> tuple[Any, str]:
@@ -270,8 +275,9 @@ def _secrets(url: str, options: StorageOptions | None) -> set[str]:
     return {text for text in found if len(text) > 2}
 
 
-def _class_names(error: BaseException | None) -> set[str]:
-    return {"%s.%s" % (k.__module__, k.__name__) for k in type(error).__mro__}
+def class_names(value: object) -> set[str]:
+    """Return the names of a class and its bases; importing them may need a package."""
+    return {"%s.%s" % (kind.__module__, kind.__name__) for kind in type(value).__mro__}
 
 
 def _names(value: object) -> Iterator[object]:

@@ -1,4 +1,4 @@
-"""Folders that are held open: names in them are used without following any link.
+"""A local folder as a store, held open: no name in it leads through a link.
 
 Contract: the folder is found once by its path, which may contain links. After that,
 each name is looked up from the open folder, one folder after the other, and a link on
@@ -14,15 +14,19 @@ import errno
 import os
 import stat
 import weakref
+from _thread import allocate_lock
 from collections import deque
+from contextlib import suppress
 
 from ..exceptions import StorageError
+from .base import Storage
 from .disk import Place, disk
+from .store import Store, is_checked_name, is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeVar
+    from typing import BinaryIO, TypeVar
 
     Result = TypeVar("Result")
 
@@ -39,11 +43,17 @@ KEPT_INSIDE = 2
 NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+_FILE_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for a writer
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 # Opens a folder in which names can be used, but not listed.
 _NAMES_ONLY = getattr(os, "O_PATH", None)
 # The folders that are open, in the order in which they were opened.
-_opened: deque[weakref.ref[OpenFolder]] = deque()
+_opened: deque[weakref.ref[FolderStore]] = deque()
 
 
 class LinkFound(StorageError):
@@ -140,7 +150,7 @@ def _open(name: str, flags: int, folder: int | None = None) -> int:
         return os.open(name, flags | _NAMES_ONLY, dir_fd=folder)
 
 
-class OpenFolder:
+class FolderStore(Store):
     """A folder that is held open.
 
     Names are relative, and have slashes; ``''`` is the folder itself. Any thread may
@@ -148,30 +158,45 @@ class OpenFolder:
 
     Parameters
     ----------
-    path
+    root
         Its path.
     around
         The open folder that it is in; None to find it by its path, through links.
     """
 
-    def __init__(self, path: str, around: OpenFolder | None = None) -> None:
-        self.path = path
+    can_rename = True
+
+    def __init__(self, root: str, around: FolderStore | None = None) -> None:
+        self.root = root
         self._around = around
         self._held: Held | None = None
         self._identity: tuple[int, int] | None = None
         self._inside: dict[str, Held] = {}
 
-    def folder(self, name: str) -> OpenFolder:
+    def subfolder(self, name: str) -> FolderStore:
         """Return a folder inside, which is opened when it is used first."""
         folder = self
         for part in name.split("/"):
-            folder = OpenFolder(os.path.join(folder.path, part), folder)
+            folder = FolderStore(os.path.join(folder.root, part), folder)
         return folder
 
-    def hold(self) -> Held:
-        """Return the folder itself, open.
+    def parent(self) -> tuple[FolderStore, str] | None:
+        """Return the folder around, and the name in it, unless the name is a link."""
+        outer, name = os.path.split(self.root)
+        if outer == self.root:
+            return None
+        around = FolderStore(outer)
+        return (around, name) if around.has(name, self) else None
 
-        Raises `StorageError` if it had to be closed, and another one has its name now.
+    def path(self, name: str = "") -> str:
+        """Return the path of a file."""
+        return os.path.join(self.root, name.replace("/", os.sep)) if name else self.root
+
+    def hold(self) -> Held:
+        """Return the folder itself, open until nothing refers to the result.
+
+        Another thread may close a folder that is not in use. Raises `StorageError` if
+        it had to be closed, and another one has its name now.
         """
         held = self._held
         if held is None:
@@ -180,20 +205,30 @@ class OpenFolder:
             if self._identity is None:
                 self._identity = found
             elif self._identity != found:
-                raise replaced(self.path)
+                raise replaced(self.root)
             self._held = held
             _limit(self)
         return held
 
     def _find(self) -> Held:
         if self._around is not None:
-            return self._around.hold().subfolder(os.path.basename(self.path))
+            return self._around.hold().subfolder(os.path.basename(self.root))
         if not HAS_OPEN_FOLDERS:
-            os.stat(self.path)
-            return Held(self.path, None)
-        return Held(self.path, _open(self.path, _FLAGS))
+            os.stat(self.root)
+            return Held(self.root, None)
+        return Held(self.root, _open(self.root, _FLAGS))
 
-    def is_same(self, status: os.stat_result) -> bool:
+    @property
+    def status(self) -> os.stat_result:
+        """The status of the folder when it was opened."""
+        return self.hold().status
+
+    def has(self, name: str, folder: FolderStore) -> bool:
+        """Return whether `name` in this folder is `folder` itself, and no link."""
+        found = self.status_of(name)
+        return found is not None and folder._is_same(found)
+
+    def _is_same(self, status: os.stat_result) -> bool:
         """Return whether a status belongs to this folder, wherever it is now."""
         if self._identity is None:
             self.hold()
@@ -207,12 +242,12 @@ class OpenFolder:
     def has_its_name(self) -> bool:
         """Return whether the path still leads to this folder."""
         try:
-            found = os.stat(self.path)
+            found = os.stat(self.root)
         except OSError as error:
             if not is_missing(error):
                 raise
             return False
-        return self.is_same(found)
+        return self._is_same(found)
 
     # Names
 
@@ -249,12 +284,11 @@ class OpenFolder:
 
     def at(self, name: str) -> str:
         """Return the path that `disk` gets for a name, which is looked up now."""
+        assert is_checked_name(name), name
         folder, _, last = name.rpartition("/")
         return self._hold_inside(folder, fresh=True).at(last)
 
-    def status(self, name: str) -> os.stat_result:
-        """Return the status of a file, folder or link."""
-        return self._use(name, _status)
+    # Reading
 
     def status_of(self, name: str) -> os.stat_result | None:
         """Return the status of a file, folder or link; None if there is none."""
@@ -268,13 +302,36 @@ class OpenFolder:
                 if is_missing(error):
                     return None
                 raise held.explained(error, name) from None
-            return self.status(name) if "/" in name else found
+            return self._use(name, _status) if "/" in name else found
         except OSError as error:
             if is_missing(error):
                 return None
             raise
 
-    def open(self, name: str, flags: int) -> int:
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file, folder or link of this name."""
+        return self.status_of(name) is not None
+
+    def is_folder(self, name: str) -> bool:
+        """Return whether there is a folder of this name, and no link."""
+        status = self.status_of(name)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def identity(self, name: str) -> object:
+        """Return a value that changes when a file is replaced; None without a file."""
+        status = self.status_of(name)
+        return None if status is None else _identity(status)
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        return self._use(name, _status).st_size
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        found = map(self.status_of, names)
+        return sum(status.st_size for status in found if status is not None)
+
+    def descriptor(self, name: str, flags: int = _FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
         return self._use(
             name,
@@ -283,7 +340,20 @@ class OpenFolder:
             ),
         )
 
-    def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
+    def open(self, name: str) -> OpenFile:
+        """Open a file for reading at any position."""
+        return OpenFile(self.descriptor(name), self.path(name))
+
+    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+        """Return the content of a file, at most `limit` bytes, and its `identity`."""
+        file = self.open(name)
+        try:
+            size = file.size if limit is None else limit
+            return file.read_at(0, size), file.state
+        finally:
+            file.close()
+
+    def _scan(self, name: str) -> Iterator[os.DirEntry[str]]:
         """Yield the entries of a folder.
 
         Each call opens it once more: a descriptor has a single position in the list.
@@ -299,7 +369,7 @@ class OpenFolder:
             number = os.open(".", _FLAGS, dir_fd=held.number)
         except OSError as error:
             if not name and error.errno == errno.ENOENT:
-                raise replaced(self.path) from error
+                raise replaced(self.root) from error
             error.filename = held.path
             raise
         try:
@@ -308,12 +378,92 @@ class OpenFolder:
         finally:
             os.close(number)
 
-    def entries(self, name: str = "") -> list[tuple[str, int]]:
-        """Return the names of all in a folder, sorted, and their types.
+    def _list(self, name: str) -> Iterator[os.DirEntry[str]]:
+        """Yield the entries of a folder; nothing if the folder does not exist."""
+        try:
+            yield from self._scan(name)
+        except OSError as error:
+            if not is_missing(error):
+                raise
 
-        The types are those of `stat.S_IFMT`, of links as well; 0 for pipes and so on.
+    def names(self, name: str = "") -> list[str]:
+        """Return the names in a folder; none if there is no such folder."""
+        return [entry.name for entry in self._list(name)]
+
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types."""
+        return sorted((entry.name, _type_of(entry)) for entry in self._list(name))
+
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield name and size of each file in a folder."""
+        for entry in self._list(name):
+            with suppress(FileNotFoundError):  # it was removed meanwhile
+                if entry.is_file(follow_symlinks=False):
+                    yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+    def walk(self, name: str = "") -> Iterator[tuple[str, int]]:
+        """Yield the names and types of a whole tree, sorted.
+
+        A folder comes before its contents. No link is followed. Names that no file of a
+        dataset can have are left out.
         """
-        return sorted((entry.name, _type_of(entry)) for entry in self.scan(name))
+        for last, kind in self.entries(name):
+            if not is_safe_part(last):
+                continue
+            inner = name + "/" + last if name else last
+            yield inner, kind
+            if kind == stat.S_IFDIR:
+                yield from self.walk(inner)
+
+    def content_version(self) -> object:
+        """Return a value that changes when any file is replaced."""
+        return [
+            (name, self.identity(name))
+            for name, kind in self.walk()
+            if kind != stat.S_IFDIR
+        ]
+
+    # Writing
+
+    def create(self, name: str, mode: int = 0o666) -> BinaryIO:
+        """Create a file, and return it for writing."""
+        return disk.create(self.at(name), mode)
+
+    def rename(self, old: str, new: str, source: FolderStore | None = None) -> None:
+        """Rename a file or folder, which may be in another folder `source`."""
+        disk.rename((source or self).at(old), self.at(new))
+
+    def exchange(self, one: str, other: str, source: FolderStore) -> bool:
+        """Exchange two folders, `one` in `source`; return False if impossible."""
+        return disk.exchange(source.at(one), self.at(other))
+
+    def remove(self, name: str, version: str | None = None) -> None:
+        """Remove a file or a link."""
+        disk.remove(self.at(name))
+
+    def make_folder(self, name: str, mode: int = 0o777) -> None:
+        """Make a folder."""
+        try:
+            disk.make_folder(self.at(name), mode)
+        except FileExistsError:
+            status = self.status_of(name)
+            if status is not None and stat.S_ISLNK(status.st_mode):
+                raise LinkFound(self.path(name)) from None
+            raise
+
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder."""
+        disk.remove_folder(self.at(name))
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder and all in it, if there is one."""
+        if self.is_folder(name):
+            self.subfolder(name).clear()
+            self.remove_folder(name)
+
+    def sync_folder(self, name: str = "") -> None:
+        """Wait until the names in a folder are on the disk."""
+        disk.sync_folder(self.at(name + "/name" if name else "name"))
 
     def clear(self) -> None:
         """Remove all that is in the folder.
@@ -325,16 +475,86 @@ class OpenFolder:
         folders = [self]
         for folder in folders:
             inner = []
-            for name, kind in folder.entries():
-                if kind == stat.S_IFDIR:
-                    inner.append(folder.folder(name))
+            for entry in sorted(folder._scan(""), key=_name_of):
+                if _type_of(entry) == stat.S_IFDIR:
+                    inner.append(folder.subfolder(entry.name))
                 else:
-                    disk.remove(folder.hold().at(name))
+                    disk.remove(folder.hold().at(entry.name))
             folders += inner
         for folder in reversed(folders[1:]):
             folder.close()
             assert folder._around is not None
-            disk.remove_folder(folder._around.hold().at(os.path.basename(folder.path)))
+            disk.remove_folder(folder._around.hold().at(os.path.basename(folder.root)))
+
+
+class OpenFile(Storage):
+    """A file of a dataset, which is closed when it is not used any more."""
+
+    descriptor = -1
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(errno.EINVAL, "it is not a regular file", path)
+        self.size = status.st_size
+        self.state = _identity(status)
+        self._lock = allocate_lock()
+
+    def read_into(self, view: memoryview, offset: int) -> int:
+        done = 0
+        while done < len(view):
+            count = self._read_some(view[done:], offset + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def _read_some(self, view: memoryview, offset: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self.descriptor, [view], offset)
+        with self._lock:
+            os.lseek(self.descriptor, offset, os.SEEK_SET)
+            data = os.read(self.descriptor, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield extents, ascending, outside of which all bytes are zero."""
+        if not hasattr(os, "SEEK_DATA"):
+            yield from super().data_extents(start, stop)
+            return
+        while start < stop:
+            try:
+                with self._lock:
+                    start = os.lseek(self.descriptor, start, os.SEEK_DATA)
+                    end = os.lseek(self.descriptor, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # some file systems can't tell
+                    yield start, stop
+                return
+            if start < stop:
+                yield start, min(end, stop)
+            start = end
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. No thread may read it any more."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """Return a value that changes when a file is replaced."""
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _name_of(entry: os.DirEntry[str]) -> str:
+    return entry.name
 
 
 def _status(held: Held, last: str) -> os.stat_result:
@@ -360,7 +580,7 @@ def replaced(path: str) -> StorageError:
     )
 
 
-def _limit(folder: OpenFolder) -> None:
+def _limit(folder: FolderStore) -> None:
     """Note that a folder was opened; close others if too many are open."""
     _opened.append(weakref.ref(folder))
     while len(_opened) > LIMIT:

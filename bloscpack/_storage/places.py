@@ -23,6 +23,7 @@ from .file_systems import (
     NotFound,
     Temporary,
     answered,
+    class_names,
 )
 from .http_session import (
     MAX_SIZE,
@@ -363,8 +364,3 @@ class HttpPlace(Place):
             changed = bool(self._modified and found) and found != self._modified
         if changed:
             raise self._changed()
-
-
-def class_names(fs: object) -> set[str]:
-    """Return the names of a class and its bases; importing them may need a package."""
-    return {"%s.%s" % (kind.__module__, kind.__name__) for kind in type(fs).__mro__}

@@ -25,6 +25,7 @@ from .file_systems import (
     NO_RANGES,
     ErrorNames,
     IgnoresRanges,
+    class_names,
     find_file_system,
     open_archive,
 )
@@ -312,7 +313,7 @@ def _place_for(fs: Any, path: str, fail: Fail) -> Place:
     """Return the place for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
-    from .places import FilePlace, HttpPlace, Place, class_names
+    from .places import FilePlace, HttpPlace, Place
     from .s3 import S3Place
 
     names = class_names(fs)

@@ -13,10 +13,10 @@ import io
 import os
 from collections import deque
 from functools import partial
+from itertools import islice
 
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
-from .._format.chunks import check_digest, decompress
 from .._format.other_formats import PREFIX_LENGTH, name_format
 from .._loop.nthreads import QUICK_CHUNK, effective_nthreads
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
@@ -26,18 +26,19 @@ from ..exceptions import (
     FormatError,
     NotABloscpackFile,
     NotReadable,
+    StorageError,
 )
 from ..fp_io import CompressedFPSource
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from typing import Any, NoReturn
 
     from .._engine.ahead import Task
     from .._format.sections import Frame
     from .._reading.opened import OpenedFile
-    from .._storage.protocols import Buffer, Readable
+    from .._storage.protocols import Readable
     from ..args import AnyLimits
     from ..serializers import Json
 
@@ -118,10 +119,10 @@ class PartsReader(io.RawIOBase):
         try:
             return self.parts.read(start, stop)
         except FormatError as error:
-            raise stream_error(error, None, None) from error
+            raise stream_error(error) from error
 
     def _read_directly(self, view: memoryview, position: int) -> int:
-        """Fill `view` as far as it ends with a chunk; return the number of bytes."""
+        """Fill `view` up to the last end of a chunk; return the number of bytes."""
         stop = position + len(view)
         numbers = self.parts.numbers(position, stop)
         start_of_last, end = self.parts.span(numbers[-1])
@@ -140,7 +141,7 @@ class PartsReader(io.RawIOBase):
             if error.chunk is not None and 0 <= error.chunk < self.parts.nchunks:
                 intact = self.parts.span(error.chunk)[0] - position
             if not 0 < intact < len(view):
-                raise stream_error(error, None, None) from error
+                raise stream_error(error) from error
         # Chunks that another thread has decompressed may precede it.
         return self._read_intact(view[:intact], position)
 
@@ -176,16 +177,14 @@ class PipeReader(io.RawIOBase):
     def __init__(
         self, fp: Readable, limits: AnyLimits | None, nthreads: int | None
     ) -> None:
-        self._fp = _Recorded(fp)
+        self._fp = fp
         self._limits = limits
         self._nthreads = nthreads
         self._source: CompressedFPSource | None = None
-        self._frames: Iterator[Frame] = iter(())
+        self._chunks: Generator[bytes] | None = None
         self._error: Exception | None = None
         self._plain = memoryview(b"")
         self._position = 0
-        self._tasks: deque[Task] = deque()
-        self._chunks_ahead = 1
 
     def readable(self) -> bool:
         """Return True."""
@@ -205,114 +204,89 @@ class PipeReader(io.RawIOBase):
             raise self._error
         if self._source is None:
             try:
-                source = CompressedFPSource(self._fp, limits=self._limits)  # type: ignore[arg-type]
+                self._source = CompressedFPSource(self._fp, limits=self._limits)  # type: ignore[arg-type]
             except FormatError as error:
                 self._fail(error)
-            header = source.bloscpack_header
-            quick = 0 < header.chunk_size < QUICK_CHUNK
-            nthreads = 1 if quick else effective_nthreads(self._nthreads, None)
-            self._ahead = Ahead(nthreads)
-            self._max_chunks = max(
-                1, min(nthreads, MAX_WINDOW // max(header.chunk_size, 1))
-            )
-            self._frames = source.tasks()
-            self._source = source
+            self._chunks = self._decompressed(self._source)
         return self._source
+
+    def _decompressed(self, source: CompressedFPSource) -> Generator[bytes]:
+        """Yield the plain chunks; threads decompress the next ones, each time more."""
+        chunk_size = source.bloscpack_header.chunk_size
+        quick = 0 < chunk_size < QUICK_CHUNK
+        nthreads = 1 if quick else effective_nthreads(self._nthreads, None)
+        most = max(1, min(nthreads, MAX_WINDOW // max(chunk_size, 1)))
+        frames: Iterator[Frame] = source.tasks()
+        failure = None
+        wanted = 1
+        tasks: deque[Task] = deque()
+        ahead = Ahead(nthreads)
+
+        def decompress(frame: Frame) -> bytes:
+            with own_settings:
+                return source.plain(frame)
+
+        try:
+            while True:
+                if len(tasks) <= wanted // 2:
+                    try:
+                        for frame in islice(frames, wanted - len(tasks)):
+                            tasks.append(ahead.submit(partial(decompress, frame)))
+                    except FormatError as error:  # raised behind the intact chunks
+                        failure = error
+                    wanted = min(2 * wanted, most)
+                if not tasks:
+                    break
+                yield ahead.result(tasks.popleft())
+            if failure is not None:
+                raise failure
+        finally:
+            ahead.close()
 
     def _fail(self, error: FormatError) -> NoReturn:
         """Raise an error, now and in each later read."""
-        self._error = stream_error(error, self._fp.beginning, None)
+        self._error = stream_error(error)
         raise self._error from error
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer`, at most to the end of a chunk; return the number of bytes."""
         self._opened()
+        assert self._chunks is not None
         while not self._plain:
-            self._take_frames()
-            if not self._tasks:
-                return 0
             try:
-                self._plain = memoryview(self._ahead.result(self._tasks.popleft()))
+                chunk = next(self._chunks, None)
             except FormatError as error:
                 self._fail(error)
+            except BaseException as error:  # no later read may look like the end
+                self._error = StorageError("an earlier read has failed: %s" % error)
+                raise
+            if chunk is None:
+                return 0
+            self._plain = memoryview(chunk)
         view = memoryview(buffer).cast("B")
         part, self._plain = self._plain[: len(view)], self._plain[len(view) :]
         view[: len(part)] = part
         self._position += len(part)
         return len(part)
 
-    def _take_frames(self) -> None:
-        """Read frames, each time more, and let threads decompress them."""
-        if len(self._tasks) > self._chunks_ahead // 2:
-            return
-        while len(self._tasks) < self._chunks_ahead:
-            try:
-                frame = next(self._frames, None)
-            except FormatError as error:  # raised behind the intact chunks
-                self._tasks.append(self._ahead.submit(partial(_throw, error)))
-                self._frames = iter(())
-                break
-            if frame is None:
-                break
-            self._tasks.append(self._ahead.submit(partial(self._decompress, frame)))
-        self._chunks_ahead = min(2 * self._chunks_ahead, self._max_chunks)
-
-    def _decompress(self, frame: Frame) -> bytes:
-        assert self._source is not None
-        try:
-            compressed, digest = self._source.load(frame)
-            header = self._source.bloscpack_header
-            check_digest(compressed, digest, header.checksum_impl)
-            with own_settings:
-                return decompress(compressed, frame.header)
-        except FormatError as error:
-            error.locate(frame.number, frame.offset)
-            raise
-
     def close(self) -> None:
         """Drop the chunks that were read ahead; the file object stays open."""
-        if self._source is not None and not self.closed:
-            self._ahead.close()
-        self._tasks.clear()
+        if self._chunks is not None:
+            self._chunks.close()
         self._plain = memoryview(b"")
         super().close()
 
 
-def _throw(error: Exception) -> NoReturn:
-    raise error
-
-
-class _Recorded:
-    """A file object that can't seek, and the first bytes read from it."""
-
-    def __init__(self, fp: Readable) -> None:
-        self._fp = fp
-        self.beginning = b""
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._fp.read(size)
-        if data and len(self.beginning) < BLOSCPACK_HEADER_LENGTH:
-            missing = BLOSCPACK_HEADER_LENGTH - len(self.beginning)
-            self.beginning += bytes(data[:missing])
-        return data
-
-    def seekable(self) -> bool:
-        return False
-
-
-def stream_error(
-    error: FormatError, prefix: Buffer | None, size: int | None
-) -> FormatError:
+def stream_error(error: FormatError) -> FormatError:
     """Return the error that a compressed stream raises in place of a `FormatError`.
 
-    `prefix` are the first bytes of the file, and `size` is its size; None if unknown.
     The error for another format names the format and is an `OSError`; the error for a
     file that ends too early is an `EOFError`. The classes of the standard library that
     read compressed files raise these.
     """
     kind: type[FormatError]
-    if isinstance(error, NotReadable) and prefix is not None:
-        prefix = bytes(prefix)
+    if isinstance(error, NotReadable) and error.prefix is not None:
+        prefix = error.prefix
         if prefix[: len(MAGIC)] == MAGIC[: len(prefix)]:
             kind = EndsTooEarly
             message = "%s: expected a header of '%d' bytes, found '%d'" % (
@@ -322,7 +296,7 @@ def stream_error(
             )
         else:
             kind = NotABloscpackFile
-            found = name_format(prefix[:PREFIX_LENGTH], size)
+            found = name_format(prefix[:PREFIX_LENGTH], error.size)
             message = "expected a Bloscpack file, found %s" % (
                 found or "one that begins %r" % prefix[: len(MAGIC)]
             )

@@ -2,7 +2,7 @@
 
 Strategy: `ChunkWriter` cuts the bytes into chunks. Worker threads compress them while
 the caller produces the next bytes; the thread of the caller stores them. The first
-compressed chunks stay in memory. If the caller closes the file meanwhile, the number of
+compressed chunks stay in memory. If the caller closes the file by then, the number of
 chunks is known before anything is written, and the file is the one that `pack` writes.
 Otherwise the rest is stored in one of three ways:
 
@@ -21,27 +21,30 @@ from collections import deque
 from .._engine.ahead import Ahead
 from .._engine.blosc_settings import own_settings
 from .._format import offsets as offset_table
+from .._format.append_plan import UNCHANGED
 from .._format.chunk_sizes import calculate_nchunks, parse_chunk_size
 from .._format.chunks import compress
 from .._format.metadata import encode_section
 from .._loop.nthreads import RUN_TO_COMPRESS, effective_nthreads
+from .._loop.packing import header_for
 from .._storage.base import write_all
 from .._storage.disk import disk
 from ..abstract_objects import plain_number
-from ..args import pack_settings
+from ..args import BLOSC_ARGS, pack_settings
+from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..headers import BloscpackHeader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
+    from typing import Any, BinaryIO
 
     from .._engine.ahead import Task
     from .._format.metadata import Section
-    from .._storage.protocols import Buffer, Writable
+    from .._storage.protocols import Buffer, StorageOptions, Writable
     from ..args import PackKeywords
+    from ..headers import BloscpackHeader
 
     # Inserts bytes at a position of the output; the bytes from there to another
     # position move.
@@ -62,14 +65,23 @@ GROWTH = 11
 MOVED_AT_A_TIME = 4 * 2**20
 
 
-class Recipe:
-    """The checked settings of a file to be written, and its encoded metadata."""
+class Settings:
+    """The checked settings of a `BloscpackFile`, and its encoded metadata."""
 
     def __init__(
-        self, chunk_size: int | str, metadata: object, settings: PackKeywords
+        self,
+        chunk_size: int | str,
+        metadata: object,
+        nthreads: int | None,
+        sync: bool | None,
+        storage_options: StorageOptions | None,
+        keywords: PackKeywords,
     ) -> None:
+        self.nthreads = nthreads
+        self.sync = sync
+        self.storage_options = storage_options
         self.blosc_args, self.bloscpack_args, metadata_args = pack_settings(
-            None, None, None, settings
+            None, None, None, keywords
         )
         self.blosc_args.check()
         self.bloscpack_args.check()
@@ -77,51 +89,43 @@ class Recipe:
         self.chunk_size = parse_chunk_size(chunk_size)
         self.section: Section | None = None
         if metadata is not None:
-            metadata_args.check()
             self.section = encode_section(metadata, metadata_args)
+        # The keywords for `append_fp`: a file that exists keeps the other settings.
+        self.append_keywords: dict[str, Any] = {
+            name: value for name, value in keywords.items() if name in BLOSC_ARGS
+        }
+        self.append_keywords["nthreads"] = nthreads
+        self.append_keywords["metadata"] = UNCHANGED if metadata is None else metadata
 
     def header(
-        self, nchunks: int, chunk_size: int, last_chunk: int, max_app_chunks: int
+        self, sizes: tuple[int, int, int], max_app_chunks: int
     ) -> BloscpackHeader:
-        """Return the header of a file."""
-        return BloscpackHeader(
-            offsets=bool(self.bloscpack_args.offsets) and nchunks != -1,
-            metadata=self.section is not None,
-            checksum=self.bloscpack_args.checksum,
-            typesize=self.blosc_args.typesize or 0,
-            chunk_size=chunk_size,
-            last_chunk=last_chunk,
-            nchunks=nchunks,
-            max_app_chunks=max_app_chunks,
-        )
+        """Return the header of a file; `sizes` as in `header_for`."""
+        has_metadata = self.section is not None
+        args = self.blosc_args, self.bloscpack_args
+        return header_for(*args, sizes, max_app_chunks, has_metadata)
 
 
 class _Sink(CompressedFPSink):
-    """A sink that writes an encoded metadata section.
+    """A sink for chunks whose number is known at the end.
 
     With `insert`, the number of chunks in the header is preliminary. At the end header
     and offset table are written again, the latter with at least `free` free entries.
     """
 
     def __init__(
-        self,
-        out_fp: Writable,
-        section: Section | None,
-        insert: Insert | None,
-        new: bool,
-        free: int,
+        self, out_fp: Writable, insert: Insert | None, new: bool, free: int
     ) -> None:
         super().__init__(out_fp, new=new)
-        self._section = section
         self._insert = insert
         self._free = free
 
-    def begin(self, recipe: Recipe, header: BloscpackHeader) -> None:
+    def begin(self, settings: Settings, header: BloscpackHeader) -> None:
         """Write the sections in front of the chunks."""
-        self.configure(recipe.blosc_args, header)
+        self.configure(settings.blosc_args, header)
         self.write_bloscpack_header()
-        if self._section is not None:
-            self.write_section(self._section.blocks())
+        if settings.section is not None:
+            self.write_section(settings.section.blocks())
         self.init_offsets()
 
     def finalize(self) -> None:
@@ -173,36 +177,30 @@ class ChunkWriter:
     ----------
     fp
         The output, from its current position on. It stays open.
-    recipe
+    settings
         The settings.
-    nthreads
-        Number of threads that compress; None for the default.
     insert
         How bytes are inserted into the output, if it is a new file that no other
         program uses.
     """
 
     def __init__(
-        self,
-        fp: Writable,
-        recipe: Recipe,
-        nthreads: int | None = None,
-        insert: Insert | None = None,
+        self, fp: Writable, settings: Settings, insert: Insert | None = None
     ) -> None:
         self._fp = fp
-        self._recipe = recipe
+        self._settings = settings
         self._insert = insert
         self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
-        self._checksum = recipe.header(-1, 1, 1, 0).checksum_impl
+        self._checksum = CHECKSUMS_LOOKUP[settings.bloscpack_args.checksum]
         self._sink: _Sink | None = None
         self._kept: Frames = []
         self._kept_nbytes = 0
         self.nbytes = 0
         # Plain bytes that do not fill a batch yet.
         self._batch = bytearray()
-        chunk_size = recipe.chunk_size
+        chunk_size = settings.chunk_size
         self._batch_nbytes = chunk_size * max(1, RUN_TO_COMPRESS // chunk_size)
-        nthreads = effective_nthreads(nthreads, None)
+        nthreads = effective_nthreads(settings.nthreads, None)
         self._ahead = Ahead(nthreads)
         self._max_tasks = nthreads + 1
         self._tasks: deque[Task] = deque()
@@ -234,8 +232,10 @@ class ChunkWriter:
             self._submit(self._batch)
             self._batch = bytearray()
         self._deliver(0)
-        if self._sink is None:
-            self._begin_known()
+        if self._sink is None:  # all chunks are in memory
+            args = self._settings.bloscpack_args
+            sizes = calculate_nchunks(self.nbytes, self._settings.chunk_size)
+            self._begin(sizes, args.effective_max_app_chunks(sizes[0]), None)
         assert self._sink is not None
         self._sink.finalize()
         self._ahead.close()
@@ -251,14 +251,13 @@ class ChunkWriter:
 
     def _compress(self, batch: bytes | bytearray) -> Frames:
         """Return the compressed chunks of a batch, with digests."""
-        view, size = memoryview(batch), self._recipe.chunk_size
+        view, size = memoryview(batch), self._settings.chunk_size
         frames = []
         with own_settings:
             for start in range(0, len(view) or 1, size):
                 try:
-                    compressed = compress(
-                        view[start : start + size], self._recipe.blosc_args
-                    )
+                    chunk = view[start : start + size]
+                    compressed = compress(chunk, self._settings.blosc_args)
                 except MemoryError as error:
                     raise StorageError(
                         "there is no memory to compress chunks of '%d' bytes" % size
@@ -283,33 +282,27 @@ class ChunkWriter:
         for compressed, digest in frames:
             self._sink.put_digested(0, compressed, digest)
 
-    def _begin_known(self) -> None:
-        """Write a file whose chunks are all in memory."""
-        args = self._recipe.bloscpack_args
-        cut = calculate_nchunks(self.nbytes, self._recipe.chunk_size)
-        self._begin(
-            self._recipe.header(*cut, args.effective_max_app_chunks(cut[0])), None
-        )
-
     def _begin_unknown(self) -> None:
         """Write the chunks that were kept in memory, with more to come."""
-        recipe, kept = self._recipe, len(self._kept)
-        if self._insert is None or not recipe.bloscpack_args.offsets:
-            self._begin(recipe.header(-1, recipe.chunk_size, -1, 0), None)
+        args, size = self._settings.bloscpack_args, self._settings.chunk_size
+        kept = len(self._kept)
+        if self._insert is None or not args.offsets:
+            self._begin((-1, size, -1), 0, None)
             return
         entries = max(RESERVED_ENTRIES, GROWTH * kept)
-        wanted = recipe.bloscpack_args.max_app_chunks
+        wanted = args.max_app_chunks
         free = 0 if callable(wanted) else plain_number(wanted)
-        header = recipe.header(
-            kept, recipe.chunk_size, recipe.chunk_size, entries - kept
-        )
-        self._begin(header, self._insert, free)
+        self._begin((kept, size, size), entries - kept, self._insert, free)
 
     def _begin(
-        self, header: BloscpackHeader, insert: Insert | None, free: int = 0
+        self,
+        sizes: tuple[int, int, int],
+        max_app_chunks: int,
+        insert: Insert | None,
+        free: int = 0,
     ) -> None:
         new = self._insert is not None
-        self._sink = _Sink(self._fp, self._recipe.section, insert, new, free)
-        self._sink.begin(self._recipe, header)
+        self._sink = _Sink(self._fp, insert, new, free)
+        self._sink.begin(self._settings, self._settings.header(sizes, max_app_chunks))
         kept, self._kept = self._kept, []
         self._store(kept)

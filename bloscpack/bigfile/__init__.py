@@ -17,7 +17,7 @@ tutorial.
 from __future__ import annotations
 
 from ..exceptions import BloscpackError as Error
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .checking import TreeFinding, TreeReport, verify
 from .column import Column, ColumnClosedError
 from .copying import copy, repartition

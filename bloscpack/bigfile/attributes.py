@@ -1,29 +1,38 @@
-"""The files ``attr-v2`` and ``attr``: named values as text, and as binary records.
+"""The attributes of a block: a mapping, and the files ``attr-v2`` and ``attr``.
 
-Pure functions. The hexadecimal digits alone carry a value; the text behind ``#HUMANE``
-is made for people, letter by letter like the original makes it, and never read.
+``attr-v2`` is text, and ``attr`` has binary records. The hexadecimal digits alone carry
+a value; the text behind ``#HUMANE`` is made for people, letter by letter like the
+original makes it, and never read.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import struct
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import NamedTuple
 
 import numpy
 
-from ..abstract_objects import ImmutableObject
-from ..exceptions import DamageError, UsageTypeError, UsageValueError
+from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
 from .dtypes import MAX_NAME, attribute_dtype, name_of
+from .tree import ATTRIBUTES, LEGACY, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from .dtypes import Array, DType
+    from .tree import Tree
 
     # Attributes by the bytes of their name.
     Attributes = dict[bytes, "Attribute"]
+    Base = MutableMapping[str, Any]
+else:
+    Base = MutableMapping
 
 # The type of text: its items are bytes of UTF-8.
 TEXT = "a"
@@ -35,15 +44,12 @@ _BLANKS = b" \t"
 _LEGACY = struct.Struct("=ii8s")
 
 
-class Attribute(ImmutableObject):
+class Attribute(NamedTuple):
     """A value as it is stored: name of its type, number of items, and their bytes."""
 
-    __slots__ = ("data", "dtype_name", "nmemb")
-
-    def __init__(self, dtype_name: str, nmemb: int, data: bytes) -> None:
-        self.dtype_name = dtype_name
-        self.nmemb = nmemb
-        self.data = data
+    dtype_name: str
+    nmemb: int
+    data: bytes
 
     @property
     def dtype(self) -> DType:
@@ -212,15 +218,9 @@ def _complex(value: complex) -> str:
 
 # How the original shows a value. Other types are shown by their name.
 FORMATS: dict[str, Any] = {
-    "b1": lambda value: "%d" % value,
-    "i4": lambda value: "%d" % value,
-    "i8": lambda value: "%d" % value,
-    "u4": lambda value: "%d" % value,
-    "u8": lambda value: "%d" % value,
-    "f4": lambda value: "%g" % value,
-    "f8": lambda value: "%g" % value,
-    "c8": _complex,
-    "c16": _complex,
+    **dict.fromkeys(("b1", "i4", "i8", "u4", "u8"), "%d".__mod__),
+    **dict.fromkeys(("f4", "f8"), "%g".__mod__),
+    **dict.fromkeys(("c8", "c16"), _complex),
 }
 
 
@@ -249,3 +249,124 @@ def decode_legacy(data: bytes) -> Attributes:
         found[name] = _checked(dtype_name, nmemb, data[data_start:stop])
         position = stop
     return found
+
+
+# All attributes of a block
+
+
+def load(files: Mapping[str, bytes]) -> Attributes:
+    """Return the attributes in files with these names.
+
+    Raises `FormatError`, whose ``filename`` is the name.
+    """
+    found: Attributes = {}
+    for name, decode_file in ((LEGACY, decode_legacy), (ATTRIBUTES, decode)):
+        try:
+            found.update(decode_file(files.get(name, b"")))
+        except FormatError as error:
+            error.filename = name
+            raise
+    return found
+
+
+def files_of(tree: Tree, folder: str) -> dict[str, bytes]:
+    """Return the files of attributes in a folder of a tree."""
+    files = {}
+    for name in (LEGACY, ATTRIBUTES):
+        with suppress(FileNotFoundError):
+            files[name] = tree.read_text(os.path.join(folder, name))
+    return files
+
+
+class AttributeSet(Base):
+    """The attributes of a block, a group or a tree, sorted by the bytes of the name.
+
+    A change is on the disk when the call returns, as a whole. Other processes may
+    change other attributes at the same time.
+
+    Text is returned as ``str``, an array of strings as a list, and everything else as
+    an array with one axis, so a number is an array of one item. Text, bytes, numbers
+    and arrays can be stored. A matrix loses its shape.
+    """
+
+    def __init__(self, tree: Tree, folder: str) -> None:
+        self._tree = tree
+        self._folder = folder
+        # The state of the files, and the attributes in them.
+        self._known: tuple[object, Attributes] = (None, {})
+
+    def _load(self) -> Attributes:
+        """Return all attributes, from the files only if they have changed."""
+        signature = (self._state(LEGACY), self._state(ATTRIBUTES))
+        known = self._known
+        if signature != known[0]:
+            known = self._known = signature, self._read()
+        return known[1]
+
+    def _read(self) -> Attributes:
+        """Return all attributes in the files."""
+        try:
+            return load(files_of(self._tree, self._folder))
+        except FormatError as error:
+            error.filename = os.path.join(self._folder, error.filename or "")
+            raise
+
+    def _state(self, file: str) -> tuple[int, int, int] | None:
+        try:
+            status = os.stat(os.path.join(self._folder, file))
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
+
+    def _change(self, removed: list[bytes], added: Attributes) -> None:
+        """Remove and add attributes in one step."""
+        with locked_folder(self._folder):
+            found = self._read()
+            for name in removed:
+                if found.pop(name, None) is None:  # another thread has removed it
+                    raise KeyError(name.decode("utf-8", "surrogateescape"))
+            found.update(added)
+            path = os.path.join(self._folder, ATTRIBUTES)
+            self._tree.replace_text(path, encode(found))
+            if removed:  # the legacy file would bring them back
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._folder, LEGACY))
+            self._known = (None, {})
+
+    def raw(self, name: str) -> Attribute:
+        """Return an attribute as it is stored: type, number of items, bytes."""
+        found = self._load().get(encoded_text(name))
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return value_of(self.raw(name))
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.update({name: value})
+
+    def __delitem__(self, name: str) -> None:
+        self.raw(name)
+        self._change([encoded_text(name)], {})
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Set several attributes in one step."""
+        values = dict(*others, **named)
+        self._change(
+            [], {encoded_name(n): attribute_of(n, v) for n, v in values.items()}
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        for name in sorted(self._load()):
+            yield name.decode("utf-8", "surrogateescape")
+
+    def __len__(self) -> int:
+        return len(self._load())
+
+    def __repr__(self) -> str:
+        return "AttributeSet(%r)" % dict(self)
+
+    def copy_from(self, other: AttributeSet) -> None:
+        """Add all attributes of another block, with their types."""
+        self._change([], other._load())

@@ -7,20 +7,21 @@ finding names the rows that it affects.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy
 
+from .._damage.findings import ERROR, NOTE, Record
 from .._engine.threads import for_each
 from .._format.row_sets import common, text_of, union, without
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .data_files import DataFiles
 from .file import File
-from .header import FILE_NAME, MODULUS, folded
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
 from .tree import is_data_file
-from .writing import PIECE_NBYTES, byte_sum, read_header, read_unwritten
+from .writing import byte_sum, read_state
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -28,19 +29,17 @@ if TYPE_CHECKING:
 
     from .._format.row_sets import Rows
     from .._storage.protocols import Path
-    from ..serializers import JsonObject
     from .header import Header
     from .tree import Tree
 
     Progress = Callable[[int], object]
 
-ERROR = "error"
-NOTE = "note"
 # Where a name is used that no block can have: the finding is about the whole tree.
 ROOT = "."
 
 
-class TreeFinding(NamedTuple):
+@dataclass(frozen=True)
+class TreeFinding(Record):
     """A difference between a tree and the format.
 
     Attributes
@@ -72,7 +71,8 @@ class TreeFinding(NamedTuple):
         return "%s: %s: %s" % (self.severity, place, self.message)
 
 
-class TreeReport(NamedTuple):
+@dataclass(frozen=True)
+class TreeReport(Record):
     """The result of `verify`.
 
     Attributes
@@ -91,19 +91,12 @@ class TreeReport(NamedTuple):
     nbytes: int
     findings: tuple[TreeFinding, ...]
 
+    derived = ("ok",)
+
     @property
     def ok(self) -> bool:
         """Whether there is no error; notes do not count."""
         return not any(finding.severity == ERROR for finding in self.findings)
-
-    def as_dict(self) -> JsonObject:
-        """Return the report as values that JSON can hold."""
-        findings = []
-        for finding in self.findings:
-            fields = finding._asdict()
-            fields["rows"] = [list(pair) for pair in finding.rows]
-            findings.append(fields)
-        return {**self._asdict(), "ok": self.ok, "findings": findings}
 
 
 def verify(
@@ -156,7 +149,7 @@ class _Checker:
 
     def __init__(self, tree: Tree, nthreads: int, progress: Progress | None) -> None:
         self._tree = tree
-        self._nthreads = nthreads
+        self.nthreads = nthreads
         self._progress = progress
         self.findings: list[TreeFinding] = []
         self.nblocks = self.nfiles = self.nbytes = self.nattributes = 0
@@ -185,13 +178,12 @@ class _Checker:
         self.check_attributes(name, name)
         try:
             folder = self._tree.folder(name)
-            header, content = read_header(self._tree, folder)
-            unwritten = read_unwritten(self._tree, folder, content, header.size)
+            header, _, unwritten = read_state(self._tree, folder)
         except (FormatError, OSError) as error:
             self.findings.append(TreeFinding(name, "header", _text(error)))
             return
         _BlockCheck(self, name, header, DataFiles(self._tree, folder)).run(
-            folder, unwritten or []
+            folder, unwritten
         )
 
     def add_progress(self, nbytes: int) -> None:
@@ -199,11 +191,6 @@ class _Checker:
         self.nbytes += nbytes
         if self._progress is not None:
             self._progress(nbytes)
-
-    @property
-    def nthreads(self) -> int:
-        """The number of threads that sum bytes."""
-        return self._nthreads
 
 
 class _BlockCheck:

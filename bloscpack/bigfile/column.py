@@ -12,17 +12,16 @@ import weakref
 import numpy
 
 from ..exceptions import UsageTypeError, UsageValueError
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .dtypes import block_dtype, check_convertible
 from .header import Header
 from .reading import Reader
 from .tree import Tree, clean_name
-from .writing import PIECE_NBYTES, Writer, read_header, read_unwritten, threads_for
+from .writing import Writer, read_header, read_state, threads_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Any, TypeVar
 
     from .._format.row_sets import Rows
@@ -129,7 +128,7 @@ class Column:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.size,) if self.nmemb == 1 else (self.size, self.nmemb)
+        return self.size, *self._layout.row_shape
 
     @property
     def ndim(self) -> int:
@@ -146,9 +145,7 @@ class Column:
 
     def _unwritten(self) -> Rows:
         """Return the rows that no writer has finished."""
-        _, content = read_header(self._tree, self._folder)
-        known = read_unwritten(self._tree, self._folder, content, self.size)
-        return known or []
+        return read_state(self._tree, self._folder)[2]
 
     def __len__(self) -> int:
         return self.size
@@ -185,15 +182,12 @@ class Column:
                 % (length, start, self.name, self.size)
             )
         stop = min(start + length, self.size)
-        if out is None:
-            return self._reader.read(start, stop)
         shape = (stop - start, *self.shape[1:])
-        if out.shape != shape:
+        if out is not None and out.shape != shape:
             raise UsageValueError(
                 "'out' has the shape %s, expected %s" % (out.shape, shape)
             )
-        self._reader.read_into(out, start, stop)
-        return out
+        return self._reader.read(start, stop, out)
 
     def __getitem__(self, index: Index) -> Any:
         self._check_open()
@@ -206,7 +200,7 @@ class Column:
         return rows if dtype is None else rows.astype(dtype)
 
     def __iter__(self) -> Iterator[Any]:
-        step = max(1, PIECE_NBYTES // max(1, self._layout.row_nbytes))
+        step = self._layout.piece_rows
         for start in range(0, self.size, step):
             yield from self.read(start, step)
 
@@ -280,27 +274,25 @@ class Column:
         The header is replaced when the rows are in the files. Until then, and after a
         crash, the block has its old rows.
         """
-        self._check_open()
-        self._check_has_rows()
+        self._check_has_columns()
         rows = self._as_rows(buf)
-        self._check_nfile(len(rows), Nfile)
-        nthreads = threads_for(rows.nbytes, self._nthreads)
-        self._writer.append(rows, len(rows), Nfile, nthreads)
+        self._add_rows(rows, len(rows), Nfile)
 
     def grow(self, size: int, Nfile: int = 1) -> None:
         """Add `size` rows without values, in `Nfile` new data files."""
-        self._check_open()
-        self._check_has_rows()
-        self._check_nfile(operator.index(size), Nfile)
-        self._writer.append(None, size, Nfile, 1)
+        self._check_has_columns()
+        self._add_rows(None, operator.index(size), Nfile)
 
-    def _check_has_rows(self) -> None:
+    def _check_has_columns(self) -> None:
+        self._check_open()
         if not self.nmemb:
             raise UsageValueError("the block '%s' has no columns" % self.name)
 
-    def _check_nfile(self, size: int, nfile: int) -> None:
+    def _add_rows(self, rows: Array | None, size: int, nfile: int) -> None:
         if size < 0 or nfile < 0 or (size and not nfile):
             raise UsageValueError("%d rows can't be in %d files" % (size, nfile))
+        nbytes = 0 if rows is None else rows.nbytes
+        self._writer.append(rows, size, nfile, threads_for(nbytes, self._nthreads))
 
     def flush(self) -> None:
         """Add the checksums of the written rows to the header."""
@@ -320,12 +312,7 @@ class Column:
     def __enter__(self) -> Column:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:

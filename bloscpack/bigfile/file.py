@@ -6,38 +6,30 @@ block has been created.
 
 from __future__ import annotations
 
-import operator
 import os
-from itertools import accumulate
 
 import numpy
 
-from .._format.row_sets import without
 from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, UsageValueError
 from . import header
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .column import Column
-from .dtypes import block_dtype, check_storable, name_of
+from .copying import row_dtype, store, table_of
+from .dtypes import block_dtype
 from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
-from .writing import Writer, commit_new, make_block
+from .writing import Writer, make_block, write_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
     from typing import Any
 
+    from .._crashsafe.ownership import Limits
     from .._format.row_sets import Rows
     from .._storage.protocols import Path
-    from .dtypes import DType
     from .header import Header
-
-# Number of rows per data file if the caller does not say, as in the original.
-ROWS_PER_FILE = 32 * 2**20
-# Number of bytes that `create_from_array` takes from an array at a time.
-TAKEN_NBYTES = 2**24
 
 
 class File:
@@ -156,6 +148,14 @@ class File:
         group._set_up(self._tree, full, self._nthreads)
         return group
 
+    def _limited(self, limits: Limits) -> File:
+        """Return the same tree; users whom `limits` allow read what it creates."""
+        tree = self._tree
+        file = File.__new__(File)
+        limited = Tree(tree.path, tree.follow_links, limits)
+        file._set_up(limited, self._group, self._nthreads)
+        return file
+
     def open(self, blockname: str) -> Column:
         """Return a block; the name ``.`` stands for the group itself."""
         full = self._full(blockname)
@@ -200,12 +200,9 @@ class File:
                 raise UsageValueError("%d rows need a dtype" % size)
             new = header.Header(block_dtype("<i8"), 0, [])
         else:
-            new = new_header(numpy.dtype(dtype), size or 0, Nfile)
-        writer = self._make(full, new)
+            new = header.new_header(numpy.dtype(dtype), size or 0, Nfile)
         rows = [(0, new.size)] if new.size else []
-        commit_new(self._tree, self._tree.folder(full), new, unwritten=rows)
-        self._created += 1
-        return Column._over(self._tree, full, writer, self._nthreads)
+        return self.create_filled(full, new, lambda column: None, rows)
 
     def create_from_array(
         self, blockname: str, array: Any, Nfile: int | None = None
@@ -233,7 +230,7 @@ class File:
         full = self._full(blockname)
         if isinstance(array, Column) and array._folder == self._tree.folder(full):
             raise UsageValueError("'%s' would be copied over itself" % blockname)
-        new = new_header(row_dtype(array), array.shape[0], Nfile)
+        new = header.new_header(row_dtype(array), array.shape[0], Nfile)
         return self.create_filled(full, new, lambda column: store(array, column, 0))
 
     def create_filled(
@@ -241,7 +238,7 @@ class File:
         full: str,
         new: Header,
         fill: Callable[[Column], object],
-        unwritten: Rows | None = None,
+        unwritten: Rows = (),  # type: ignore[assignment]
     ) -> Column:
         """Create a block with a layout, and let `fill` write its rows.
 
@@ -255,7 +252,7 @@ class File:
             fill(column)
             sums, _ = writer.take()
             folder = self._tree.folder(full)
-            commit_new(self._tree, folder, new, sums=sums, unwritten=unwritten)
+            write_header(self._tree, folder, new.with_sums(sums), unwritten)
             self._created += 1
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
@@ -285,12 +282,7 @@ class File:
     def __enter__(self) -> File:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __reduce__(self) -> Any:
@@ -306,64 +298,3 @@ def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> 
 def _is_self(name: str) -> bool:
     """Return whether a name like ``0/.`` stands for a group itself."""
     return name == "." or name.endswith("/.")
-
-
-def new_header(dtype: DType, size: int, nfile: int | None) -> Header:
-    """Return the header of a new block with rows of a type."""
-    base, shape = dtype.base, dtype.shape
-    if len(shape) > 1:
-        raise UsageValueError("a row has one axis, not the shape %s" % (shape,))
-    check_storable(base)
-    nmemb = shape[0] if shape else 1
-    if nfile is None:
-        nfile = -(-size // ROWS_PER_FILE)
-    stored = block_dtype(name_of(base))
-    return header.new_header(stored, nmemb, operator.index(size), operator.index(nfile))
-
-
-def table_of(array: Any) -> Any:
-    """Return an object that can be stored as rows: an array, or something like one."""
-    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
-        array = numpy.asarray(array)
-    if len(array.shape) not in (1, 2):
-        raise UsageValueError(
-            "a block has one or two axes, not the shape %s" % (array.shape,)
-        )
-    return array
-
-
-def row_dtype(array: Any) -> DType:
-    """Return the type of a row of a table."""
-    nmemb = array.shape[1] if len(array.shape) == 2 else 1
-    return numpy.dtype((array.dtype, (nmemb,)))
-
-
-def store(array: Any, column: Column, row: int, left_out: Rows | None = None) -> None:
-    """Write the rows of a table from row `row` on, in pieces, but not `left_out`."""
-    for piece in pieces_of(array):
-        for start, stop in without([piece], left_out or []):
-            part = numpy.asarray(array[start:stop])
-            column.write(row + start, part.reshape(-1, column.nmemb))
-            del part  # before the next one is read
-
-
-def pieces_of(array: Any) -> Iterator[tuple[int, int]]:
-    """Yield the rows of a table as ranges of at most `TAKEN_NBYTES`, or of one chunk.
-
-    They end where chunks end, so that no chunk is decompressed or computed twice.
-    ``array.chunks`` has the number of rows of a chunk, or of each chunk in a tuple.
-    """
-    size = array.shape[0]
-    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
-    chunks = getattr(array, "chunks", None)
-    rows = (chunks[0] or 1) if chunks else step
-    start = previous = 0
-    for end in accumulate(rows) if isinstance(rows, tuple) else range(rows, size, rows):
-        if end - start > step and previous > start:
-            yield start, previous
-            start = previous
-        previous = end
-    for end in (previous, size):
-        if start < end:
-            yield start, end
-            start = end

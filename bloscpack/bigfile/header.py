@@ -1,29 +1,41 @@
 """The file ``header`` of a block: type, row width, and the rows of each data file.
 
+The file ``.unwritten`` lists the rows that have not been written yet.
+
 Pure functions and records. No count of a header is trusted before the lines for it
 have been found, and no number may exceed what a file can hold.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from bisect import bisect_right
 from itertools import accumulate
+from typing import NamedTuple
+from zlib import crc32
 
-from ..abstract_objects import ImmutableObject
+from .._format.row_sets import union
 from ..exceptions import DamageError, UsageValueError
-from .dtypes import block_dtype, name_of
+from .dtypes import block_dtype, check_storable, name_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from .._format.row_sets import Rows
     from .dtypes import DType
 
 # Maximum number of rows, of items in a row and of bytes: what an offset can express.
 MAX_COUNT = 2**63 - 1
+# Number of bytes that are read, or converted, summed and written, at a time.
+PIECE_NBYTES = 2**22
 # Checksums are sums of bytes modulo this number.
 MODULUS = 2**32
+# Number of rows per data file if the caller does not say, as in the original.
+ROWS_PER_FILE = 32 * 2**20
+# The first line of the file with the rows that have not been written.
+UNWRITTEN_TITLE = b"rows not written yet"
 # The name of data file `number`.
 FILE_NAME = "%06X"
 _FIELD = re.compile(r"(DTYPE|NMEMB|NFILE)\s*:\s*(\S+)")
@@ -45,19 +57,16 @@ def split_rows(size: int, nfiles: int) -> list[int]:
     ]  # fmt: skip
 
 
-class Part(ImmutableObject):
+class Part(NamedTuple):
     """Rows of one data file: file `number`, rows [start, stop) of that file.
 
     ``row`` is the number in the block of the first of these rows.
     """
 
-    __slots__ = ("number", "row", "start", "stop")
-
-    def __init__(self, number: int, start: int, stop: int, row: int) -> None:
-        self.number = number
-        self.start = start
-        self.stop = stop
-        self.row = row
+    number: int
+    start: int
+    stop: int
+    row: int
 
 
 class Header:
@@ -95,6 +104,11 @@ class Header:
         """The number of bytes of a row."""
         return self.dtype.itemsize * self.nmemb
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """The shape of a row: no axis for a single item."""
+        return () if self.nmemb == 1 else (self.nmemb,)
+
     def has_layout_of(self, other: Header) -> bool:
         """Return whether the first rows are those of another header."""
         return (
@@ -103,19 +117,31 @@ class Header:
             and self.rows[: len(other.rows)] == other.rows
         )
 
-    def parts(self, start: int, stop: int) -> Iterator[Part]:
-        """Yield the parts of data files that hold rows [start, stop) of the block."""
+    @property
+    def piece_rows(self) -> int:
+        """The number of rows that are read, converted or written at a time."""
+        return max(1, PIECE_NBYTES // max(1, self.row_nbytes))
+
+    def parts(self, start: int, stop: int, most: int = MAX_COUNT) -> Iterator[Part]:
+        """Yield the parts of data files that hold rows [start, stop) of the block.
+
+        A part has at most `most` rows.
+        """
         number = bisect_right(self.starts, start) - 1
         while start < stop:
             first, end = self.starts[number], self.starts[number + 1]
-            if start < end:
-                part_stop = min(stop, end)
+            part_stop = min(stop, end, start + most)
+            if start < part_stop:
                 yield Part(number, start - first, part_stop - first, start)
                 start = part_stop
-            number += 1
+            if start >= end:
+                number += 1
 
-    def with_checksums(self, checksums: Sequence[int]) -> Header:
-        """Return the header with other checksums."""
+    def with_sums(self, sums: Mapping[int, int]) -> Header:
+        """Return the header with sums added to the checksums of some files."""
+        checksums = list(self.checksums)
+        for number, change in sums.items():
+            checksums[number] = (checksums[number] + change) % MODULUS
         return Header(
             self.dtype, self.nmemb, self.rows, checksums, dtype_name=self.dtype_name
         )
@@ -187,8 +213,19 @@ def _count(name: str, fields: dict[str, str]) -> int:
     return int(text)
 
 
-def new_header(dtype: DType, nmemb: int, size: int, nfile: int) -> Header:
-    """Return the header of a new block; raises `UsageValueError`."""
+def new_header(row: DType, size: int, nfile: int | None) -> Header:
+    """Return the header of a new block with rows of a type.
+
+    `nfile` is the number of data files, or None for `ROWS_PER_FILE`. Raises
+    `UsageError` for what the format does not have.
+    """
+    if len(row.shape) > 1:
+        raise UsageValueError("a row has one axis, not the shape %s" % (row.shape,))
+    check_storable(row.base)
+    dtype = block_dtype(name_of(row.base))
+    nmemb = row.shape[0] if row.shape else 1
+    size = operator.index(size)
+    nfile = -(-size // ROWS_PER_FILE) if nfile is None else operator.index(nfile)
     for name, value in (("NMEMB", nmemb), ("the number of rows", size)):
         if not 0 <= value <= MAX_COUNT:
             raise UsageValueError("%s can't be %d" % (name, value))
@@ -202,3 +239,43 @@ def new_header(dtype: DType, nmemb: int, size: int, nfile: int) -> Header:
     if size * nmemb * dtype.itemsize > MAX_COUNT:
         raise UsageValueError("%d rows of %d items are too many" % (size, nmemb))
     return Header(dtype, nmemb, split_rows(size, nfile))
+
+
+# The file .unwritten: rows that have not been written yet. A header promises all rows
+# when a block is created. If a writer dies, the rows that it should have written are
+# empty, or zeros, and no checksum tells. Therefore a new block has this file until its
+# last row has been written. Other programs ignore it. It holds the CRC of the header
+# before and after the change that it belongs to, so a header that another program has
+# written since makes it void.
+
+
+def encode_unwritten(rows: Rows, headers: tuple[bytes, ...]) -> bytes:
+    """Return the bytes for rows; `headers` are the headers that they belong to."""
+    lines = [
+        UNWRITTEN_TITLE,
+        b"header " + b" ".join(b"%08x" % crc32(h) for h in headers),
+    ]
+    lines += [b"%d %d" % row_range for row_range in rows]
+    return b"\n".join(lines) + b"\n"
+
+
+def decode_unwritten(data: bytes, header: bytes, size: int) -> Rows:
+    """Return the rows; none if the file does not belong to this header.
+
+    `size` is the number of rows of the block.
+    """
+    lines = data.split(b"\n")
+    if (
+        len(lines) < 2
+        or lines[0] != UNWRITTEN_TITLE
+        or not lines[1].startswith(b"header ")
+    ):
+        return []
+    if b"%08x" % crc32(header) not in lines[1].split()[1:]:
+        return []
+    found = []
+    for line in lines:
+        match = re.fullmatch(rb"([0-9]{1,19}) ([0-9]{1,19})", line)
+        if match is not None:
+            found.append((int(match[1]), min(int(match[2]), size)))
+    return union(found)

@@ -16,7 +16,7 @@ import numpy
 
 from ..exceptions import FormatError, UsageError, UsageTypeError
 from . import attributes
-from .attributes import TEXT, Attribute
+from .attributes import TEXT, Attribute, load
 from .dtypes import attribute_dtype
 from .tree import ATTRIBUTES, LEGACY
 
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
 TYPES, FILES = "types", "files"
 # The beginning of a text that represents another value, a convention of nbodykit.
 JSON_TEXT = "json://"
-
-
-def load(files: Mapping[str, bytes]) -> Attributes:
-    """Return the attributes in the files of a block; raises `FormatError`."""
-    found: Attributes = {}
-    for name, decode in (
-        (LEGACY, attributes.decode_legacy),
-        (ATTRIBUTES, attributes.decode),
-    ):
-        if name in files:
-            found.update(decode(files[name]))
-    return found
 
 
 def encode(files: Mapping[str, bytes], is_block: bool) -> tuple[JsonObject, JsonObject]:

@@ -11,16 +11,17 @@ from __future__ import annotations
 from itertools import accumulate
 
 from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
-from .attrs import AttributeSet
+from .attributes import AttributeSet
 from .column import Column
-from .file import File, new_header, row_dtype, store, table_of
+from .copying import row_dtype, store, table_of
+from .file import File
+from .header import new_header
 from .tree import Tree, clean_name
-from .writing import Writer, added, commit_new
+from .writing import Writer, added, write_header
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Protocol, TypeVar
 
     from .._storage.protocols import Path
@@ -233,7 +234,7 @@ class FileMPI(File):
             start = starts[self.comm.rank]
             self._ranks.on_all(lambda: store(table_of(array), column, start))
             taken = self.comm.gather(writer.take())
-            self._ranks.on_root(lambda: column._commit_new(new, taken))
+            self._ranks.on_root(lambda: column._write_header(new, taken))
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
         self._add(full)
@@ -321,9 +322,9 @@ class ColumnMPI(Column):
         self._writer.commit_all(written for written, _ in taken)
         self.attrs.adopt([changes for _, changes in taken])
 
-    def _commit_new(self, new: Header, taken: list[Any]) -> None:
+    def _write_header(self, new: Header, taken: list[Any]) -> None:
         sums, _ = added(taken)
-        commit_new(self._tree, self._folder, new, sums=sums)
+        write_header(self._tree, self._folder, new.with_sums(sums), [])
 
     def append(self, buf: Any, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.
@@ -363,13 +364,8 @@ class ColumnMPI(Column):
         finally:
             super().close()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._close(error)
+    def __exit__(self, *error: Any) -> None:
+        self._close(error[1])
 
 
 def _text(error: BaseException) -> str:

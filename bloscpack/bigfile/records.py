@@ -54,19 +54,15 @@ class Dataset:
         }
         sizes = {column.size for column in self._columns.values()}
         if len(sizes) != 1:
+            found = ["%s: %d" % (n, c.size) for n, c in self._columns.items()]
             raise UsageValueError(
                 "a table needs columns of one length, found %s"
-                % (
-                    ", ".join("%s: %d" % (n, c.size) for n, c in self._columns.items())
-                    or "no columns"
-                )
+                % (", ".join(found) or "no columns")
             )
         self.size: int = sizes.pop()
-        self.dtype: DType = numpy.dtype([self._field(n) for n in self.column_names])
-
-    def _field(self, name: str) -> Any:
-        column = self._columns[name]
-        return (name, column.dtype, column.shape[1:])
+        columns = [(name, self._columns[name]) for name in self.column_names]
+        fields = [(name, column.dtype, column.shape[1:]) for name, column in columns]
+        self.dtype: DType = numpy.dtype(fields)
 
     @property
     def shape(self) -> tuple[int]:
@@ -89,16 +85,12 @@ class Dataset:
         if isinstance(index, tuple) and len(index) == 1:
             index = index[0]
         rows = {name: column[index] for name, column in self._columns.items()}
-        if isinstance(index, (int, numpy.integer)):
-            record = numpy.empty(1, self.dtype)
-            for name, row in rows.items():
-                record[name][0] = row
-            return record[0]
-        length = len(next(iter(rows.values())))
+        is_row = isinstance(index, (int, numpy.integer))
+        length = 1 if is_row else len(next(iter(rows.values())))
         table = numpy.empty(length, self.dtype)
         for name, values in rows.items():
             table[name] = values
-        return table
+        return table[0] if is_row else table
 
     def __iter__(self) -> Iterator[Any]:
         step = max(1, 2**22 // max(1, self.dtype.itemsize))

@@ -6,7 +6,7 @@ data file must be a regular file; a pipe is not even opened for long. Small file
 replaced as a whole, and a change that depends on the old content holds the lock of the
 block's folder. Data files need no lock. A new file of a block has owner and access of
 the other files, and what root makes in the tree of another user belongs to that user,
-unless any user may write the folder.
+unless any user may write the folder. Only users who can read a block can read its copy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import os
 import re
 import stat
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from .._crashsafe.ownership import (
     Attributes,
+    Limits,
     copy_attributes,
     is_new_folder,
+    limit_access,
     of_another_user,
 )
 from .._crashsafe.replace import replacing
@@ -89,12 +92,19 @@ def is_data_file(name: str) -> bool:
 
 
 class Tree:
-    """The folder of a BigFile tree. With `follow_links` links may lead out of it."""
+    """The folder of a BigFile tree.
 
-    def __init__(self, path: str, follow_links: bool = False) -> None:
+    With `follow_links` links may lead out of it. New blocks and their files are read by
+    users whom `limits` allow; None for no limits.
+    """
+
+    def __init__(
+        self, path: str, follow_links: bool = False, limits: Limits | None = None
+    ) -> None:
         self.path = path
         self.root = os.path.realpath(path)
         self.follow_links = follow_links
+        self.limits = limits
 
     def folder(self, name: str) -> str:
         """Return the path of the folder of a block or a group."""
@@ -113,7 +123,7 @@ class Tree:
 
     def is_block(self, name: str) -> bool:
         """Return whether a folder of this name has a header."""
-        return self._has_header(self._file(name, ""))
+        return self._has_header(os.path.join(self.root, *name.split("/")))
 
     def _has_header(self, folder: str) -> bool:
         """Return whether a folder has a header, which no link out of the tree is."""
@@ -128,9 +138,6 @@ class Tree:
             return os.path.isdir(self.folder(name))
         except StorageError:
             return False
-
-    def _file(self, name: str, file: str) -> str:
-        return os.path.join(self.root, *name.split("/"), file)
 
     def blocks(self, group: str = "") -> list[str]:
         """Return the names of all blocks in a group, relative to it, sorted."""
@@ -200,11 +207,12 @@ class Tree:
 
     def _create_file(self, path: str, flags: int) -> int:
         model = self.access(os.path.dirname(path))
-        descriptor = os.open(path, flags, 0o666 if model is None else 0o600)
+        mode = 0o666 if self.limits is None else self.limits.limit(0o666, None)
+        descriptor = os.open(path, flags, mode if model is None else 0o600)
         if model is not None:
             target = descriptor if os.chmod in os.supports_fd else path
             try:
-                copy_attributes(target, model, owner=True)
+                copy_attributes(target, model, owner=True, limit=self.limits)
             except BaseException:
                 os.close(descriptor)
                 os.unlink(path)
@@ -226,7 +234,7 @@ class Tree:
         """Replace a header or a file of attributes as a whole."""
         path = self.checked(path)
         model = None if os.path.exists(path) else self.access(os.path.dirname(path))
-        with replacing(path, model=model) as fp:
+        with replacing(path, like=self.limits, model=model) as fp:
             fp.write(content)
 
     def access(self, folder: str) -> Attributes | None:
@@ -242,16 +250,35 @@ class Tree:
         found = Attributes(folder, only_access=True)
         return found if of_another_user(found) else None
 
+    def limits_of(self, folder: str, copy: str) -> Limits:
+        """Return the limits for readers of a copy of a block: only its readers.
+
+        All files of the block count, and all folders of the tree that are around the
+        block and not around the copy. `folder` and `copy` are real paths.
+        """
+        with os.scandir(folder) as entries:
+            places = [e.path for e in entries if e.is_file(follow_symlinks=False)]
+        for around in (Path(folder), *Path(folder).parents):
+            if Path(copy).is_relative_to(around):
+                break
+            places.append(str(around))
+            if str(around) == self.root:
+                break
+        return Limits(*(Attributes(p, only_access=True) for p in places or [folder]))
+
     def make_folder(self, name: str) -> str:
         """Create the folder of a block and those above it; return its path."""
         path = self.root
-        for part in filter(None, name.split("/")):
+        parts = [part for part in name.split("/") if part]
+        for number, part in enumerate(parts, 1):
             path = os.path.join(path, part)
             outer = Attributes(os.path.dirname(path), only_access=True)
+            model = outer if of_another_user(outer) else None
+            limits = self.limits if number == len(parts) else None
             with suppress(FileExistsError):
                 os.mkdir(path)
-                if of_another_user(outer):
-                    _give_folder(path, outer)
+                if model is not None or limits is not None:
+                    _give_folder(path, model, limits)
             path = self.checked(path)
             if not os.path.isdir(path):
                 raise StorageError(errno.ENOTDIR, "it is not a folder", path)
@@ -263,12 +290,21 @@ class Tree:
             raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
 
 
-def _give_folder(path: str, model: Attributes) -> None:
-    """Give a new folder, and no other one, owner and access of the folder around it."""
+def _give_folder(path: str, model: Attributes | None, limits: Limits | None) -> None:
+    """Give a new folder, and no other one, owner and access of `model`, if any.
+
+    Only users whom `limits` allow may read it.
+    """
+    if os.chmod not in os.supports_fd:
+        return
     descriptor = os.open(path, _FOLDER_FLAGS | _OPEN_FLAGS)
     try:
-        if is_new_folder(descriptor):
-            copy_attributes(descriptor, model, owner=True)
+        if not is_new_folder(descriptor):
+            return
+        if model is not None:
+            copy_attributes(descriptor, model, owner=True, limit=limits)
+        elif limits is not None:
+            limit_access(descriptor, limits)
     finally:
         os.close(descriptor)
 

@@ -23,11 +23,11 @@ from .._engine.threads import for_each
 from .._format.row_sets import union, without
 from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError, UsageValueError
-from . import coverage, header
+from . import header
 from .data_files import DataFiles
 from .dtypes import SILENT_CASTS
-from .header import MODULUS, Part
-from .tree import ATTRIBUTES, HEADER, UNWRITTEN, locked_folder
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES
+from .tree import ATTRIBUTES, HEADER, UNWRITTEN, is_data_file, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,14 +36,11 @@ if TYPE_CHECKING:
     from .._format.row_sets import Range, Rows
     from .._storage.local import FileRange
     from .dtypes import Array
-    from .header import Header
+    from .header import Header, Part
     from .tree import Tree
 
     # The sums of the bytes written to each data file, and the rows.
     Written = tuple[dict[int, int], Rows]
-
-# Number of bytes that are converted, summed and written at a time.
-PIECE_NBYTES = 2**22
 
 
 def threads_for(nbytes: int, nthreads: int | None) -> int:
@@ -71,16 +68,33 @@ def read_header(tree: Tree, folder: str) -> tuple[Header, bytes]:
         raise
 
 
-def read_unwritten(tree: Tree, folder: str, content: bytes, size: int) -> Rows | None:
-    """Return the rows that are known to be unwritten; None if nothing is known.
+def read_state(tree: Tree, folder: str) -> tuple[Header, bytes, Rows]:
+    """Return the header of a block, its bytes, and the rows known to be unwritten."""
+    found, content = read_header(tree, folder)
+    unwritten: Rows = []
+    with suppress(FileNotFoundError):
+        text = tree.read_text(os.path.join(folder, UNWRITTEN))
+        unwritten = header.decode_unwritten(text, content, found.size)
+    return found, content, unwritten
 
-    `content` are the bytes of the header.
+
+def write_header(
+    tree: Tree, folder: str, new: Header, unwritten: Rows, old: bytes = b""
+) -> None:
+    """Replace the header, after what is still unwritten has been noted.
+
+    `old` are the bytes of the header that belongs to the rows; none for a new block.
     """
-    try:
-        data = tree.read_text(os.path.join(folder, UNWRITTEN))
-    except FileNotFoundError:
-        return None
-    return coverage.decode(data, content, size)
+    content = header.encode(new)
+    path = os.path.join(folder, UNWRITTEN)
+    if unwritten:
+        headers = (old, content) if old else (content,)
+        tree.replace_text(path, header.encode_unwritten(unwritten, headers))
+    if content != old:
+        tree.replace_text(os.path.join(folder, HEADER), content)
+    if not unwritten:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
 
 
 def make_block(tree: Tree, name: str, new: Header) -> str:
@@ -93,29 +107,15 @@ def make_block(tree: Tree, name: str, new: Header) -> str:
     files = DataFiles(tree, folder)
     for number in range(len(new.rows)):
         files.create(number)
-    for stale in (UNWRITTEN, "attr"):
+    stale_names = [UNWRITTEN, "attr"]
+    if tree.limits is not None:  # rows that are appended would be as public as these
+        names = {FILE_NAME % number for number in range(len(new.rows))}
+        stale_names += sorted(set(filter(is_data_file, os.listdir(folder))) - names)
+    for stale in stale_names:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(folder, stale))
     tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
     return folder
-
-
-def commit_new(
-    tree: Tree,
-    folder: str,
-    new: Header,
-    *,
-    sums: Mapping[int, int] | None = None,
-    unwritten: Rows | None = None,
-) -> None:
-    """Write the header of a new block with the sums, and the rows that it promises."""
-    for number, total in (sums or {}).items():
-        new.checksums[number] = total
-    content = header.encode(new)
-    if unwritten:
-        text = coverage.encode(unwritten, (content,))
-        tree.replace_text(os.path.join(folder, UNWRITTEN), text)
-    tree.replace_text(os.path.join(folder, HEADER), content)
 
 
 class Writer:
@@ -189,7 +189,8 @@ class Writer:
             done = part.row, part.row + len(piece)
             self._add({part.number: change}, [done])
 
-        for_each(split(self.layout, start, stop), work, lambda _: None, nthreads)
+        parts = self.layout.parts(start, stop, self.layout.piece_rows)
+        for_each(parts, work, lambda _: None, nthreads)
         if self._commits_itself:
             self.commit()
 
@@ -210,10 +211,9 @@ class Writer:
         """Return the rows that neither this writer nor another one has written."""
         with self._committing, self._lock:
             if self._fresh is None:
-                found, content = read_header(self._tree, self._folder)
+                found, _, unwritten = read_state(self._tree, self._folder)
                 self._check_layout(found)
-                rows = read_unwritten(self._tree, self._folder, content, found.size)
-                self._fresh = without(rows or [], self._rows)
+                self._fresh = without(unwritten, self._rows)
             return self._fresh
 
     def _write_part(self, part: Part, rows: Array, overwrites: bool) -> int:
@@ -268,27 +268,12 @@ class Writer:
         if not rows:
             return
         with locked_folder(self._folder):
-            found, content = read_header(self._tree, self._folder)
+            found, content, unwritten = read_state(self._tree, self._folder)
             self._check_layout(found)
-            checksums = list(found.checksums)
-            for number, change in total.items():
-                checksums[number] = (checksums[number] + change) % MODULUS
-            self._replace(found.with_checksums(checksums), content, rows)
-
-    def _replace(self, new: Header, old_content: bytes, written: Rows) -> None:
-        """Replace the header, after what is still unwritten has been noted."""
-        content = header.encode(new)
-        unwritten = read_unwritten(self._tree, self._folder, old_content, new.size)
-        path = os.path.join(self._folder, UNWRITTEN)
-        left = without(unwritten or [], written)
-        if left:
-            text = coverage.encode(left, (old_content, content))
-            self._tree.replace_text(path, text)
-        if content != old_content:
-            self._tree.replace_text(os.path.join(self._folder, HEADER), content)
-        if not left:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            left = without(unwritten, rows)
+            write_header(
+                self._tree, self._folder, found.with_sums(total), left, content
+            )
 
     def append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
         """Add `nfile` data files for `size` rows, and write the rows if given.
@@ -302,7 +287,7 @@ class Writer:
     def _append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
         self.commit()
         with self._committing, locked_folder(self._folder):
-            found, content = read_header(self._tree, self._folder)
+            found, content, unwritten = read_state(self._tree, self._folder)
             self._check_layout(found)
             counts = header.split_rows(size, nfile) if nfile else []
             grown = header.Header(
@@ -314,24 +299,16 @@ class Writer:
             )
             for number in range(len(found.rows), len(grown.rows)):
                 self.files.create(number)
-            new = Writer(self._tree, self._folder, grown)
-            new.files = self.files
-            new.begin_new()
             if rows is not None:
+                new = Writer(self._tree, self._folder, grown)
+                new.files = self.files
+                new.begin_new()
                 new.write(found.size, rows, nthreads)
-            sums, written = new.take()
-            for number, change in sums.items():
-                grown.checksums[number] = change
-            grown.folds = list(map(header.folded, grown.checksums))
-            if rows is None and size:
-                self._note_unwritten(content, grown, (found.size, grown.size))
-            self._replace(grown, content, written)
+                grown = grown.with_sums(new.take()[0])
+            elif size:
+                unwritten = union([*unwritten, (found.size, grown.size)])
+            write_header(self._tree, self._folder, grown, unwritten, content)
             self.adopt(grown)
-
-    def _note_unwritten(self, content: bytes, grown: Header, added: Range) -> None:
-        known = read_unwritten(self._tree, self._folder, content, grown.size) or []
-        text = coverage.encode(union([*known, added]), (content, header.encode(grown)))
-        self._tree.replace_text(os.path.join(self._folder, UNWRITTEN), text)
 
     def adopt(self, layout: Header) -> None:
         """Use a layout that another writer has given the block by appending rows."""
@@ -363,13 +340,3 @@ def _undo(file: FileRange, old: Array | None, offset: int, nbytes: int) -> None:
     before = numpy.zeros(there, "u1") if old is None else old[:there]
     with suppress(OSError):
         file.write(before.data, offset)
-
-
-def split(layout: Header, start: int, stop: int) -> Iterator[Part]:
-    """Yield rows [start, stop) as parts of data files, none of many bytes."""
-    step = max(1, PIECE_NBYTES // max(1, layout.row_nbytes))
-
-    for part in layout.parts(start, stop):
-        for first in range(part.start, part.stop, step):
-            end = min(first + step, part.stop)
-            yield Part(part.number, first, end, part.row + first - part.start)

@@ -20,7 +20,7 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .attributes import Attributes as Attributes
 from .dask_write import from_dask as from_dask
-from .folder import Folder
+from .folder import Folder, store_at
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
@@ -30,7 +30,6 @@ from .new import create_table as create_table
 from .new import from_pandas as from_pandas
 from .opening import Options
 from .table import Table as Table
-from .url_folder import UrlFolder, open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def open_group(
         If it is an array or a table.
     """
     if mode == "a" and _has_files(path, storage_options):
-        folder = open_folder(path, storage_options)
+        folder = Folder.open(path, storage_options)
         make_group(folder, creation.get("attrs"), sync)
     options = Options(allow_pickle, sync, storage_options=storage_options)
     return _open(Group, create_group, path, mode, options, creation)
@@ -301,12 +300,9 @@ def find(
     ('zarr', 'array')
     """
     path = local_path(path)
-    if is_url(path):
-        found = find_any(UrlFolder(path, storage_options=storage_options))
-    elif os.path.isdir(path):
-        found = find_any(Folder(os.path.abspath(os.fsdecode(path))))
-    else:
+    if not is_url(path) and not os.path.isdir(path):
         return None
+    found = find_any(Folder(store_at(path, storage_options)))
     return None if found is None else (found.layout, found.kind)
 
 
@@ -316,7 +312,7 @@ def _has_files(path: Path, storage_options: StorageOptions | None) -> bool:
     if not is_url(path):
         return os.path.lexists(path)
     check_writable(path)
-    folder = UrlFolder(path, storage_options=storage_options)
+    folder = Folder(store_at(path, storage_options))
     return bool(folder.names("")) and not folder.is_leftover
 
 
@@ -340,7 +336,7 @@ def _open(
             creation["storage_options"] = storage_options
         return create(path, mode="w" if mode == "w" else "x", **creation)
     options.writable = mode != "r"
-    found: Any = open_node(detect(open_folder(path, storage_options)), options)
+    found: Any = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()
         name = type(found).__name__.lower()

@@ -27,12 +27,13 @@ from contextlib import suppress
 from .._crashsafe.ownership import (
     Attributes,
     Limits,
+    attributes_in,
     copy_attributes,
     limit_access,
     of_another_user,
 )
-from .._storage.open_folder import LinkFound
-from .folder import Folder, is_safe_part
+from .._storage.open_folder import FolderStore, LinkFound
+from .._storage.store import is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -55,21 +56,21 @@ class Access:
 
     limits: Limits | None = None
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: FolderStore) -> None:
         self._folder = folder
         self._models: dict[str, Attributes | None] = {}
 
     def of_file(self, name: str) -> Attributes | None:
         """Return the access of a new file; None for the usual access."""
         return (
-            self._folder.attributes(name)
+            attributes_in(self._folder, name)
             or self.of_description(folder_of(name))
             or _of_owner(self._folder)
         )
 
     def of_folder(self, name: str) -> Attributes | None:
         """Return the access of a new folder; None for the usual access."""
-        return _only_access(self._folder.attributes(folder_of(name)))
+        return _only_access(attributes_in(self._folder, folder_of(name)))
 
     def of_description(self, name: str = "") -> Attributes | None:
         """Return the access of the nearest description, from a folder upwards."""
@@ -101,7 +102,7 @@ class Model:
 
     def __init__(
         self,
-        folder: Folder | None = None,
+        folder: FolderStore | None = None,
         of_file: Attributes | None = None,
         of_folder: Attributes | None = None,
     ) -> None:
@@ -110,7 +111,7 @@ class Model:
         self.of_folder = of_folder
 
     @classmethod
-    def of_parent(cls, folder: Folder) -> Model:
+    def of_parent(cls, folder: FolderStore) -> Model:
         """Return the access of a new dataset in a folder, which replaces none.
 
         Root gives a new member of a group to the owner of the group.
@@ -160,13 +161,13 @@ class NewAccess(Access):
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
-                model = Model(folder, file, _only_access(folder.attributes()))
+                model = Model(folder, file, _only_access(attributes_in(folder)))
             else:
                 model = Model(None, model.of_file, model.of_folder)
             self._parts[name] = model
         return self._parts[name]
 
-    def give_all(self, folder: Folder) -> None:
+    def give_all(self, folder: FolderStore) -> None:
         """Give access to all files and folders in a folder, and to itself."""
         like = self._like
         if self.limits is None and not (like.folder or like.of_folder):
@@ -176,7 +177,7 @@ class NewAccess(Access):
                 held = folder.subfolder(name).hold()
                 self.give(held.number, self.of_folder(name), name)
             elif kind == stat.S_IFREG:
-                file = folder.open_file(name)
+                file = folder.open(name)
                 self.give(file.descriptor, self.of_file(name), folder_of(name))
                 file.close()
         held = folder.hold()
@@ -193,7 +194,7 @@ class FolderLimits(Limits):
     """
 
     def __init__(
-        self, folder: Folder, around: Iterable[Attributes] | None = None
+        self, folder: FolderStore, around: Iterable[Attributes] | None = None
     ) -> None:
         self._folder = folder
         self._parts: dict[str, Limits] = {}
@@ -201,7 +202,7 @@ class FolderLimits(Limits):
         description = _first_of(folder, INPUT_DESCRIPTIONS)
         if description is None and around is None:
             description = _first(folder)
-        found = [folder.attributes(), description, _first_items(folder)]
+        found = [attributes_in(folder), description, _first_items(folder)]
         found += () if description else around or ()
         super().__init__(*(each for each in found if each is not None))
         del held
@@ -236,29 +237,29 @@ def limits_of(path: str) -> Limits | None:
     A pipe or a device sets no limit.
     """
     if os.path.isdir(path):
-        return FolderLimits(Folder(os.path.abspath(path)))
+        return FolderLimits(FolderStore(os.path.abspath(path)))
     found = Attributes(path)
     return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
 
 
-def _of_owner(folder: Folder) -> Attributes | None:
+def _of_owner(folder: FolderStore) -> Attributes | None:
     """Return the access of a folder of another user in which root makes something."""
-    found = _only_access(folder.attributes())
+    found = _only_access(attributes_in(folder))
     return found if found is not None and of_another_user(found) else None
 
 
 def _first_of(
-    folder: Folder, names: Iterable[str], inside: str = ""
+    folder: FolderStore, names: Iterable[str], inside: str = ""
 ) -> Attributes | None:
     """Return the access of the first of several files that exists in a folder."""
     for name in names:
-        found = folder.attributes(inside + "/" + name if inside else name)
+        found = attributes_in(folder, inside + "/" + name if inside else name)
         if found is not None:
             return _only_access(found)
     return None
 
 
-def _first_items(folder: Folder) -> Attributes | None:
+def _first_items(folder: FolderStore) -> Attributes | None:
     """Return the access of the first file of items of a Zarr array or a block."""
     name = "c/0"
     with suppress(LinkFound):  # zarr-python follows it
@@ -268,11 +269,11 @@ def _first_items(folder: Folder) -> Attributes | None:
     return None
 
 
-def _first(folder: Folder) -> Attributes | None:
+def _first(folder: FolderStore) -> Attributes | None:
     """Return the access of the first file in a folder, which nothing describes."""
     for name, kind in folder.walk():
         if kind == stat.S_IFREG:
-            return _only_access(folder.attributes(name))
+            return _only_access(attributes_in(folder, name))
     return None
 
 

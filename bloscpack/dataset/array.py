@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .change import Change
     from .layouts.base import ArrayLayout
     from .row_stream import RowStream
-    from .writer import SharedWriter, Writer
+    from .writer import Writer
 
 
 class Array(Node):
@@ -54,7 +54,7 @@ class Array(Node):
     def __init__(
         self,
         layout: ArrayLayout,
-        writer: Writer | SharedWriter | None = None,
+        writer: Writer | None = None,
         is_column: bool = False,
     ) -> None:
         super().__init__(layout, writer)
@@ -230,7 +230,7 @@ class Array(Node):
 
     # Changing
 
-    def _check_alone(self) -> Writer | SharedWriter:
+    def _check_alone(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:
             raise UsageError(
@@ -341,7 +341,7 @@ class Array(Node):
         """Take over the number of rows of a change that was committed."""
         self._layout.committed(length)
         if length < old:
-            self._layout.remove_unused(old)
+            self._layout.remove_unused()
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""

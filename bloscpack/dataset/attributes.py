@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..serializers import Json, JsonObject
     from .layouts.base import NodeLayout
-    from .writer import SharedWriter, Writer
+    from .writer import Writer
 
 
 class Attributes(MutableMapping[str, "Json"]):
@@ -27,9 +27,7 @@ class Attributes(MutableMapping[str, "Json"]):
     opened again. After a change inside of a value, assign the value again.
     """
 
-    def __init__(
-        self, layout: NodeLayout, writer: Writer | SharedWriter | None
-    ) -> None:
+    def __init__(self, layout: NodeLayout, writer: Writer | None) -> None:
         self._layout = layout
         self._writer = writer
         # The values under the key "known", once they are read. `setdefault` does not

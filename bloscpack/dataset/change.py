@@ -24,12 +24,20 @@ from _thread import allocate_lock
 from contextlib import contextmanager, suppress
 from itertools import count
 
-from .._crashsafe.ownership import is_new_folder
+from .._crashsafe.acceptance import (
+    CHANGES,
+    DATASET_RULES,
+    JOURNAL,
+    check_in_dataset,
+    folder_of_changes,
+)
+from .._crashsafe.ownership import attributes_in, is_new_folder
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
-from ..exceptions import StorageError
+from ..exceptions import StorageError, UsageValueError
 from .access import Access, NewAccess, folder_of
-from .folder import CHANGES, JOURNAL, encode_json
+from .folder import encode_json
+from .layouts import table_around
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from .._crashsafe.ownership import Attributes
+    from .._storage.open_folder import FolderStore
     from ..serializers import Json
     from .access import Model
     from .folder import Folder
@@ -60,13 +69,91 @@ class UnfinishedFile:
         self.fp = fp
         self.like = like
 
+    def content(self) -> bytes:
+        """Close the file, and return its content."""
+        with self.fp as fp:
+            fp.seek(0)
+            return fp.read()
+
 
 class Change:
-    """New contents of files in a dataset; `commit` applies them.
+    """New contents of files in a dataset; `commit` applies them, all or none.
 
     Names are relative to the dataset, as `Folder.full` returns them. Any thread may
-    write and stage. `access` is that of new files and folders. `named` has the folders
-    whose names are on the disk, as the writer knows from its earlier changes.
+    write and stage.
+
+    Attributes
+    ----------
+    folder
+        The folder of the dataset.
+    is_committing
+        Whether `commit` was called: if it fails, the state is not known.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder.whole()
+        self.owner = Owner()
+        self.is_committing = False
+        self._lock = allocate_lock()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file at once: the old state can be read with its new content."""
+        raise NotImplementedError
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Write the content that a file gets when the change is committed."""
+        raise NotImplementedError
+
+    def staged_identity(self, name: str) -> object:
+        """Return what `Folder.identity` returns for a staged file when it is committed.
+
+        None if that is unknown.
+        """
+        return None
+
+    def remove(self, name: str) -> None:
+        """Remove a file when the change is committed."""
+        raise NotImplementedError
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, unless there is one."""
+        raise NotImplementedError
+
+    def model_of(self, name: str) -> Model | None:
+        """Return the access of a dataset inside of a new one; None for the usual."""
+        return None
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces.
+
+        `finish` or `abandon` must follow.
+        """
+        raise NotImplementedError
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Give a file its name, `at_once` like `write`, or else like `stage`."""
+        raise NotImplementedError
+
+    def abandon(self, *files: UnfinishedFile) -> None:
+        """Close files, whose content is lost."""
+        for file in files:
+            with suppress(OSError):  # closing writes the buffer: the disk may be full
+                self.owner.close_file(file.fp)
+
+    def commit(self) -> None:
+        """Give the staged contents their names, all of them or none."""
+        self.is_committing = True
+        self._commit()
+
+    def _commit(self) -> None:
+        raise NotImplementedError
+
+
+class FolderChange(Change):
+    """New files in a folder, and a journal if several get their names.
+
+    `access` is that of new files and folders. `named` has the folders whose names are
+    on the disk, as the writer knows from its earlier changes.
     """
 
     def __init__(
@@ -76,9 +163,9 @@ class Change:
         access: Access | None = None,
         named: set[str] | None = None,
     ) -> None:
-        self._root = folder.whole()
+        super().__init__(folder)
+        self._root = folder.in_folder
         self._sync = sync
-        self.owner = Owner()
         self._access = Access(self._root) if access is None else access
         self._staged: dict[str, str] = {}  # name → name of its new content
         self._removed: list[str] = []
@@ -89,13 +176,7 @@ class Change:
         # A reader that has seen the journal of another change must not take a file of
         # this one for a file of that change.
         self._token = os.urandom(8).hex()
-        self._lock = allocate_lock()
-        self._changes: Folder | None = None  # the folder of changes, held open
-
-    @property
-    def folder(self) -> Folder:
-        """The folder of the dataset."""
-        return self._root
+        self._changes: FolderStore | None = None  # the folder of changes, held open
 
     def model_of(self, name: str) -> Model | None:
         """Return the access of a dataset inside of a new one."""
@@ -161,11 +242,11 @@ class Change:
                 try:
                     self._make_folder(CHANGES)
                 except PermissionError as error:  # it concerns the dataset
-                    where = self._root.path()
+                    where = self._root.root
                     raise type(error)(error.errno, error.strerror, where) from error
                 changes = None
             if changes is None:  # another user may have made it
-                self._changes = changes = self._root.changes()
+                self._changes = changes = folder_of_changes(self._root)
         last = "%s-%d" % (self._token, next(self._numbers))
         like = self._access.of_file(name)
         fp = changes.create(last, 0o666 if like is None else PRIVATE)
@@ -187,9 +268,7 @@ class Change:
 
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
-        for file in files:
-            with suppress(OSError):  # closing writes the buffer: the disk may be full
-                self.owner.close_file(file.fp)
+        super().abandon(*files)
         for file in files if self.owner.is_here else ():
             self._root.remove(file.place)
 
@@ -207,14 +286,13 @@ class Change:
         self._root.rename(temporary, name)
         self._folders.add(name.rpartition("/")[0])
 
-    def commit(self) -> None:
-        """Give the staged contents their names, all of them or none."""
-        self.owner.check(self._root.path())
+    def _commit(self) -> None:
+        self.owner.check(self._root.root)
         self._sync_folders()
         if len(self._staged) > 1 or self._removed:
             files = {new.rpartition("/")[2]: name for name, new in self._staged.items()}
             self._write_journal({"files": files, "removed": self._removed})
-            complete(self._root, self._sync)
+            complete(self.folder, self._sync)
         else:
             for name, new in self._staged.items():
                 self._rename(new, name)  # commit point
@@ -226,9 +304,10 @@ class Change:
         try:
             # It gets the access of the folder, and is refused if others can write it.
             journal.like = None
-            self._access.give(journal.fp.fileno(), self._root.attributes(), "")
+            self._access.give(journal.fp.fileno(), attributes_in(self._root), "")
             _take_write_bits(journal.fp.fileno())
-            self._root.check_journal(os.fstat(journal.fp.fileno()))
+            status = os.fstat(journal.fp.fileno())
+            check_in_dataset(DATASET_RULES, self._root, status)
         except BaseException:
             self.abandon(journal)
             raise
@@ -256,43 +335,43 @@ def _take_write_bits(descriptor: int | None) -> None:
 
 def complete(folder: Folder, sync: bool = True) -> None:
     """Give the files of a committed change their names, and remove its journal."""
-    removed = folder.read_journal()
+    removed, store = folder.read_journal(), folder.in_folder
     folders = {CHANGES}
     for name, new in folder.pending.items():
         with suppress(FileNotFoundError):  # it has its name already
-            folder.rename(new, name)
+            store.rename(new, name)
         folders.add(name.rpartition("/")[0])
-    completing = Change(folder, sync)
+    completing = FolderChange(folder, sync)
     for name, content in folder.documents.items():  # of a copy from an object store
         completing.write(name, content)
     completing.commit()
     for name in removed:
         with suppress(FileNotFoundError):  # it was removed already
-            folder.remove(name)
+            store.remove(name)
             folders.add(name.rpartition("/")[0])
     if sync:
         for place in sorted(folders):
-            folder.sync_folder(place)
-    if folder.exists(JOURNAL):
-        folder.remove(JOURNAL)
+            store.sync_folder(place)
+    if store.exists(JOURNAL):
+        store.remove(JOURNAL)
         if sync:
-            folder.sync_folder(CHANGES)
+            store.sync_folder(CHANGES)
     folder.pending.clear()
     folder.documents.clear()
 
 
 def recover(folder: Folder, sync: bool = True) -> None:
     """Complete the change of a writer that died; remove what it had not committed."""
-    if not folder.is_folder(CHANGES):
-        if folder.exists(CHANGES):
+    if not folder.store.is_folder(CHANGES):
+        if folder.store.exists(CHANGES):
             raise StorageError(
                 errno.ENOTDIR,
                 "expected the folder of changes, found something else",
-                folder.path(CHANGES),
+                folder.store.path(CHANGES),
             )
         return
     complete(folder, sync)
-    remove_changes(folder)
+    folder.store.remove_tree(CHANGES)
 
 
 @contextmanager
@@ -312,6 +391,25 @@ def naming_dataset(path: str, unfinished: str | None = None) -> Iterator[None]:
         raise
 
 
-def remove_changes(folder: Folder) -> None:
-    """Remove the folder of changes, which holds nothing that was committed."""
-    folder.remove_tree(CHANGES)
+# What a new dataset may replace
+
+
+def check_mode(mode: str) -> None:
+    """Raise `UsageError` if a dataset can't be created with a mode."""
+    if mode not in ("x", "w"):
+        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
+
+
+def not_replaced(path: str) -> StorageError:
+    """Return the error for a folder that is no dataset, where one is to be created."""
+    text = "it is not a dataset, and is not replaced by one"
+    return StorageError(errno.EEXIST, text, path)
+
+
+def check_no_column(folder: Folder) -> None:
+    """Raise `UsageError` if a folder is a column of a table."""
+    if table_around(folder) is not None:
+        raise UsageValueError(
+            "'%s' is a column of a table: remove the column from the table, and add "
+            "another one" % folder.root
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 
 from .._damage.findings import NOTE
 from .._engine.blosc_settings import own_settings
@@ -26,9 +27,10 @@ from .file_checks import (
     missing_files,
     move_claimed,
 )
-from .findings import DatasetFinding, DatasetReport, RowLoss, gaps_in
-from .folder import CHANGES, JOURNAL
+from .findings import DatasetReport, RowLoss, gaps_in
+from .folder import CHANGES, JOURNAL, Folder
 from .layouts import (
+    LAYOUTS,
     array_class,
     detect,
     find_member,
@@ -38,74 +40,54 @@ from .layouts import (
     table_class,
 )
 from .layouts.zarr_array import ZarrArray
-from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from .._storage.protocols import Path, StorageOptions
     from ..abstract_io import Progress
-    from .folder import Folder
-    from .layouts.base import (
-        ArrayLayout,
-        ChunkFiles,
-        NodeLayout,
-        TableLayout,
-    )
-
+    from .layouts.array_files import ChunkFiles
+    from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
-# Layouts without digests of chunks.
-WITHOUT_DIGESTS = ("bcolz", "blz")
 
 
 class Watcher:
-    """Takes the results of a check, and may raise. By default it ignores them."""
+    """Takes what a check finds besides its report.
 
-    def take_node(self, member: str, layout: str, kind: str) -> None:
-        """Take the name, layout and kind of the dataset, or of a member."""
+    Attributes
+    ----------
+    nodes
+        The dataset and its members by name, or why one can't be opened.
+    files
+        The name of the array and the check of each file.
+    errors
+        The errors of descriptions that can't be read.
+    unreached
+        The rows in files that an altered description does not reach.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeLayout | Exception] = {}
+        self.files: list[tuple[str, FileCheck]] = []
+        self.errors: list[FormatError | OSError] = []
+        self.unreached: list[RowLoss] = []
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
+        self.files.append((name, check))
 
-    def take_error(self, error: FormatError | OSError) -> None:
-        """Take the error of a description that can't be read."""
-
-    def take_unreached(self, loss: RowLoss) -> None:
-        """Take rows in a file that an altered description does not reach."""
-
-
-class Recorder(Watcher):
-    """Keeps the results of a check, for another watcher."""
-
-    def __init__(self) -> None:
-        self._calls: list[tuple[str, tuple[Any, ...]]] = []
-
-    def take_node(self, *what: Any) -> None:
-        """Keep the name, layout and kind of the dataset, or of a member."""
-        self._calls.append(("take_node", what))
-
-    def take_file(self, *what: Any) -> None:
-        """Keep the check of a file of an array."""
-        self._calls.append(("take_file", what))
-
-    def take_error(self, *what: Any) -> None:
-        """Keep the error of a description that can't be read."""
-        self._calls.append(("take_error", what))
-
-    def take_unreached(self, *what: Any) -> None:
-        """Keep rows in a file that an altered description does not reach."""
-        self._calls.append(("take_unreached", what))
-
-    def replay(self, watcher: Watcher) -> None:
-        """Give all results to another watcher, in order."""
-        for name, what in self._calls:
-            getattr(watcher, name)(*what)
+    def include(self, part: Watcher) -> None:
+        """Take what the check of a member has found."""
+        self.nodes |= part.nodes
+        self.errors += part.errors
+        self.unreached += part.unreached
+        for name, check in part.files:
+            self.take_file(name, check)
 
 
 def verify(
@@ -159,14 +141,14 @@ def check_dataset(
     watcher: Watcher | None = None,
     storage_options: StorageOptions | None = None,
 ) -> DatasetReport:
-    """Check a dataset, and give the results to `watcher`, too."""
-    folder = open_folder(path, storage_options)
+    """Check a dataset; `watcher` gets what is not in the report, too."""
+    folder = Folder.open(path, storage_options)
     found = detect(folder)
     layout, kind = found.layout, found.kind
-    report = DatasetReport(folder.root, layout, kind)
+    report = DatasetReport(folder.root, layout, kind=kind)
     count = effective_nthreads(nthreads, None)
     with own_settings:
-        checker = _Checker(report, count, progress, watcher or Watcher())
+        checker = _Checker(report, count, progress, watcher)
         checker.check(folder, "", layout, kind)
     return report
 
@@ -179,7 +161,7 @@ class _Checker:
         report: DatasetReport,
         nthreads: int,
         progress: Progress | None,
-        watcher: Watcher,
+        watcher: Watcher | None,
     ) -> None:
         self._report = report
         self._nthreads = nthreads
@@ -199,38 +181,31 @@ class _Checker:
         progress = self._progress
         for attempt in range(1, ATTEMPTS + 1):
             state = _state_of(folder, files.description_files)
-            recorder = Recorder()
-            report = DatasetReport(self._report.path, layout, kind)
-            trial = _Checker(report, self._nthreads, progress, recorder)
+            watcher = None if self._watcher is None else Watcher()
+            report = DatasetReport(self._report.path, layout, kind=kind)
+            trial = _Checker(report, self._nthreads, progress, watcher)
             trial._check(folder, member, layout, kind)
             same = _state_of(folder, files.description_files) == state
             if report.ok or same or attempt == ATTEMPTS:
                 break
             progress = None  # it has counted all files
         self._report.include(report)
-        recorder.replay(self._watcher)
+        self._report.losses += report.losses
+        if self._watcher is not None and watcher is not None:
+            self._watcher.include(watcher)
 
     def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
-        self._watcher.take_node(member, layout, kind)
-        try:
-            self._check_changes(folder, member)
-            node = open_for_check(folder, layout, kind)
-        except (FormatError, OSError) as error:
-            self._description_failed(error)
-            return
-        except UsageError as error:
-            if not member:
-                raise
-            self._report.note(
-                member, "metadata", "unsupported", "not checked: %s" % error
-            )
+        node = self._open(folder, member, layout, kind)
+        if self._watcher is not None:
+            self._watcher.nodes[member] = node
+        if isinstance(node, Exception):
             return
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
         if kind == "array":
             if node.is_column and table_around(folder) is None:
                 message = "it is a column of a table, and there is no document of one"
-                self._report.note(member or ".", "metadata", "no-table", message)
+                self._report.note("metadata", "no-table", message, file=member or ".")
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
@@ -248,13 +223,30 @@ class _Checker:
                 inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
                     message = "a folder of datasets, and no group: it has no document"
-                    self._report.note(inner, "metadata", "no-document", message)
+                    self._report.note("metadata", "no-document", message, file=inner)
                 self.check(found.folder, inner, found.layout, found.kind)
-        if layout in WITHOUT_DIGESTS:
+        if not LAYOUTS[layout].has_digests:
             message = "there are no digests: damage is found only where Blosc fails"
-            self._report.note(member or ".", "chunks", "no-checksum", message)
+            self._report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
+
+    def _open(
+        self, folder: Folder, member: str, layout: str, kind: str
+    ) -> NodeLayout | Exception:
+        """Return the dataset or member, or the error of opening it, which is noted."""
+        try:
+            self._check_changes(folder, member)
+            return open_for_check(folder, layout, kind)
+        except (FormatError, OSError) as error:
+            self._description_failed(error)
+            return error
+        except UsageError as error:
+            if not member:
+                raise
+            message = "not checked: %s" % error
+            self._report.note("metadata", "unsupported", message, file=member)
+            return error
 
     def _name(self, path: str) -> str:
         """Return the name of a file in the dataset."""
@@ -265,15 +257,16 @@ class _Checker:
         return name.replace(os.sep, "/")
 
     def _description_failed(self, error: FormatError | OSError) -> None:
-        self._watcher.take_error(error)
+        if self._watcher is not None:
+            self._watcher.errors.append(error)
         path = error.filename if isinstance(error.filename, str) else self._report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
         if isinstance(error, PermissionError):
             name = self._name(path.removesuffix("/" + CHANGES))
-            self._report.error(name, section, "permission", message)
+            self._report.add(section, "permission", message, file=name)
             return
-        self._report.error(self._name(path), section, "description", message)
+        self._report.add(section, "description", message, file=self._name(path))
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
@@ -283,7 +276,7 @@ class _Checker:
                 "another program has written or changed it, or it is damaged: it has "
                 "no right digest"
             )
-            self._report.note(name, "metadata", "changed", message)
+            self._report.note("metadata", "changed", message, file=name)
         try:
             node.read_attributes()
         except (FormatError, OSError) as error:
@@ -295,13 +288,13 @@ class _Checker:
         folder.read_journal()
         if folder.unfinished:
             message = "a change was committed, and the next writer completes it"
-            self._report.note(place, "files", "change", message)
+            self._report.note("files", "change", message, file=place)
         elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"
             )
-            self._report.note(place, "files", "change", message)
+            self._report.note("files", "change", message, file=place)
 
     # Arrays
 
@@ -318,7 +311,7 @@ class _Checker:
         size = layout.dtype.itemsize
         for length in layout.shape:
             size *= length
-        report.nbytes += size
+        report.nbytes = (report.nbytes or 0) + size
         for fields, source in layout.parts():
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
@@ -329,7 +322,8 @@ class _Checker:
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 self._take(check, member)
-                self._watcher.take_file(name, check)
+                if self._watcher is not None:
+                    self._watcher.take_file(name, check)
         return used
 
     def _own_shards(self, layout: ArrayLayout) -> dict[str, tuple[int, int]]:
@@ -358,9 +352,10 @@ class _Checker:
             unreached.add(file)
             rows = max(start, layout.shape[0]), stop
             message = "the document was altered, and does not reach these rows"
-            place = joined_name(member, file), "files", "unreached", message, NOTE
-            self._report.add(DatasetFinding(*place, rows=rows))
-            self._watcher.take_unreached(RowLoss(name, rows))
+            place = joined_name(member, file)
+            self._report.note("files", "unreached", message, file=place, rows=rows)
+            if self._watcher is not None:
+                self._watcher.unreached.append(RowLoss(name, rows))
         return unreached
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
@@ -371,22 +366,21 @@ class _Checker:
         """
         stored = source.stored()
         if layout.may_lack_files:
-            exists, place_of = layout.folder.exists, source.place_of
-            stored = [number for number in stored if exists(place_of(number)[0])]
-        files = list(map(source.place_of, stored))
-        outer = self._nthreads if len(files) >= self._nthreads else 1
+            exists, names = source.folder.exists, source.names
+            stored = [number for number in stored if exists(names(number))]
+        outer = self._nthreads if len(stored) >= self._nthreads else 1
         inner = 1 if outer > 1 else self._nthreads
         checks: list[FileCheck] = []
 
-        def work(file: tuple[str, range]) -> FileCheck:
-            return check_file(layout, source, *file, inner)
+        def work(number: int) -> FileCheck:
+            return check_file(layout, source, number, inner)
 
         def deliver(check: FileCheck) -> None:
             checks.append(check)
             if self._progress is not None:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
-        for_each(files, work, deliver, outer)
+        for_each(stored, work, deliver, outer)
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
@@ -402,8 +396,8 @@ class _Checker:
         report.nbytes_intact += sum(nbytes for nbytes, _ in check.intact.values())
         report.cbytes += check.cbytes
         for finding in check.findings:
-            where = {**vars(finding), "file": joined_name(member, finding.file)}
-            report.add(DatasetFinding(**where))
+            name = joined_name(member, finding.file or "")
+            report.take(replace(finding, file=name))
 
     def _check_table(self, table: TableLayout, member: str) -> set[str]:
         """Check the columns; return the names of the files that were expected."""
@@ -412,7 +406,7 @@ class _Checker:
             report.losses.append(RowLoss(joined_name(member, name), None))
             if isinstance(error, UsageError):
                 place = joined_name(member, name)
-                report.error(place, "metadata", "unsupported", str(error))
+                report.add("metadata", "unsupported", str(error), file=place)
             else:
                 assert isinstance(error, (FormatError, OSError))
                 self._description_failed(error)
@@ -420,12 +414,12 @@ class _Checker:
         lengths = {name: c.shape[0] for name, c in table.columns.items()}
         if len(set(lengths.values())) > 1:
             texts = ", ".join("'%s': %d" % item for item in lengths.items())
-            report.error(
-                member or ".",
+            report.add(
                 "metadata",
                 "unequal",
                 "expected columns of the same length, found %s; the next writer "
                 "removes the rows that not all columns have" % texts,
+                file=member or ".",
             )
         for name, column in table.columns.items():
             used |= {column.folder.full(file) for file in column.description_files}
@@ -443,7 +437,7 @@ class _Checker:
             if found > STRAYS_KEPT:
                 self._report.nnotes += 1
                 continue
-            self._report.note(joined_name(member, name), "files", "unused", reason)
+            self._report.note("files", "unused", reason, file=joined_name(member, name))
 
 
 def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
@@ -495,9 +489,7 @@ def _allow_missing_rows(
         for i, finding in enumerate(check.findings):
             if finding.kind in (MISSING, SHORT):
                 message = finding.message + ": the rows have the fill value"
-                changes = {"severity": NOTE, "message": message}
-                where = {**vars(finding), **changes}
-                check.findings[i] = DatasetFinding(**where)
+                check.findings[i] = replace(finding, severity=NOTE, message=message)
                 check.certain = check.certain and certain
 
 

@@ -15,26 +15,34 @@ import os
 import re
 import stat
 from contextlib import contextmanager, suppress
-from functools import partial
 
+from .._crashsafe.acceptance import CHANGES, is_believed
+from .._crashsafe.locking import FolderLock
 from .._engine.forks import Owner
 from .._storage.disk import disk
-from .._storage.open_folder import is_missing, replaced
+from .._storage.open_folder import FolderStore, is_missing, replaced
 from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
 from .access import Model, NewAccess
-from .change import PRIVATE_FOLDER, Change, naming_dataset, remove_changes
+from .change import (
+    PRIVATE_FOLDER,
+    FolderChange,
+    check_mode,
+    check_no_column,
+    naming_dataset,
+    not_replaced,
+)
 from .folder import Folder
-from .layouts import find, prepare_change, table_around
-from .writer import SharedWriter
+from .layouts import find, prepare_change
+from .writer import writer_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .._crashsafe.locking import FolderLock
     from .._crashsafe.ownership import Limits
     from .._storage.protocols import Path
+    from .change import Change
 
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
@@ -50,7 +58,9 @@ class NewName:
     If it replaces no dataset, it gets the access `like`, or else see `Model.of_parent`.
     """
 
-    def __init__(self, parent: Folder, name: str, like: Model | None = None) -> None:
+    def __init__(
+        self, parent: FolderStore, name: str, like: Model | None = None
+    ) -> None:
         self.like = like
         self.parent = parent
         self.name = name
@@ -61,7 +71,7 @@ class NewName:
     def of(cls, path: str) -> NewName:
         """Return the last part of a full path."""
         around, name = os.path.split(path)
-        return cls(Folder(around), name)
+        return cls(FolderStore(around), name)
 
     @property
     def path(self) -> str:
@@ -73,27 +83,15 @@ class NewName:
         """Whether something has the name."""
         return self.parent.exists(self.name)
 
-    def model(self, replaces: Folder | None) -> Model:
+    def model(self, replaces: FolderStore | None) -> Model:
         """Return the access of the new dataset."""
         if replaces is not None:
             return Model(replaces)
         return self.like or Model.of_parent(self.parent)
 
-    def folder(self) -> Folder:
+    def folder(self) -> FolderStore:
         """Return the folder that has the name."""
         return self.parent.subfolder(self.name)
-
-
-class Replaced:
-    """A dataset that is to be replaced, and the lock that keeps writers away."""
-
-    def __init__(self, folder: Folder, lock: FolderLock) -> None:
-        self.folder = folder
-        self._lock = lock
-
-    def close(self) -> None:
-        """Let writers in."""
-        self._lock.close()
 
 
 @contextmanager
@@ -110,10 +108,10 @@ def creating(
         folder = hidden.subfolder(target.name)
         held = folder.hold()
         access.give(held.number, access.of_folder(""), "")
-        change = Change(folder, sync, access)
+        change = FolderChange(Folder(folder), sync, access)
         yield change
         change.commit()
-        remove_changes(folder)
+        folder.remove_tree(CHANGES)
         put(hidden, target, sync, mode if old is None else None, old)
 
 
@@ -148,7 +146,7 @@ def _unfinished(
     mode: str,
     limits: Limits | None,
     is_old: Callable[[str], bool] | None = None,
-) -> Iterator[tuple[NewName, Folder, Folder | None, NewAccess]]:
+) -> Iterator[tuple[NewName, FolderStore, FolderStore | None, NewAccess]]:
     """Yield the target, and a folder in which its name is free.
 
     Also the folder that is to be replaced, which is locked, and the access of the new
@@ -174,7 +172,7 @@ def _unfinished(
             old.close()
 
 
-def _sync_tree(folder: Folder) -> None:
+def _sync_tree(folder: FolderStore) -> None:
     for name, kind in folder.walk():
         if kind == stat.S_IFDIR:
             folder.sync_folder(name)
@@ -190,7 +188,7 @@ def remove_dataset(target: NewName, sync: bool) -> None:
     Raises `StorageError` if a writer has opened it, or a member of it.
     """
     folder = target.folder()
-    lock = folder.lock()
+    lock = FolderLock(folder)
     try:
         _check_no_writer(folder)
         with beside(target) as hidden:
@@ -201,16 +199,10 @@ def remove_dataset(target: NewName, sync: bool) -> None:
         lock.close()
 
 
-def check_mode(mode: str) -> None:
-    """Raise `UsageError` if a dataset can't be created with a mode."""
-    if mode not in ("x", "w"):
-        raise UsageValueError("mode must be 'x' or 'w' to create, not %r" % (mode,))
-
-
 def check_target(
     target: NewName, mode: str, is_old: Callable[[str], bool] | None = None
-) -> Replaced | None:
-    """Return the dataset that is to be replaced, if any.
+) -> FolderLock | None:
+    """Return a lock of the dataset that is to be replaced, if any.
 
     `is_old` is that of `building`.
     """
@@ -230,23 +222,29 @@ def check_target(
         text = "it is %s, and is not replaced by a dataset" % what
         raise StorageError(errno.EEXIST, text, target.path)
     folder = target.folder()
-    is_other = bool(folder.names("")) and find(folder) is None
+    is_other = bool(folder.names()) and find(Folder(folder)) is None
     if is_other and (is_old is None or not is_old(target.path)):
-        raise StorageError(
-            errno.EEXIST, "it is not a dataset, and is not replaced by one", target.path
-        )
-    if table_around(folder) is not None:
-        raise UsageValueError(
-            "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % target.path
-        )
-    lock = folder.lock()
+        raise not_replaced(target.path)
+    check_no_column(Folder(folder))
+    lock = FolderLock(folder)
     try:
         _check_no_writer(folder)
     except BaseException:
         lock.close()
         raise
-    return Replaced(folder, lock)
+    return lock
+
+
+def drop_copies(
+    layout: str, folder: Folder, sync: bool, change: Change | None = None
+) -> None:
+    """Remove the copies of the document of a dataset that is going to be changed.
+
+    `change` is a change of the dataset itself, if there is one.
+    """
+    prepare_change(
+        layout, folder, lambda group: writer_for(group, "group", sync), change
+    )
 
 
 def _check_around(target: NewName) -> None:
@@ -254,10 +252,10 @@ def _check_around(target: NewName) -> None:
 
     Folders of other users count for nothing.
     """
-    folder: Folder | None = target.parent
+    folder: FolderStore | None = target.parent
     while folder is not None and not _is_shared(folder):
         try:
-            found = find(folder)
+            found = find(Folder(folder))
         except (FormatError, FileNotFoundError):
             return
         if found is not None and found[1] != "group":
@@ -266,10 +264,12 @@ def _check_around(target: NewName) -> None:
                 % (target.path, found[1], folder.root)
             )
         outer = os.path.dirname(folder.root)
-        folder = None if found is not None or outer == folder.root else Folder(outer)
+        folder = (
+            None if found is not None or outer == folder.root else FolderStore(outer)
+        )
 
 
-def _is_shared(folder: Folder) -> bool:
+def _is_shared(folder: FolderStore) -> bool:
     """Return whether several users or another user have a folder, if it exists.
 
     A folder that only its owner and a group may write counts as one of this user.
@@ -287,19 +287,19 @@ def _is_shared(folder: Folder) -> bool:
     return bool(is_open) or not is_own
 
 
-def _check_no_writer(folder: Folder) -> None:
+def _check_no_writer(folder: FolderStore) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
-    found = find(folder)
+    found = find(Folder(folder))
     if found is None or found[1] != "array":
-        for name in folder.folders():
+        for name in Folder(folder).folders():
             inner = folder.subfolder(name)
-            if find(inner) is not None:
-                inner.lock().close()
+            if find(Folder(inner)) is not None:
+                FolderLock(inner).close()
             _check_no_writer(inner)
 
 
 @contextmanager
-def beside(target: NewName) -> Iterator[Folder]:
+def beside(target: NewName) -> Iterator[FolderStore]:
     """Yield a folder beside `target`, which is then removed.
 
     It is no dataset. So other programs do not take a dataset in it, which is not
@@ -316,7 +316,7 @@ def beside(target: NewName) -> Iterator[Folder]:
                 target.parent.remove_folder(os.path.basename(hidden.root))
 
 
-def _make_beside(target: NewName) -> tuple[Folder, FolderLock]:
+def _make_beside(target: NewName) -> tuple[FolderStore, FolderLock]:
     """Make a temporary folder beside `target`; return it and a lock of it."""
     while True:
         number = int.from_bytes(os.urandom(8), "big")
@@ -328,20 +328,22 @@ def _make_beside(target: NewName) -> tuple[Folder, FolderLock]:
         # Until it is locked, another writer may remove it as the folder of a dead one.
         with suppress(FileNotFoundError, StorageError):
             hidden = target.parent.subfolder(name)
-            return hidden, hidden.lock()
+            return hidden, FolderLock(hidden)
 
 
-def remove_leftovers(folder: Folder, start: str = "") -> None:
+def remove_leftovers(folder: FolderStore, start: str = "") -> None:
     """Remove the temporary folders in a folder that writers left when they died.
 
     `start` is how the names of those of one dataset begin.
     """
-    for name in folder.names(""):
+    for name in folder.names():
         if name.startswith(start) and LEFTOVER.fullmatch(name):
             remove_leftover(folder, name)
 
 
-def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> None:
+def remove_leftover(
+    folder: FolderStore, name: str, sink: NewName | None = None
+) -> None:
     """Remove a temporary folder that a writer left, or a link with such a name.
 
     The folders of other users stay, and so does a folder that a writer has locked. With
@@ -359,7 +361,7 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
             folder.remove(name)
             return
         left = folder.subfolder(name)
-        lock = left.lock()
+        lock = FolderLock(left)
         try:
             if sink is not None:
                 with beside(sink) as hidden:
@@ -371,7 +373,9 @@ def remove_leftover(folder: Folder, name: str, sink: NewName | None = None) -> N
             lock.close()
 
 
-def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> None:
+def _take_away(
+    target: NewName, found: FolderStore, hidden: FolderStore, name: str
+) -> None:
     """Move the folder `found`, which has the name of a target, to a hidden folder.
 
     The contents of `hidden` are removed later. So another folder that has got the name
@@ -384,11 +388,11 @@ def _take_away(target: NewName, found: Folder, hidden: Folder, name: str) -> Non
 
 
 def put(
-    hidden: Folder,
+    hidden: FolderStore,
     target: NewName,
     sync: bool,
     mode: str | None,
-    replaces: Folder | None = None,
+    replaces: FolderStore | None = None,
 ) -> None:
     """Give a complete folder its name; take the name from the one that had it.
 
@@ -396,8 +400,8 @@ def put(
     locked the folder that had the name, `replaces`.
     """
     around, name = target.parent, target.name
-    if hidden.subfolder(name).believes(around):
-        prepare_change("zarr", around, partial(SharedWriter, sync=sync))
+    if is_believed(around.hold(), hidden.subfolder(name).hold()):
+        drop_copies("zarr", Folder(around), sync)
     old = None
     if mode is not None:
         old = check_target(target, mode)

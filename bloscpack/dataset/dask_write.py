@@ -7,36 +7,29 @@ shard (`parallel`), and a last one commits the dataset.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy
 
-from .._storage.urls import is_url, local_path
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
+from .folder import Folder
 from .frames import items_by_name
 from .layouts import detect, table_class
 from .new import create_array, create_table
 from .opening import Options, open_leaf
-from .parallel import Target, begin, checked_root, commit, write
-from .parallel_url import UrlTarget, begin_at_url
+from .parallel import Target, commit, target_of, write
 from .row_stream import check_mask, joined
 from .rows import converted, items_of, row_count
-from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from .._format.dtypes import Array as Items
     from .._format.dtypes import DType
     from .._storage.protocols import Path, StorageOptions
-    from .array import Array
-    from .table import Table
 
-    # `begin` of `parallel`, which needs only the function that creates the dataset.
-    Begin = Callable[[Callable[[str], Array | Table]], Target]
     # The length of a partition, and the dtype of each column.
     Description = tuple[int, dict[str, DType]]
 
@@ -99,18 +92,11 @@ def from_dask(
     """
     is_array = _is_array(collection)
     chunks, shards = row_count(chunks, "chunks"), row_count(shards, "shards")
-    path = local_path(path)
-    if is_url(path):
-        place = UrlTarget(path, mode, storage_options)
-        place.check_free()  # before anything is computed
-        begin_it = partial(begin_at_url, place)
-    else:
-        checked_root(path, mode)
-        begin_it = partial(begin, path, mode, sync)
+    target = target_of(path, mode, sync, storage_options)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
     plan = _plan_array if is_array else _plan_table
-    target, tasks, length = plan(collection, begin_it, shards, options)
+    tasks, length = plan(collection, target, shards, options)
     delayed = import_dask("dask").delayed
     result = delayed(_commit, pure=False)(target, length, tasks)
     if not compute:
@@ -120,7 +106,7 @@ def from_dask(
     except BaseException:
         target.abandon()
         raise
-    return open_leaf(detect(open_folder(path, storage_options)), Options())
+    return open_leaf(detect(Folder.open(path, storage_options)), Options())
 
 
 def _is_array(collection: Any) -> bool:
@@ -153,8 +139,8 @@ def _commit(target: Target, length: int, tasks: list[None]) -> str:
 
 
 def _plan_array(
-    array: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
-) -> tuple[Target, list[Any], int]:
+    array: Any, target: Target, shards: int | None, options: dict[str, Any]
+) -> tuple[list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
         raise UsageError("a dataset holds rows, and an array without axes has none")
@@ -167,7 +153,7 @@ def _plan_array(
         array = array.copy()
         array.compute_chunk_sizes()
     length, *inner = map(int, array.shape)
-    target = begin_it(
+    target.begin(
         lambda path: create_array(
             path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
         )
@@ -180,7 +166,7 @@ def _plan_array(
         task(target, start, (min(step, length - start), *inner), array.dtype, block)
         for start, block in zip(range(0, length, step), blocks, strict=True)
     ]
-    return target, tasks, length
+    return tasks, length
 
 
 def _write_block(
@@ -198,8 +184,8 @@ def _write_block(
 
 
 def _plan_table(
-    frame: Any, begin_it: Begin, shards: int | None, options: dict[str, Any]
-) -> tuple[Target, list[Any], int]:
+    frame: Any, target: Target, shards: int | None, options: dict[str, Any]
+) -> tuple[list[Any], int]:
     dask = import_dask("dask")
     columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
     if not columns:
@@ -218,9 +204,7 @@ def _plan_table(
         shards = _shard_rows(
             max(t.itemsize for t in dtypes.values()), options["chunks"]
         )
-    target = begin_it(
-        lambda path: create_table(path, dtype=row, shards=shards, **options)
-    )
+    target.begin(lambda path: create_table(path, dtype=row, shards=shards, **options))
     task = dask.delayed(_write_frames, pure=False)
     tasks = [
         task(
@@ -228,7 +212,7 @@ def _plan_table(
         )
         for start, pieces in _pieces(lengths, target.shard_rows)
     ]
-    return target, tasks, sum(lengths)
+    return tasks, sum(lengths)
 
 
 def _describe(part: Any) -> Description:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from .._format.dtypes import encode_dtype
-from .._reading.description import ratio_of
-from ..exceptions import BloscpackError, FormatError, Unsupported, UsageError
+from ..describe import ratio_of
+from ..exceptions import BloscpackError, FormatError, Unsupported
 from .checking import joined_name, open_for_check
+from .folder import Folder
 from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, TableLayout
-from .url_folder import open_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from .._format.dtypes import DType
     from .._storage.protocols import Path, StorageOptions
     from ..serializers import JsonObject
-    from .folder import Folder
+    from .layouts.base import NodeLayout
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")
@@ -59,9 +60,10 @@ def describe(
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    folder = open_folder(path, storage_options)
+    folder = Folder.open(path, storage_options)
     found = detect(folder)
-    return _describe(folder, "", found.layout, found.kind, strict=True)
+    open_node = partial(open_for_check, folder, found.layout, found.kind)
+    return _describe("", found.layout, found.kind, open_node)
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
@@ -76,32 +78,27 @@ def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
 
 
 def _describe(
-    folder: Folder, name: str, layout: str, kind: str, *, strict: bool = False
+    name: str, layout: str, kind: str, open_node: Callable[[], NodeLayout]
 ) -> JsonObject:
-    result: JsonObject = {"name": name, "layout": layout, "kind": kind}
-    try:
-        node = open_for_check(folder, layout, kind)
-        result["attributes"] = node.read_attributes()
-    except (FormatError, UsageError, OSError) as error:
-        if strict:
-            raise
-        return {**result, **_failure(error)}
+    node = open_node()
+    result = {**_head(name, layout, kind), "attributes": node.read_attributes()}
     if isinstance(node, ArrayLayout):
-        result.update(_describe_array(node))
-        return result
-    inner = "columns" if kind == "table" else "members"
+        return {**result, **_describe_array(node)}
     if isinstance(node, TableLayout):
-        members = _columns(node, name)
-    else:
-        members = _members(folder, name)
-    if kind == "table":
+        inner, members = "columns", _columns(node, name)
         result["rows"] = min(
             (c["shape"][0] for c in members if "shape" in c), default=0
         )
+    else:
+        inner, members = "members", _members(node.folder, name)
     for key in SUMS:
         result[key] = sum(member.get(key, 0) for member in members)
     result["ratio"] = ratio_of(result["nbytes"], result["cbytes"])
     return {**result, inner: members}
+
+
+def _head(name: str, layout: str, kind: str) -> JsonObject:
+    return {"name": name, "layout": layout, "kind": kind}
 
 
 def _failure(error: Exception) -> JsonObject:
@@ -114,35 +111,41 @@ def _failure(error: Exception) -> JsonObject:
 
 
 def _members(folder: Folder, name: str) -> list[JsonObject]:
-    described = []
-    for member, found in find_members(folder):
-        inner = joined_name(name, member)
-        try:
-            described.append(_describe(found.folder, inner, found.layout, found.kind))
-        except (BloscpackError, OSError) as error:
-            head = {"name": inner, "layout": found.layout, "kind": found.kind}
-            described.append({**head, **_failure(error)})
-    return described
+    return [
+        _described(
+            joined_name(name, member),
+            found.layout,
+            found.kind,
+            partial(open_for_check, found.folder, found.layout, found.kind),
+        )
+        for member, found in find_members(folder)
+    ]
 
 
 def _columns(table: TableLayout, name: str) -> list[JsonObject]:
-    found = []
-    for column, layout in table.columns.items():
-        described = _describe_column(layout)
-        found.append({"name": joined_name(name, column), **described})
+    described = [
+        _described(
+            joined_name(name, column),
+            layout.name,
+            "array",
+            partial(table.columns.__getitem__, column),
+        )
+        for column, layout in table.columns.items()
+    ]
     for column, error in (table.unopened or {}).items():
-        head = {"name": joined_name(name, column), "layout": table.name}
-        found.append({**head, "kind": "array", **_failure(error)})
-    return found
+        head = _head(joined_name(name, column), table.name, "array")
+        described.append({**head, **_failure(error)})
+    return described
 
 
-def _describe_column(layout: ArrayLayout) -> JsonObject:
-    head = {"layout": layout.name, "kind": "array"}
+def _described(
+    name: str, layout: str, kind: str, open_node: Callable[[], NodeLayout]
+) -> JsonObject:
+    """Return the description of a member or column, or why it can't be opened."""
     try:
-        attributes = layout.read_attributes()
-    except (FormatError, OSError) as error:
-        return {**head, **_failure(error)}
-    return {**head, "attributes": attributes, **_describe_array(layout)}
+        return _describe(name, layout, kind, open_node)
+    except (BloscpackError, OSError) as error:
+        return {**_head(name, layout, kind), **_failure(error)}
 
 
 def _describe_array(layout: ArrayLayout) -> JsonObject:

@@ -1,6 +1,6 @@
 """Check one file of a dataset: which of its chunks are intact, and what is wrong.
 
-A superchunk is inspected as `bloscpack.verify` does, so that intact chunks are found
+A shard is inspected as `bloscpack.verify` does, so that intact chunks are found
 also if the tables in the file are damaged. Then it is compared with the array that it
 belongs to. All other chunks are read as a reader reads them: bcolz and BLZ store no
 digests. Damage becomes findings and never raises.
@@ -9,9 +9,10 @@ digests. Damage becomes findings and never raises.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 from .._damage.checks import report_on
-from .._damage.findings import ERROR, NOTE
+from .._damage.findings import ERROR, NOTE, Finding
 from .._damage.inspection import inspect
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
@@ -19,20 +20,18 @@ from .._storage.base import StorageFile
 from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
-from .findings import DatasetFinding, gaps_in
-from .layouts.bcolz import ObjectChunks
-from .layouts.shard_index import CHECKSUM, ShardIndex
-from .layouts.shard_place import place_of
-from .layouts.superchunk_files import SuperchunkFiles
+from .findings import gaps_in
+from .layouts.shard_files import ShardFiles
+from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from typing import Any
 
-    from .._damage.findings import Finding
     from .._damage.inspection import Inspection
     from .._storage.base import Storage
-    from .layouts.base import ArrayLayout, ChunkFiles
+    from .layouts.array_files import ChunkFiles
+    from .layouts.base import ArrayLayout
 
 MISSING = "missing"
 SHORT = "short"
@@ -73,7 +72,7 @@ class FileCheck:
         self._nrows = layout.shape[0]
         self.intact: dict[int, tuple[int, int]] = {}
         self.extents: dict[int, tuple[int, int]] = {}
-        self.findings: list[DatasetFinding] = []
+        self.findings: list[Finding] = []
         self.claimed: str | None = None
         self.source = file
         self.certain = True
@@ -121,7 +120,7 @@ class FileCheck:
 
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding."""
-        self.findings.append(DatasetFinding(self.file, section, kind, message, **where))
+        self.findings.append(Finding(section, kind, message, file=self.file, **where))
 
 
 def missing_files(
@@ -129,12 +128,12 @@ def missing_files(
 ) -> FileCheck:
     """Return the finding about files, [start, stop), that do not exist."""
     start, stop = files
-    name, numbers = source.place_of(start)
-    numbers = range(numbers.start, source.place_of(stop - 1)[1].stop)
-    check = FileCheck(layout.folder.full(name), numbers, layout)
+    full, names = source.folder.full, source.names
+    numbers = range(source.chunks_of(start).start, source.chunks_of(stop - 1).stop)
+    check = FileCheck(full(names(start)), numbers, layout)
     message = "the file is missing"
     if stop - start > 1:
-        last = layout.folder.full(source.place_of(stop - 1)[0])
+        last = full(names(stop - 1))
         message = "%d files are missing, up to '%s'" % (stop - start, last)
     check.nfiles = stop - start
     check.add("files", MISSING, message, rows=check.all_rows)
@@ -152,30 +151,38 @@ def move_claimed(
     for check in checks:
         if check.claimed is not None:
             claims.setdefault(check.claimed, []).append(check.file)
-    prefix = layout.folder.prefix
+    prefix = source.folder.prefix
     for check in checks if claims else ():
         files = claims.get(check.file.removeprefix(prefix), ())
         if len(files) != 1 or check.intact or check.nfiles > 1:
             continue
-        name = files[0].removeprefix(prefix)
-        moved = check_file(layout, source, name, check.numbers, nthreads)
+        number, name = check.numbers.start // source.slots, files[0]
+        name = name.removeprefix(prefix)
+        moved = check_file(layout, source, number, nthreads, name)
         if moved.ok:
             check.source, check.extents = moved.file, moved.extents
             check.intact = moved.intact
 
 
 def check_file(
-    layout: ArrayLayout, source: ChunkFiles, name: str, numbers: range, nthreads: int
+    layout: ArrayLayout,
+    source: ChunkFiles,
+    number: int,
+    nthreads: int,
+    name: str | None = None,
 ) -> FileCheck:
-    """Check a file of an array. Enter `own_settings` first."""
-    folder = layout.folder
-    check = FileCheck(folder.full(name), numbers, layout)
+    """Check a file of an array, or the file `name` in its place.
+
+    Enter `own_settings` first.
+    """
+    folder, name = source.folder, name or source.names(number)
+    check = FileCheck(folder.full(name), source.chunks_of(number), layout)
     try:
         check.cbytes = folder.size(name)
-        if isinstance(source, SuperchunkFiles):
-            _check_superchunk(check, folder.storage(name), source, nthreads)
+        if isinstance(source, ShardFiles):
+            _check_shard(check, folder.storage(name), source, nthreads)
         else:
-            _check_chunks(check, source)
+            _check_by_reading(check, source)
     except FileNotFoundError:
         check.add("files", MISSING, "the file is missing", rows=check.all_rows)
     except OSError as error:
@@ -188,49 +195,48 @@ def check_file(
 # Chunks that are read as a reader reads them
 
 
-def _check_chunks(check: FileCheck, source: Any) -> None:
-    for number in check.numbers:
+def _check_by_reading(
+    check: FileCheck,
+    source: ChunkFiles,
+    extents: list[tuple[int, int] | None] | None = None,
+) -> None:
+    """Check chunks without a search; `extents` has the frames in a shard."""
+    for slot, number in enumerate(check.numbers):
+        sizes: list[int] = []
         try:
-            check.intact[number] = _load(source, number), check.cbytes
+            source.load([number], lambda _, plain: sizes.append(len(plain)))  # noqa: B023
         except FormatError as error:
             missing = isinstance(error.__cause__, FileNotFoundError)
+            kind = "codec" if isinstance(error, Unsupported) else "damaged"
             check.add(
                 "files" if missing else "chunks",
-                MISSING if missing else _kind_of(error),
+                MISSING if missing else kind,
                 "the file is missing" if missing else error.message,
-                chunk=None if missing else 0,
+                chunk=None if missing else slot,
                 rows=check.rows_of(number),
             )
+            continue
+        cbytes = check.cbytes
+        if extents is not None:
+            extent = extents[slot]
+            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
+        check.intact[number] = sizes[0], cbytes
 
 
-def _kind_of(error: FormatError) -> str:
-    return "codec" if isinstance(error, Unsupported) else "damaged"
+# Shards
 
 
-def _load(source: Any, number: int) -> int:
-    """Decompress a chunk; return its plain size."""
-    if isinstance(source, ObjectChunks):
-        return len(source.read(number))
-    sizes: list[int] = []
-    source.load([number], lambda _, plain: sizes.append(len(plain)))
-    return sizes[0]
-
-
-# Superchunks
-
-
-def _check_superchunk(
-    check: FileCheck, storage: Storage, source: SuperchunkFiles, nthreads: int
+def _check_shard(
+    check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
-    if bytes(storage.read_at(0, len(MAGIC))) != MAGIC and _is_foreign(storage, source):
-        check.add(
-            "header",
-            FOREIGN,
-            "another program wrote the shard: it is no '.blp' file",
-            severity=NOTE,
-        )
-        _check_by_index(check, storage, source)
-        return
+    if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
+        with suppress(FormatError):
+            index = ShardIndex(storage, source.grid)
+            if index.foreign:
+                message = "another program wrote the shard: it is no '.blp' file"
+                check.add("header", FOREIGN, message, severity=NOTE)
+                _check_by_reading(check, source, index.extents)
+                return
     try:
         inspection = inspect(storage, nthreads)
     except (NotReadable, Unsupported) as error:
@@ -247,9 +253,7 @@ def _check_superchunk(
         check.certain = not inspection.proof.numbers
 
 
-def _take_chunks(
-    check: FileCheck, inspection: Inspection, source: SuperchunkFiles
-) -> None:
+def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
     """Note the intact chunks that have as many bytes as the array needs."""
     numbering, size = inspection.numbering, inspection.checksum.size
     for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
@@ -273,46 +277,17 @@ def _take_chunks(
             check.extents[number] = offset, cbytes
 
 
-def _is_foreign(storage: Storage, source: SuperchunkFiles) -> bool:
-    """Return whether a file is a shard that begins with a chunk, without a header."""
-    try:
-        return ShardIndex(storage, source.cut).foreign
-    except FormatError:
-        return False
-
-
-def _check_by_index(
-    check: FileCheck, storage: Storage, source: SuperchunkFiles
-) -> None:
-    """Check the chunks of a shard that is no `.blp` file."""
-    extents = ShardIndex(storage, source.cut).extents
-    for number in check.numbers:
-        extent = extents[number % source.cut.slots]
-        try:
-            nbytes = _load(source, number)
-            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
-            check.intact[number] = nbytes, cbytes
-        except FormatError as error:
-            check.add(
-                "chunks",
-                _kind_of(error),
-                error.message,
-                chunk=number % source.cut.slots,
-                rows=check.rows_of(number),
-            )
-
-
-def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Compare an intact file with its array."""
     beginning = read_beginning(Cursor(StorageFile(storage)))
-    metadata, header, cut = beginning.metadata, beginning.header, source.cut
+    metadata, header, grid = beginning.metadata, beginning.header, source.grid
     differences: list[tuple[str, object, object]] = [
-        ("chunks in a file", cut.slots, count_slots(header)),
+        ("chunks in a file", grid.slots, count_slots(header)),
         ("the checksum", CHECKSUM.name, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]
-    differences += source.places.differences(check.numbers[0] // cut.slots, metadata)
-    if [name for name, *_ in differences] == ["the file"] and source.places.identity:
+    differences += source.grid.differences(check.numbers[0] // grid.slots, metadata)
+    if [name for name, *_ in differences] == ["the file"] and source.grid.identity:
         check.claimed = str(differences[0][2])
     for difference in differences:
         message = "expected %s: %s, found %s" % difference
@@ -327,10 +302,10 @@ def _compare(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> Non
     _check_length(check)
     _check_index(check, storage, source)
     stated = place_of(metadata)
-    if stated is None and source.places.identity is not None:
+    if stated is None and source.grid.identity is not None:
         message = "it does not state its array: another program wrote the file"
         check.add("metadata", FOREIGN, message, severity=NOTE)
-    last, stop = check.numbers[-1], (header.nbytes or 0) // cut.row_nbytes
+    last, stop = check.numbers[-1], (header.nbytes or 0) // grid.row_nbytes
     stop += check.all_rows[0]
     if check.ok and last == source.nchunks - 1 and stop > source.nrows:
         message = (
@@ -348,11 +323,11 @@ def _check_length(check: FileCheck) -> None:
         check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 
 
-def _check_index(check: FileCheck, storage: Storage, source: SuperchunkFiles) -> None:
+def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Check that the index, through which arrays are read, has the chunks."""
-    slots = source.cut.slots
+    slots = source.grid.slots
     try:
-        extents = ShardIndex(storage, source.cut).extents
+        extents = ShardIndex(storage, source.grid).extents
     except FormatError as error:
         check.add("shard", "index", error.message)
         return

@@ -1,9 +1,8 @@
-"""The files of a dataset: a folder, read and written by relative names.
+"""The files of a dataset: a store, read by relative names.
 
-Contract: no name leads outside of the folder, which is held open (`OpenFolder`). Names
-have slashes and safe parts only, and no symbolic link is followed. The size of a file
-is checked before memory is allocated for its content. A file counts as missing only if
-the system says that there is none; any other error is raised.
+Contract: no name leads outside of the store, and no symbolic link is followed. The size
+of a file is checked before memory is allocated for its content. A file counts as
+missing only if the store says that there is none; any other error is raised.
 
 A change that was committed but not completed (see `change`) is visible: a file that the
 change replaces is read from where its new content is, or the journal has its content.
@@ -14,80 +13,57 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import stat
-from _thread import allocate_lock
 from contextlib import suppress
-from functools import lru_cache
 
 from .._crashsafe.acceptance import (
-    CHANGES_RULES,
+    CHANGES as CHANGES,
+)
+from .._crashsafe.acceptance import (
     DATASET_RULES,
     REMEDY,
     check_in_dataset,
+    folder_of_changes,
     is_believed,
 )
-from .._crashsafe.locking import FolderLock
-from .._crashsafe.ownership import Attributes
-from .._format.dtypes import shown
-from .._storage.base import Storage
-from .._storage.disk import disk
-from .._storage.open_folder import (
-    HAS_OPEN_FOLDERS,
-    LinkFound,
-    OpenFolder,
-    is_missing,
-    replaced,
+from .._crashsafe.acceptance import (
+    JOURNAL as JOURNAL,
 )
-from .._storage.urls import local_path, without_url
-from ..exceptions import DamageError, StorageError, UsageTypeError, UsageValueError
+from .._crashsafe.locking import FolderLock
+from .._format.dtypes import shown
+from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
+from .._storage.open_folder import FolderStore, LinkFound
+from .._storage.store import is_checked_name, is_safe_name
+from .._storage.store import is_safe_part as is_safe_part
+from .._storage.urls import is_url, local_path
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageTypeError,
+    UsageValueError,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import BinaryIO, TypeGuard, TypeVar
+    from typing import TypeVar
 
-    from .._crashsafe.acceptance import Rule
-    from .._storage.open_folder import Held
+    from .._storage.base import Storage
     from .._storage.protocols import Path, StorageOptions
+    from .._storage.store import Store
     from ..serializers import Json, JsonObject
 
     # Raises the errors of a document.
     Check = Callable[[bytes, JsonObject], object]
     Result = TypeVar("Result")
 
-# The folder, inside of a dataset, with the files that are not committed yet.
-CHANGES = ".bloscpack"
-# The file in it that commits a change of several files.
-JOURNAL = CHANGES + "/journal"
+# The file in a folder that shows that all in it belongs to a dataset that is not
+# complete, or that is being removed, unless there is a document, too.
+UNFINISHED = CHANGES + "/unfinished"
 # Maximum size in bytes of a file of JSON: the attributes of large datasets have a few
 # MiB, and no more is read into memory.
 MAX_JSON = 64 * 2**20
-
-_FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for a writer
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
-# Opens a file that this user may not read, to learn its status.
-_STATUS_ONLY = getattr(os, "O_PATH", None)
-
-
-# Surrogates that JSON can hold and no file system can. `os.fsdecode` returns the other
-# surrogates for bytes of a name that are no text.
-_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
-
-def is_safe_part(part: object) -> TypeGuard[str]:
-    """Return whether text is the name of a file or folder, and no path."""
-    return (
-        isinstance(part, str)
-        and part not in ("", ".", "..")
-        and not any(c in part for c in "/\\\0")
-        and (part.isascii() or not _SURROGATE.search(part))
-        and not (os.name == "nt" and ":" in part)
-    )
 
 
 # A message about a name that `is_member_name` refuses.
@@ -113,92 +89,87 @@ def is_member_name(part: object) -> bool:
     )
 
 
-def is_safe_name(name: object) -> bool:
-    """Return whether a relative name with slashes stays inside of its folder."""
-    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
-
-
-# The names that the code makes are checked again and again.
-_is_checked = lru_cache(1024)(is_safe_name)
-
-
 class Folder:
     """A dataset or a part of it.
 
     Attributes
     ----------
-    root
-        The path of the dataset.
+    store
+        The files of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
-    is_remote
-        Whether each read of a file is a round trip to another machine.
-    lists
-        Whether the names in a folder can be listed.
+    pending, documents
+        The files that a committed change replaces: where their new content is, or the
+        new content itself.
     depth
         Number of groups around it, up to the one that was opened.
+    kept
+        The documents that a writer has read, by name; None to keep none.
     """
 
-    is_remote = False
-    lists = True
     depth = 0
 
     def __init__(
         self,
-        root: str,
+        store: Store,
         prefix: str = "",
         pending: dict[str, str] | None = None,
         documents: dict[str, bytes] | None = None,
-        files: OpenFolder | None = None,
     ) -> None:
-        self.root = root
+        self.store = store
+        self.root = store.root
         self.prefix = prefix
-        # The files that a committed change replaces, and where their new content is.
         self.pending = {} if pending is None else pending
-        # The same for files whose new content is in the journal.
         self.documents = {} if documents is None else documents
-        # The folder of the dataset, in which names are relative to `root`.
-        self._files = OpenFolder(root) if files is None else files
+        self.kept: dict[str, bytes] | None = None
+        # The group around, and the name in it, if it was opened from there.
+        self._outer: tuple[Folder, str] | None = None
         # Name and identity of the file that `detect_document` has read, its content and
         # the value in it.
         self._known: tuple[str, object, bytes, Json] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.root, self.prefix)
+        return _reopen, (*self.store.place, self.prefix)
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether each read of a file is a round trip to another machine."""
+        return self.store.is_remote
+
+    @property
+    def lists(self) -> bool:
+        """Whether the names in a folder can be listed."""
+        return self.store.lists
+
+    @property
+    def in_folder(self) -> FolderStore:
+        """The store of a dataset that is known to be in a local folder."""
+        assert isinstance(self.store, FolderStore)
+        return self.store
+
+    @classmethod
+    def open(cls, path: Path, storage_options: StorageOptions | None = None) -> Folder:
+        """Return the folder of a dataset, at a path or at a URL.
+
+        Raises an ``OSError`` if there is none; at a URL, reading does.
+        """
+        store = store_at(path, storage_options)
+        if isinstance(store, FolderStore):
+            _check_exists(store, path)
+        folder = cls(store)
+        folder.read_journal()
+        return folder
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
-        self._files.close()
+        self.store.close()
 
     def version(self) -> object:
         """Return a value that changes when a file is replaced."""
-        return [
-            (name, status.st_ino, status.st_size, status.st_mtime_ns)
-            for name, kind in self.walk()
-            if kind != stat.S_IFDIR
-            and (status := self._files.status(self.prefix + name))
-        ]
+        store = self.store.subfolder(self.prefix[:-1]) if self.prefix else self.store
+        return store.content_version()
 
-    @classmethod
-    def open(cls, path: Path) -> Folder:
-        """Return the folder of a dataset; raise an ``OSError`` if there is none."""
-        path = local_path(path)
-        without_url(path, "reading the folder of a dataset")
-        root = os.path.abspath(os.fsdecode(path))
-        folder = cls(root)
-        try:
-            if not os.fspath(path):  # it is not the current folder
-                os.stat(path)
-            folder._files.hold()
-        except NotADirectoryError as error:
-            raise NotADirectoryError(
-                errno.ENOTDIR, "expected the folder of a dataset, found a file", root
-            ) from error
-        except FileNotFoundError as error:
-            error.filename = os.fspath(path)
-            raise
-        folder.read_journal()
-        return folder
+    # The journal
 
     def read_journal(self) -> list[str]:
         """Find out whether a committed change is to be completed.
@@ -208,47 +179,42 @@ class Folder:
         """
         self.pending.clear()
         self.documents.clear()
-        removed: list[str] = []
-        if self.has_journal:
-            with suppress(FileNotFoundError):  # the writer has just completed it
-                removed = self._take_journal(self._read_accepted())
-        return removed
+        try:
+            if self.has_journal:
+                return self._take_journal(self._read_accepted())
+        except FileNotFoundError:  # the writer has just completed it
+            pass
+        except StorageError as error:
+            # Some stores refuse to tell whether there is a file.
+            if not self.is_remote or error.errno != errno.EACCES:
+                raise
+        return []
 
     @property
     def has_journal(self) -> bool:
         """Whether there is a journal."""
-        status = self.status_of(CHANGES)
+        if not isinstance(self.store, FolderStore):
+            return self.store.exists(JOURNAL)
+        status = self.store.status_of(CHANGES)
         if status is None or stat.S_ISDIR(status.st_mode):
-            return status is not None and self.exists(JOURNAL)
+            return status is not None and self.store.exists(JOURNAL)
         if stat.S_ISLNK(status.st_mode):
-            raise LinkFound(self.path(CHANGES))
+            raise LinkFound(self.store.path(CHANGES))
         return False
 
     def _read_accepted(self) -> Json:
         """Return the value in the journal, after a check that it may be obeyed."""
-        changes = self.changes()
-        file = changes.open_file(JOURNAL.rpartition("/")[2])
+        store, path = self.store, self.store.path(JOURNAL)
+        if not isinstance(store, FolderStore):
+            # All users who may write the journal may write the dataset.
+            text, _ = store.read(JOURNAL, MAX_JSON + 1)
+            return _decoded(text, path)
+        file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
         try:
-            self.check_journal(os.fstat(file.descriptor))
-            return _decoded(file.read_at(0, file.size), file.path, file.size)
+            check_in_dataset(DATASET_RULES, store, os.fstat(file.descriptor))
+            return _decoded(file.read_at(0, file.size), path)
         finally:
             file.close()
-
-    def changes(self) -> Folder:
-        """Return the folder of changes.
-
-        Raises `StorageError` if a user who may not change the dataset could write it.
-        """
-        changes = self.subfolder(CHANGES)
-        self._check(CHANGES_RULES, changes.status)
-        return changes
-
-    def check_journal(self, status: os.stat_result) -> None:
-        """Raise `StorageError` if a journal with this status would be refused."""
-        self._check(DATASET_RULES, status)
-
-    def _check(self, rules: tuple[Rule, ...], status: os.stat_result) -> None:
-        check_in_dataset(rules, self.path(JOURNAL), status, self._files.hold())
 
     def _take_journal(self, journal: Json) -> list[str]:
         """Note the new contents that a journal names; return the files to remove."""
@@ -267,7 +233,7 @@ class Folder:
                 "expected a journal with the names of files in the dataset, found "
                 "something else. " + REMEDY,
                 section="metadata",
-                filename=self.path(JOURNAL),
+                filename=self.store.path(JOURNAL),
             )
         self.pending.update({f: "%s/%s" % (CHANGES, n) for n, f in files.items()})
         for name, document in documents.items():
@@ -277,7 +243,11 @@ class Folder:
     @property
     def unfinished(self) -> bool:
         """Whether a change was committed, and is to be completed."""
-        return bool(self.pending or self.documents) or self.has_journal
+        if self.pending or self.documents:
+            return True
+        return not self.is_remote and self.has_journal
+
+    # Folders inside and around
 
     def child(self, name: str) -> Folder:
         """Return a folder inside that is a part of the dataset."""
@@ -288,18 +258,20 @@ class Folder:
         return self if not self.prefix else self._part("")
 
     def _part(self, prefix: str) -> Folder:
-        shared = self.pending, self.documents, self._files
-        return Folder(self.root, prefix, *shared)
+        part = Folder(self.store, prefix, self.pending, self.documents)
+        part.kept = self.kept
+        return part
 
     def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
-        full = self.full(name)
-        return type(self)(self.path(name), files=self._files.folder(full))
+        folder = type(self)(self.store.subfolder(self.full(name)))
+        folder.depth = self.depth + 1
+        folder._outer = self, name
+        return folder
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         folder = self.subfolder(name)
-        folder.depth = self.depth + 1
         folder.read_journal()
         return folder
 
@@ -309,78 +281,50 @@ class Folder:
         None if there is none, or if another user may write it. Nothing in it counts
         then.
         """
-        outer, name = os.path.split(self.root)
-        if outer == self.root:
+        around = self.store.parent()
+        if around is None:
             return None
-        folder = type(self)(outer)
-        is_same = folder.has(name, self) and self.believes(folder)
-        return (folder, name) if is_same else None
-
-    def has(self, name: str, folder: Folder) -> bool:
-        """Return whether `name` in this folder is `folder` itself, and no link."""
-        found = self.status_of(name)
-        return found is not None and folder._files.is_same(found)
-
-    def believes(self, around: Folder) -> bool:
-        """Return whether all users who may write `around` may change this folder."""
-        return is_believed(around._files.hold(), self._files.hold())
-
-    @property
-    def status(self) -> os.stat_result:
-        """The status of the folder of the dataset."""
-        return self._files.hold().status
-
-    def hold(self) -> Held:
-        """Return the folder of the dataset, open until nothing refers to the result.
-
-        Another thread may close a folder that is not in use.
-        """
-        return self._files.hold()
+        outer, name = around
+        if isinstance(outer, FolderStore) and not is_believed(
+            outer.hold(), self.in_folder.hold()
+        ):
+            return None
+        return type(self)(outer), name
 
     def lock(self) -> FolderLock:
         """Lock the folder; raise `StorageError` if another writer has locked it.
 
-        Raises it also if another writer has put another folder in its place meanwhile.
+        Raises it also if another writer has put another folder in its place.
         """
         self.forget_document()  # another writer may have changed it until now
-        files = self._files
-        if self.prefix:
-            files = files.folder(self.prefix.rstrip("/"))
-        held = files.hold()
-        lock = FolderLock(files.path, held.number)
-        if not files.has_its_name():
-            lock.close()
-            raise replaced(files.path)
-        return lock
+        inner = self.prefix[:-1]
+        return FolderLock(self.in_folder.subfolder(inner) if inner else self.in_folder)
 
     def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
-        return self.path(name), None
+        full = self.full(name) if name else self.prefix[:-1]
+        return (self.store.subfolder(full) if full else self.store).place
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
-        assert _is_checked(name), name
+        assert is_checked_name(name), name
         return self.prefix + name
 
     def path(self, name: str = "") -> str:
-        """Return the path of a file."""
-        full = self.full(name) if name else self.prefix.rstrip("/")
-        return os.path.join(self.root, full.replace("/", os.sep)) if full else self.root
+        """Return the path of a file, or its URL without credentials."""
+        return self.store.path(self.full(name) if name else self.prefix[:-1])
 
-    # Reading
-
-    def status_of(self, name: str) -> os.stat_result | None:
-        """Return the status of a file, folder or link; None if there is none."""
-        return self._files.status_of(self.full(name))
+    # Files
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
-        return self.status_of(name) is not None
+        full = self.full(name)
+        is_replaced = full in self.documents or full in self.pending
+        return is_replaced or self.store.exists(full)
 
     def is_folder(self, name: str) -> bool:
-        """Return whether there is a folder of this name, and no link."""
-        status = self.status_of(name)
-        return status is not None and stat.S_ISDIR(status.st_mode)
+        """Return whether there may be a folder of this name, and no link."""
+        return self.store.is_folder(self.full(name))
 
     def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
@@ -393,72 +337,43 @@ class Folder:
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return the content of a file, of which at most `limit` bytes are read."""
+        return self._read(name, limit)[0]
+
+    def _read(self, name: str, limit: int | None) -> tuple[bytes, object]:
+        """Return the content of a file, and its `identity`."""
         if self.documents and self.full(name) in self.documents:
-            return self.documents[self.full(name)]
-        file = self.storage(name)
-        try:
-            return file.read_at(0, file.size if limit is None else limit)
-        finally:
-            file.close()
+            return self.documents[self.full(name)], None
+        content, identity = self._pending(name, lambda n: self.store.read(n, limit))
+        if self.kept is not None and name == ZARR_JSON:
+            self.kept.setdefault(self.full(name), content)
+        return content, identity
 
     def identity(self, name: str) -> object:
-        """Return a value that changes when a file is replaced; None without a file."""
-        status = self.status_of(name)
-        if status is None:
-            return None
-        return _identity(status)
+        """Return a value that changes when a file is replaced; None if unknown."""
+        return self.store.identity(self.full(name))
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
-        return self._pending(name, self._files.status).st_size
+        return self._pending(name, self.store.size)
 
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
-        total = 0
-        for name in names:
-            try:
-                total += self.size(name)
-            except OSError as error:
-                if not is_missing(error):
-                    raise
-        return total
+        full = map(self.full, names)
+        return self.store.total_size([self.pending.get(n, n) for n in full])
 
     def storage(self, name: str) -> Storage:
-        """Open a file for reading at any position.
+        """Open a file for reading at any position; see `Store.open`."""
+        return self._pending(name, self.store.open)
 
-        It keeps its content also if the name gets another one, or is removed.
-        """
-        return self._pending(name, self._open_file)
+    def remove(self, name: str) -> None:
+        """Remove a file or a link."""
+        self.store.remove(self.full(name))
 
-    def _open_file(self, full: str) -> OpenFile:
-        path = os.path.join(self.root, full.replace("/", os.sep))
-        return OpenFile(self._files.open(full, _FLAGS), path)
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder and all in it, if there is one."""
+        self.store.remove_tree(self.full(name))
 
-    def open_file(self, name: str) -> OpenFile:
-        """Open the file that has a name, whatever a change does to it."""
-        return self._open_file(self.prefix + name)
-
-    def attributes(self, name: str = "") -> Attributes | None:
-        """Return owner and access of a file, or of the folder; None without a file."""
-        full = self.full(name) if name else self.prefix.rstrip("/")
-        try:
-            if not full or not HAS_OPEN_FOLDERS:
-                held = self._files.hold()
-                return Attributes(held.name(full) if full else held.number or self.root)
-            try:
-                number = self._files.open(full, _FLAGS)
-            except PermissionError:
-                if _STATUS_ONLY is None:
-                    raise
-                number = self._files.open(full, _STATUS_ONLY)
-        except OSError as error:
-            if not is_missing(error):
-                raise
-            return None
-        try:
-            return Attributes(number)
-        finally:
-            os.close(number)
+    # Documents
 
     def read_json(self, name: str) -> Json:
         """Return the value in a file of JSON, in the dialect of Python's module.
@@ -488,15 +403,8 @@ class Folder:
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
-        if self.is_remote or self.full(name) in self.documents:
-            text = self.read(name, MAX_JSON + 1)
-            return None, text, _decoded(text, self.path(name), len(text))
-        file = self._pending(name, self._open_file)
-        try:  # a large file is not even read
-            text = file.read_at(0, file.size) if file.size <= MAX_JSON else b""
-            return file.state, text, _decoded(text, file.path, file.size)
-        finally:
-            file.close()
+        text, identity = self._read(name, MAX_JSON + 1)
+        return identity, text, _decoded(text, self.path(name))
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -525,195 +433,96 @@ class Folder:
                 filename=self.path(name),
             ) from error
 
-    def scan(self, name: str = "") -> Iterator[os.DirEntry[str]]:
-        """Yield the entries of a folder; nothing if the folder does not exist.
-
-        No rule for names applies to it.
-        """
-        try:
-            yield from self._files.scan((self.prefix + name).rstrip("/"))
-        except OSError as error:
-            if not is_missing(error):
-                raise
-
-    def folders(self) -> list[str]:
-        """Return the names of the folders inside that can be members, sorted."""
-        return sorted(
-            entry.name
-            for entry in self.scan("")
-            if entry.is_dir(follow_symlinks=False) and is_member_name(entry.name)
-        )
+    # Lists
 
     def names(self, name: str) -> list[str]:
         """Return the names in a folder; none if there is no such folder."""
-        return [entry.name for entry in self.scan(name)]
+        return self.store.names(self._inside(name))
+
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types."""
+        return self.store.entries(self._inside(name))
 
     def sizes(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield name and size of each file in a folder."""
-        for entry in self.scan(name):
-            with suppress(FileNotFoundError):  # it was removed meanwhile
-                if entry.is_file(follow_symlinks=False):
-                    yield entry.name, entry.stat(follow_symlinks=False).st_size
+        return self.store.sizes(self._inside(name))
 
-    def entries(self, name: str = "") -> list[tuple[str, int]]:
-        """Return the names of all in a folder, sorted, and their types.
+    def _inside(self, name: str) -> str:
+        """Return the name of a folder to list. No rule for names applies to it."""
+        return (self.prefix + name).rstrip("/")
 
-        They are those of `OpenFolder.entries`. Without such a folder there are none.
+    @property
+    def is_leftover(self) -> bool:
+        """Whether all in the folder is of a dataset that is not complete."""
+        return not self.exists(ZARR_JSON) and self.exists(UNFINISHED)
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders inside that can be members, sorted.
+
+        A server of HTTP can't list folders. Then the document of the group is asked, if
+        it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
-        try:
-            return self._files.entries((self.prefix + name).rstrip("/"))
-        except OSError as error:
-            if not is_missing(error):
-                raise
+        if not self.lists and (paths := self._consolidated()) is not None:
+            return sorted(path for path in paths if is_member_name(path))
+        entries = dict(self.entries())
+        if self.is_remote and CHANGES in entries and self.is_leftover:
             return []
+        found = [name for name, kind in entries.items() if kind == stat.S_IFDIR]
+        return list(filter(is_member_name, found))
 
-    def walk(self, name: str = "") -> Iterator[tuple[str, int]]:
-        """Yield the names and types of a whole tree, sorted.
-
-        A folder comes before its contents. No link is followed. Names that no file of a
-        dataset can have are left out.
-        """
-        for last, kind in self.entries(name):
-            if not is_safe_part(last):
-                continue
-            inner = name + "/" + last if name else last
-            yield inner, kind
-            if kind == stat.S_IFDIR:
-                yield from self.walk(inner)
-
-    # Writing
-
-    def at(self, name: str) -> str:
-        """Return the path that the functions of `disk` get for a name."""
-        return self._files.at(self.full(name))
-
-    def create(self, name: str, mode: int = 0o666) -> BinaryIO:
-        """Create a file, and return it for writing."""
-        return disk.create(self.at(name), mode)
-
-    def rename(self, old: str, new: str, source: Folder | None = None) -> None:
-        """Rename a file or folder, which may be in another folder `source`."""
-        disk.rename((source or self).at(old), self.at(new))
-
-    def exchange(self, one: str, other: str, source: Folder) -> bool:
-        """Exchange two folders, `one` in `source`; return False if impossible."""
-        return disk.exchange(source.at(one), self.at(other))
-
-    def remove(self, name: str) -> None:
-        """Remove a file or a link."""
-        disk.remove(self.at(name))
-
-    def make_folder(self, name: str, mode: int = 0o777) -> None:
-        """Make a folder."""
-        try:
-            disk.make_folder(self.at(name), mode)
-        except FileExistsError:
-            status = self.status_of(name)
-            if status is not None and stat.S_ISLNK(status.st_mode):
-                raise LinkFound(self.path(name)) from None
-            raise
-
-    def remove_folder(self, name: str) -> None:
-        """Remove an empty folder."""
-        disk.remove_folder(self.at(name))
-
-    def remove_tree(self, name: str) -> None:
-        """Remove a folder and all in it, if there is one."""
-        if self.is_folder(name):
-            self.subfolder(name).clear()
-            self.remove_folder(name)
-
-    def clear(self) -> None:
-        """Remove all that is in the folder of the dataset."""
-        self._files.clear()
-
-    def sync_folder(self, name: str = "") -> None:
-        """Wait until the names in a folder are on the disk."""
-        disk.sync_folder(self.at(name + "/name" if name else "name"))
+    def _consolidated(self) -> list[str] | None:
+        """Return the paths of all members inside, from the documents of groups."""
+        with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
+            document = self.read_json(ZARR_JSON)
+            return list(document[CONSOLIDATED]["metadata"])
+        outer, name = self._outer or (None, "")
+        paths = None if outer is None else outer._consolidated()
+        if paths is None:
+            return None
+        start = name + "/"
+        return [path[len(start) :] for path in paths if path.startswith(start)]
 
 
-class OpenFile(Storage):
-    """A file of a dataset, which is closed when it is not used any more."""
+def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store:
+    """Return the store of a dataset, at a path or at a URL."""
+    path = local_path(path)
+    if is_url(path):
+        from .._storage.object_store import ObjectStore
 
-    descriptor = -1
-
-    def __init__(self, descriptor: int, path: str) -> None:
-        self.descriptor = descriptor
-        self.path = path
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise StorageError(errno.EINVAL, "it is not a regular file", path)
-        self.size = status.st_size
-        self.state = _identity(status)
-        self._lock = allocate_lock()
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        done = 0
-        while done < len(view):
-            count = self._read_some(view[done:], offset + done)
-            if count == 0:
-                break
-            done += count
-        return done
-
-    def _read_some(self, view: memoryview, offset: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(self.descriptor, [view], offset)
-        with self._lock:
-            os.lseek(self.descriptor, offset, os.SEEK_SET)
-            data = os.read(self.descriptor, len(view))
-        view[: len(data)] = data
-        return len(data)
-
-    def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield extents, ascending, outside of which all bytes are zero."""
-        if not hasattr(os, "SEEK_DATA"):
-            yield from super().data_extents(start, stop)
-            return
-        while start < stop:
-            try:
-                with self._lock:
-                    start = os.lseek(self.descriptor, start, os.SEEK_DATA)
-                    end = os.lseek(self.descriptor, start, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno != errno.ENXIO:  # some file systems can't tell
-                    yield start, stop
-                return
-            if start < stop:
-                yield start, min(end, stop)
-            start = end
-
-    def __del__(self) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file. No thread may read it any more."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        return ObjectStore(path, storage_options)
+    return FolderStore(os.path.abspath(os.fsdecode(path)))
 
 
-def _identity(status: os.stat_result) -> tuple[int, ...]:
-    """Return a value that changes when a file is replaced."""
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def _check_exists(store: FolderStore, path: Path) -> None:
+    """Raise an ``OSError`` if there is no folder, with the path as the user gave it."""
+    try:
+        if not os.fspath(path):  # it is not the current folder
+            os.stat(path)
+        store.hold()
+    except NotADirectoryError as error:
+        raise NotADirectoryError(
+            errno.ENOTDIR, "expected the folder of a dataset, found a file", store.root
+        ) from error
+    except FileNotFoundError as error:
+        error.filename = os.fspath(local_path(path))
+        raise
 
 
-def _reopen(root: str, prefix: str) -> Folder:
+def _reopen(place: str, options: StorageOptions | None, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
-    whole = Folder.open(root)
-    return whole._part(prefix)
+    return Folder.open(place, options)._part(prefix)
 
 
-def _decoded(text: bytes, path: str, size: int) -> Json:
+def _decoded(text: bytes, path: str) -> Json:
     """Return the value in a file of JSON; raise `FormatError` if it has none."""
     try:
-        if size > MAX_JSON:
+        if len(text) > MAX_JSON:
             raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else "nested too deeply"
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (size, reason),
+            "expected a value in JSON, found '%d' bytes: %s" % (len(text), reason),
             section="metadata",
             filename=path,
         ) from error

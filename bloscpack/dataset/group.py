@@ -12,31 +12,26 @@ import os
 from _thread import allocate_lock
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from weakref import WeakValueDictionary
 
 from .._engine.forks import NamedLocks
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .create import NewName, remove_dataset, remove_leftovers
-from .folder import BAD_NAME, is_member_name
+from .create import NewName, drop_copies, remove_dataset, remove_leftovers
+from .folder import BAD_NAME, Folder, is_member_name
 from .layouts import (
     Found,
     detect,
     find_member,
     find_members,
     group_class,
-    prepare_change,
     table_class,
 )
-from .new import create_array, create_table
+from .new import create_array, create_table, new_dataset
 from .node import Node
-from .opening import Options, check_changeable, open_leaf
+from .opening import Options, check_changeable, open_leaf, writer_of
 from .preview import shown_members
 from .table import Table
-from .url_create import remove_dataset as remove_objects
-from .url_folder import UrlFolder, open_folder
-from .url_writer import creating, group_writer_of, shared_writer_of
 from .writer import waiting
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -45,9 +40,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from .._storage.protocols import Path, StorageOptions
-    from .folder import Folder
     from .layouts.base import GroupLayout
-    from .writer import SharedWriter
+    from .writer import Writer
 
     Kind = TypeVar("Kind", bound=Node)
 
@@ -66,9 +60,9 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
         return Group(layout, None, options)
     check_changeable(found)
     layout.check_layout()
-    if not folder.is_remote:
-        remove_leftovers(folder)
-    writer = group_writer_of(folder, found.layout, options.sync)
+    if folder.store.can_rename:
+        remove_leftovers(folder.in_folder)
+    writer = writer_of(found, options.sync)
     return Group(layout, writer, options)
 
 
@@ -112,9 +106,9 @@ def create_group(
     """
     found = group_class(layout)
     found.check_layout()
-    with creating(path, layout, mode, sync, storage_options) as change:
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, {} if attrs is None else dict(attrs))
-    created = Found(open_folder(path, storage_options), layout, "group")
+    created = Found(Folder.open(path, storage_options), layout, "group")
     opened = open_node(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
     return opened
@@ -127,7 +121,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     """
     if folder.names("") and detect(folder).layout != "folder":
         return
-    writer = group_writer_of(folder, "zarr", sync)
+    writer = writer_of(Found(folder, "zarr", "group"), sync)
     try:
         with writer.change() as change:
             group_class("zarr").create(change, {} if attrs is None else dict(attrs))
@@ -214,7 +208,7 @@ class Group(Node, Mapping[str, Node]):
     _layout: GroupLayout
 
     def __init__(
-        self, layout: GroupLayout, writer: SharedWriter | None, options: Options
+        self, layout: GroupLayout, writer: Writer | None, options: Options
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
@@ -431,12 +425,13 @@ class Group(Node, Mapping[str, Node]):
         if name not in self:  # another thread has removed it
             raise KeyError(name)
         folder, sync = self._layout.folder, self._options.sync
-        prepare_change(self.layout, folder, partial(shared_writer_of, sync=sync))
-        inner = folder.dataset(name)
-        if isinstance(inner, UrlFolder):
-            remove_objects(inner)
+        drop_copies(self.layout, folder, sync)
+        if folder.store.can_rename:
+            remove_dataset(NewName(folder.in_folder, name), sync)
         else:
-            remove_dataset(NewName(folder, name), sync)
+            from . import guard
+
+            guard.remove_dataset(folder.store.subfolder(name))
 
 
 def reopened(layout: GroupLayout) -> Group:

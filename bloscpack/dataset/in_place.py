@@ -12,6 +12,8 @@ import os
 from functools import partial
 
 from .._format.blosc_header import decode_header
+from .._format.codecs import read_by
+from .._storage.urls import without_url
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import DamageError, FormatError, UsageError
 from .folder import Folder
@@ -35,8 +37,6 @@ REASONS = {
     "folder": "it is a folder of datasets: name the datasets in it",
 }
 OTHER_LAYOUT = "only bcolz and BLZ have each chunk in a file of its own"
-# The codec that the readers of Zarr lack.
-SNAPPY = "snappy"
 
 
 class ArrayInPlace:
@@ -126,8 +126,8 @@ def _extent(folder: Folder, number: int, *, full: int) -> tuple[str, int, int] |
         raise
     if header.nbytes < full:
         return None
-    if header.codec == SNAPPY:
-        raise _unfit(path, "no Zarr reader has its codec, snappy")
+    if header.codec not in read_by("zarr"):
+        raise _unfit(path, "no Zarr reader has its codec, " + header.codec)
     return name, HEADER.size, header.ctbytes
 
 
@@ -142,6 +142,7 @@ class DatasetInPlace:
     """
 
     def __init__(self, path: Path) -> None:
+        without_url(path, "reading a dataset in place")
         folder = Folder.open(path)
         if folder.pending:
             raise _unfit(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy
 
+from .._storage.urls import is_url, local_path
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
+from .create import creating
+from .folder import Folder, store_at
 from .frames import columns_of, items_by_name
 from .layouts import Found, array_class, table_class
 from .layouts.base import NewArray
@@ -13,17 +16,36 @@ from .opening import Options, open_leaf
 from .row_stream import counted, new_rows
 from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
-from .url_folder import open_folder
-from .url_writer import creating
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from .._format.dtypes import Array as Items
     from .._storage.protocols import Path, StorageOptions
+    from .change import Change
     from .layouts.base import Blocks
+
+
+def new_dataset(
+    path: Path,
+    layout: str,
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None = None,
+) -> AbstractContextManager[Change]:
+    """Return the context of a change of a new dataset, at a path or a URL.
+
+    It is there when the block ends. `mode` is that of `creating`.
+    """
+    path = local_path(path)
+    if not is_url(path) or layout != "zarr":
+        return creating(path, mode, sync)
+    from . import guard
+
+    return guard.creating(Folder(store_at(path, storage_options)), mode)
 
 
 def create_array(
@@ -53,8 +75,8 @@ def create_array(
         HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
         that holds `fill_value`.
     layout
-        ``'zarr'``, which any Zarr software reads; ``'bcolz'``, that of bcolz 1.x; or
-        ``'blz'``, that of BLZ 0.6, whose Blosc has fewer codecs and filters.
+        ``'zarr'``, which any Zarr software reads; ``'superchunk'``; or ``'bcolz'``,
+        that of bcolz 1.x.
     shape, dtype
         Those of the array; by default those of `data`.
     chunks
@@ -105,10 +127,10 @@ def create_array(
     blocks: Blocks = ()
     if data is not None or not found.sparse:
         blocks = counted(rows.blocks(step), step, new)
-    with creating(path, layout, mode, sync, storage_options) as change:
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
     options = Options(writable=True, sync=sync)
-    folder = open_folder(path, storage_options)
+    folder = Folder.open(path, storage_options)
     opened = open_leaf(Found(folder, layout, "array"), options)
     assert isinstance(opened, Array)
     return opened
@@ -173,10 +195,10 @@ def create_table(
             rows.dtype, rows.shape, chunks, settings=settings, shards=shards
         )
         new[name] = array, column_blocks(found, name, array, rows)
-    with creating(path, layout, mode, sync, storage_options) as change:
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, _plain(attrs))
     options = Options(writable=True, sync=sync)
-    folder = open_folder(path, storage_options)
+    folder = Folder.open(path, storage_options)
     opened = open_leaf(Found(folder, layout, "table"), options)
     assert isinstance(opened, Table)
     return opened

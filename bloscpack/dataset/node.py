@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from .layouts.base import NodeLayout
-    from .writer import SharedWriter, Writer
+    from .writer import Writer
 
     Self = TypeVar("Self", bound="Node")
     Result = TypeVar("Result")
@@ -25,9 +25,7 @@ class Node:
 
     _layout: NodeLayout
 
-    def __init__(
-        self, layout: NodeLayout, writer: Writer | SharedWriter | None = None
-    ) -> None:
+    def __init__(self, layout: NodeLayout, writer: Writer | None = None) -> None:
         self._layout = layout
         self._writer = writer
         self.path: str = layout.folder.path()
@@ -39,7 +37,7 @@ class Node:
         """Whether it was closed."""
         raise NotImplementedError
 
-    def _check_writer(self) -> Writer | SharedWriter:
+    def _check_writer(self) -> Writer:
         return checked(self._writer, self.path)
 
     def _read(self, function: Callable[[], Result]) -> Result:

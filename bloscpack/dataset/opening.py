@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError
 from .array import Array
-from .layouts import array_class, is_inside_table, table_around, table_class
+from .create import drop_copies
+from .layouts import LAYOUTS, array_class, is_inside_table, table_around, table_class
 from .table import Table
-from .url_folder import UrlFolder
-from .url_writer import writer_of
+from .writer import writer_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
     writer: Writer | None = None
     if options.writable:
         check_changeable(found)
-        writer = writer_of(folder, layout, found.kind, options.sync)
+        writer = writer_of(found, options.sync)
     try:
         if found.kind == "array":
             return _open_array(folder, array_class(layout), writer, options)
@@ -76,12 +77,18 @@ def open_leaf(found: Found, options: Options) -> Array | Table:
         raise
 
 
+def writer_of(found: Found, sync: bool) -> Writer:
+    """Return a writer for a dataset that was found."""
+    prepare = partial(drop_copies, found.layout, found.folder, sync)
+    return writer_for(found.folder, found.kind, sync, prepare)
+
+
 def check_changeable(found: Found) -> None:
     """Raise `UsageError` if a dataset at a URL can only be read."""
-    if not isinstance(found.folder, UrlFolder):
+    if not found.folder.is_remote:
         return
     check_writable(found.folder.root)
-    if found.layout not in ("zarr", "folder"):
+    if not LAYOUTS[found.layout].changes_at_urls:
         raise UsageError(
             "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "
             "changed, no others" % found.folder.path()

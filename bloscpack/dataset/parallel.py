@@ -1,17 +1,7 @@
 """A new dataset that several processes write, each one other shards.
 
-Strategy: `begin` creates the dataset without rows, in a hidden folder beside its name.
-Any process then calls `write` for whole shards. A shard is complete in a temporary file
-before it gets its name, so writing it again, or by two processes at once, changes
-nothing. `commit` sets the number of rows, and renames the dataset, which is the commit
-point: until then, readers see the dataset that had the name before, or none.
-
-The inode of its folder tells which dataset has the name. All processes must see the
-same number, as they do in the file systems of Linux, and over NFS.
-
-After that, the hidden folder is removed. A process that is late finds no folder: it
-does nothing if the dataset that it was writing has got its name, and else raises an
-error. Another call of `begin` for the same name removes the hidden folder, too.
+Any process calls `write` for whole shards. The commit point depends on the store: see
+`FolderTarget` and `ObjectTarget`.
 """
 
 from __future__ import annotations
@@ -19,36 +9,52 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import tempfile
 from binascii import crc32
 from contextlib import contextmanager, suppress
-from time import monotonic, sleep
 
+from .._crashsafe.locking import FolderLock
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.open_folder import FolderStore
+from .._storage.store import Conflict, MemoryStore
+from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError
 from .access import NewAccess
 from .array import Array
-from .change import PRIVATE, PRIVATE_FOLDER, Change, UnfinishedFile, naming_dataset
+from .change import (
+    PRIVATE,
+    PRIVATE_FOLDER,
+    Change,
+    FolderChange,
+    UnfinishedFile,
+    naming_dataset,
+)
 from .create import NewName, check_target, put, remove_leftover, remove_leftovers
-from .folder import Folder
+from .folder import UNFINISHED, Folder, store_at
 from .layouts import array_class, table_class
 from .rows import blocks_of
-from .writer import Writer
+from .writer import waiting, writer_for
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from .._crashsafe.locking import FolderLock
     from .._format.dtypes import Array as Items
-    from .._storage.protocols import Path
+    from .._storage.protocols import Path, StorageOptions
     from .layouts.base import ArrayLayout
     from .table import Table
+
+    # Makes a dataset without rows at a path.
+    Create = Callable[[str], Array | Table]
 
 # What follows in the name of the hidden folder: a checksum of the name of the dataset,
 # whose beginning is in front, and a random number.
 WRITING = "writing-%08x-"
 # Seconds to wait for another process that is committing the dataset.
 LOCK_SECONDS = 30.0
+# Number of times that a shard is stored if other processes store it, too.
+ATTEMPTS = 10
 
 
 class Target:
@@ -100,6 +106,13 @@ class Target:
         """
         raise NotImplementedError
 
+    def begin(self, create: Create) -> None:
+        """Create the dataset without rows.
+
+        `create` makes it at a path. What interrupted calls have left is removed.
+        """
+        raise NotImplementedError
+
     def changing(self) -> AbstractContextManager[Change]:
         """Return the context of a change that writes shards."""
         raise NotImplementedError
@@ -122,30 +135,74 @@ class Target:
 
 
 class FolderTarget(Target):
-    """A dataset in a hidden folder, `place`, until it gets its name."""
+    """A dataset in a hidden folder, `place`, until it gets its name.
 
-    def __init__(self, root: str, mode: str, sync: bool) -> None:
+    `begin` creates the dataset without rows, in a hidden folder beside its name. A
+    shard is complete in a temporary file before it gets its name, so writing it again,
+    or by two processes at once, changes nothing. `commit` sets the number of rows, and
+    renames the dataset, which is the commit point: until then, readers see the dataset
+    that had the name before, or none.
+
+    The inode of its folder tells which dataset has the name. All processes must see the
+    same number, as they do in the file systems of Linux, and over NFS.
+
+    After that, the hidden folder is removed. A process that is late finds no folder: it
+    does nothing if the dataset that it was writing has got its name, and else raises an
+    error. Another `begin` for the same name removes the hidden folder, too.
+    """
+
+    def __init__(self, path: Path, mode: str, sync: bool) -> None:
+        root = os.path.abspath(os.fsdecode(path))
         super().__init__(root, mode, sync)
         self.place = _start(root) + os.urandom(8).hex()
         self._inode = 0
+        self._new_access()
 
     @property
     def name(self) -> NewName:
         """The name that the dataset gets."""
         return NewName.of(self.root)
 
-    def hidden(self) -> Folder:
+    def _new_access(self) -> NewAccess:
+        """Return the access of the dataset; raise an error if it can't be made."""
+        old = check_target(self.name, self.mode)
+        if old is not None:
+            old.close()  # `commit` locks it again, and checks again
+        return NewAccess(self.name.model(None if old is None else old.folder))
+
+    def hidden(self) -> FolderStore:
         """Return the hidden folder."""
         return self.name.parent.subfolder(self.place)
 
-    def staged(self) -> Folder:
+    def staged(self) -> FolderStore:
         """Return the folder of the dataset until it is committed."""
         return self.hidden().subfolder(self.name.name)
 
-    def describe(self, made: Array | Table) -> None:
-        """Note what the dataset is, and which folder it is."""
-        super().describe(made)
-        self._inode = self.staged().status.st_ino
+    def begin(self, create: Create) -> None:
+        """Create the dataset in the hidden folder."""
+        access = self._new_access()
+        around = self.name.parent
+        os.makedirs(around.root, exist_ok=True)
+        start = _start(self.root)
+        earlier = [name for name in around.names() if name.startswith(start)]
+        with naming_dataset(self.root, self.hidden().root):
+            like = access.of_folder("")
+            around.make_folder(self.place, 0o777 if like is None else PRIVATE_FOLDER)
+            try:
+                hidden = self.hidden()
+                held = hidden.hold()
+                access.give(held.number, like, "")
+                with create(hidden.path(self.name.name)) as made:
+                    self.describe(made)
+                self._inode = self.staged().status.st_ino
+                access.give_all(self.staged())
+            except BaseException:
+                self.abandon()
+                raise
+        # Only now: the inode of a folder that was removed would be used again.
+        for name in earlier:
+            remove_leftover(around, name, self.name)
+        remove_leftovers(around, self.name.start)
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
@@ -157,15 +214,27 @@ class FolderTarget(Target):
 
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
-        lock = _locked(self.hidden())
+        # Perhaps the same task in another process has locked it.
+        lock = waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)
         try:
             if self._is_staged():
-                set_length(self, self.staged(), length)
+                self._set_length(length)
                 put(self.hidden(), self.name, self.sync, self.mode)
             self._check_committed()
         finally:
             lock.close()
         self.abandon()
+
+    def _set_length(self, length: int) -> None:
+        folder = Folder(self.staged())
+        folder.read_journal()
+        writer = writer_for(folder, self.kind, self.sync)
+        try:
+            with writer.change() as change:
+                for array in self.opened(folder).values():
+                    array.stage_length(change, length)
+        finally:
+            writer.close()
 
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
@@ -180,7 +249,7 @@ class FolderTarget(Target):
         """
         return self._is_in(self.staged())
 
-    def _is_in(self, folder: Folder) -> bool:
+    def _is_in(self, folder: FolderStore) -> bool:
         """Return whether the dataset is a folder."""
         with suppress(OSError):
             return folder.status.st_ino == self._inode
@@ -188,7 +257,7 @@ class FolderTarget(Target):
 
     def _check_committed(self) -> None:
         """Raise `StorageError` unless the dataset has got its name."""
-        if not self._is_in(Folder(self.root)):
+        if not self._is_in(FolderStore(self.root)):
             raise self.replaced()
 
     @contextmanager
@@ -203,7 +272,7 @@ class FolderTarget(Target):
                 self._check_committed()
 
 
-class ShardChange(Change):
+class ShardChange(FolderChange):
     """Writes shards, and nothing else: the number of rows stays.
 
     Names that a layout stages for the end of a change are left out. Temporary files are
@@ -211,8 +280,8 @@ class ShardChange(Change):
     its name with it.
     """
 
-    def __init__(self, folder: Folder, hidden: Folder, sync: bool) -> None:
-        super().__init__(folder, sync)
+    def __init__(self, folder: FolderStore, hidden: FolderStore, sync: bool) -> None:
+        super().__init__(Folder(folder), sync)
         self._hidden = hidden
 
     def begin(self, name: str) -> UnfinishedFile:
@@ -252,52 +321,181 @@ class ShardChange(Change):
                 self._hidden.remove(file.place)
 
 
-def begin(
-    path: Path, mode: str, sync: bool, create: Callable[[str], Array | Table]
-) -> Target:
-    """Return a new dataset without rows, which any process can write.
+class Late(StorageError):
+    """Another call writes the dataset, or it is complete."""
 
-    `create` makes it at a path. `mode` is ``'x'`` or ``'w'``, as in `create_array`.
-    The hidden folder of an interrupted call is removed in each mode.
+
+class ObjectTarget(Target):
+    """A dataset that is being written in a store of objects.
+
+    The documents of the dataset are with each task, and there is no file that readers
+    would take for a dataset. A task stores whole shards. The commit point is the
+    document of the root, which `commit` stores last. A dataset that is replaced is
+    removed by `begin`.
+
+    Until then, the object `UNFINISHED`, the guard, identifies the call that writes:
+    each call of `begin` stores another content. A task that finds another guard, or
+    none, or the document of the root, is late: a writer may have changed the dataset. A
+    shard is stored only if it has the version that it had before these were read: so a
+    late task can't replace a shard of another call, in a store that compares versions.
     """
-    root, access = _checked(path, mode)
-    target = FolderTarget(root, mode, sync)
-    around = target.name.parent
-    os.makedirs(around.root, exist_ok=True)
-    earlier = [name for name in around.names("") if name.startswith(_start(root))]
-    with naming_dataset(root, target.hidden().root):
-        like = access.of_folder("")
-        around.make_folder(target.place, 0o777 if like is None else PRIVATE_FOLDER)
+
+    def __init__(
+        self, url: Path, mode: str, storage_options: StorageOptions | None
+    ) -> None:
+        from .guard import Claim
+
+        self._store = store_at(url, storage_options)
+        super().__init__(self._store.root, mode, sync=False)
+        self._documents: dict[str, bytes] = {}
+        self._claim = Claim(self._store, mode)
+        self._claim.check_free()
+
+    def begin(self, create: Create) -> None:
+        """Keep the documents of the dataset, store the guard, and remove the others."""
+        with (
+            tempfile.TemporaryDirectory() as outer,
+            create(os.path.join(outer, "new")) as made,
+        ):
+            self.describe(made)
+            if made.layout != "zarr":
+                raise UsageError(
+                    "at a URL, only the layout 'zarr' can be written, not '%s'"
+                    % made.layout
+                )
+            store = FolderStore(made.path)
+            files = (name for name, kind in store.walk() if kind == stat.S_IFREG)
+            self._documents = {name: store.read(name)[0] for name in files}
+        self._claim.take()
+
+    def _check_guard(self) -> None:
+        """Raise `Late` unless the dataset still belongs to this target."""
         try:
-            hidden = target.hidden()
-            held = hidden.hold()
-            access.give(held.number, like, "")
-            with create(hidden.path(target.name.name)) as made:
-                target.describe(made)
-            access.give_all(target.staged())
-        except BaseException:
-            target.abandon()
-            raise
-    # Only now: the inode of a folder that was removed would be used again.
-    for name in earlier:
-        remove_leftover(around, name, target.name)
-    remove_leftovers(around, target.name.start)
-    return target
+            self._claim.check()
+        except Conflict as error:
+            raise self._late() from error
+
+    def _late(self) -> Late:
+        return Late(errno.ESTALE, "it is late", self.root)
+
+    @contextmanager
+    def late_is_harmless(self) -> Iterator[None]:
+        """End the block without an error if the dataset is complete."""
+        try:
+            yield
+        except Late as error:
+            guard = self._store.object_version(UNFINISHED)
+            # The process that committed it may have died before it removed the guard.
+            is_own = guard in ("", self._claim.version)
+            if not is_own or not self._store.object_version(ZARR_JSON):
+                raise self.replaced() from error
+
+    def _in_memory(self) -> Folder:
+        """Return a folder with the documents of the dataset."""
+        self._check_guard()
+        return Folder(MemoryStore(self.root, dict(self._documents)))
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change that stores shards."""
+        yield ShardObjects(self._in_memory(), self)
+
+    def store(self, name: str, content: bytes) -> None:
+        """Store an object.
+
+        Raises `Late` if the dataset belongs to another call, or is complete: then a
+        writer may have changed the object.
+        """
+        for attempt in range(ATTEMPTS):
+            version = self._store.object_version(name)
+            self._check_guard()  # after the version: see the strategy
+            if self._store.object_version(ZARR_JSON):
+                raise self._late()
+            try:
+                self._store.put(name, content, version)
+                return
+            except Conflict:  # the same task in another process has stored it
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+    def commit(self, length: int) -> None:
+        """Store the documents, and the document of the root last."""
+        from .guard import ObjectChange
+
+        folder = self._in_memory()
+        change = ObjectChange(folder, folder.store.object_version(ZARR_JSON))
+        for array in self.opened(folder).values():
+            array.stage_length(change, length)
+        change.commit()
+        documents = {name: folder.read(name) for name in self._documents}
+        root = documents.pop(ZARR_JSON)
+        if not self._store.object_version(ZARR_JSON):
+            for name, content in documents.items():
+                self.store(name, content)
+        try:  # a document that was stored by this task, repeated, is no conflict
+            self._claim.commit(root, "")
+        except Conflict as error:
+            self._check_guard()
+            raise FileExistsError(
+                errno.EEXIST, os.strerror(errno.EEXIST), self.root
+            ) from error
+
+    def abandon(self) -> None:
+        """Remove what was stored, unless the dataset is complete."""
+        with suppress(OSError):
+            self._check_guard()
+            if self._store.object_version(ZARR_JSON):
+                self._store.remove(UNFINISHED, self._claim.version)
+            else:
+                self._claim.discard()
 
 
-def checked_root(path: Path, mode: str) -> str:
-    """Return the full path of a new dataset; raise an error if it can't be made."""
-    return _checked(path, mode)[0]
+class ShardObjects(Change):
+    """Stores shards, and nothing else: documents that a layout stages are left out."""
+
+    def __init__(self, folder: Folder, target: ObjectTarget) -> None:
+        super().__init__(folder)
+        self._target = target
+
+    def make_folder(self, name: str) -> None:
+        """Check the name of a folder: a store of objects has no others."""
+        self.folder.path(name)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a temporary file for a shard."""
+        from .guard import temporary_file
+
+        return UnfinishedFile(name, name, temporary_file())
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Store a shard; leave out any other file."""
+        content = file.content()
+        if at_once:
+            self._target.store(file.name, content)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Store a shard."""
+        self._target.store(name, content)
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Leave out a document."""
+
+    def _commit(self) -> None:
+        """Return: each shard was stored at once."""
 
 
-def _checked(path: Path, mode: str) -> tuple[str, NewAccess]:
-    """Return the full path of a new dataset, and its access."""
-    root = os.path.abspath(os.fsdecode(path))
-    name = NewName.of(root)
-    old = check_target(name, mode)
-    if old is not None:
-        old.close()  # `commit` locks it again, and checks again
-    return root, NewAccess(name.model(None if old is None else old.folder))
+def target_of(
+    path: Path, mode: str, sync: bool, storage_options: StorageOptions | None = None
+) -> Target:
+    """Return what several processes are going to write, at a path or at a URL.
+
+    `mode` is ``'x'`` or ``'w'``, as in `create_array`. Raises an error if there is
+    something that must stay.
+    """
+    path = local_path(path)
+    if is_url(path):
+        return ObjectTarget(path, mode, storage_options)
+    return FolderTarget(path, mode, sync)
 
 
 def _start(root: str) -> str:
@@ -329,27 +527,3 @@ def commit(target: Target, length: int) -> None:
     """
     with target.late_is_harmless():
         target.commit(length)
-
-
-def set_length(target: Target, folder: Folder, length: int) -> None:
-    """Set the number of rows of a dataset in a folder."""
-    folder.read_journal()
-    writer = Writer(folder, target.sync)
-    try:
-        with writer.change() as change:
-            for array in target.opened(folder).values():
-                array.stage_length(change, length)
-    finally:
-        writer.close()
-
-
-def _locked(folder: Folder) -> FolderLock:
-    """Lock a folder; wait for another process that has locked it."""
-    end = monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            return folder.lock()
-        except StorageError as error:  # perhaps the same task in another process
-            if error.errno != errno.EAGAIN or monotonic() > end:
-                raise
-        sleep(0.05)

@@ -7,7 +7,6 @@ the tables of the file.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 from bisect import bisect_right
@@ -28,24 +27,11 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from .access import FolderLimits
-from .checking import (
-    Watcher,
-    check_dataset,
-    joined_name,
-    lost_rows,
-    open_for_check,
-)
+from .checking import Watcher, check_dataset, joined_name, lost_rows
 from .create import NewName, creating
 from .findings import DatasetRecovery, RowLoss
 from .folder import Folder
-from .layouts import (
-    array_class,
-    blp_files,
-    detect,
-    find_members,
-    group_class,
-    table_class,
-)
+from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.objects import OBJECT
 from .row_stream import joined
@@ -62,11 +48,8 @@ if TYPE_CHECKING:
     from ..serializers import JsonObject
     from .file_checks import FileCheck
     from .findings import DatasetReport
-    from .layouts import Found
     from .layouts.base import Blocks, NewArray
 
-# The layout of a new dataset for those that can only be read.
-INSTEAD = {"folder": "zarr"}
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
 MAX_FILLED = 2**30
@@ -121,15 +104,18 @@ def recover(
     without_url(local_path(damaged), "recovering a dataset")
     target = local_path(target)
     without_url(target, "recovering a dataset")
-    folder = Folder.open(damaged)
-    root = folder.root
+    root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
     evidence = Evidence()
     report = check_dataset(root, nthreads, progress, evidence)
+    for error in evidence.errors:
+        # A missing file is damage, and so is a link or a pipe, which is refused. After
+        # any other error of the file system, the next attempt may succeed.
+        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
+            raise error
     saver = _Saver(report, evidence, fill, drop, sync)
     with own_settings:
-        found = detect(folder)
-        saver.save(folder, os.fspath(target), "", found.layout, found.kind, mode)
+        saver.save("", os.fspath(target), mode)
     return saver.recovery
 
 
@@ -148,45 +134,23 @@ class Evidence(Watcher):
 
     Attributes
     ----------
-    nodes
-        Layout and kind of the dataset and of its members, by name.
     damage
         The checks of the damaged files, by the name of the array.
-    unreached
-        The rows in files that an altered description does not reach.
     """
 
     def __init__(self) -> None:
-        self.nodes: dict[str, tuple[str, str]] = {}
+        super().__init__()
         self.damage: dict[str, list[FileCheck]] = {}
-        self.unreached: list[RowLoss] = []
-
-    def take_node(self, member: str, layout: str, kind: str) -> None:
-        """Take the name, layout and kind of the dataset, or of a member."""
-        self.nodes[member] = layout, kind
 
     def take_file(self, name: str, check: FileCheck) -> None:
         """Take the check of a file of an array."""
         if not check.ok or not check.certain:
             self.damage.setdefault(name, []).append(check)
 
-    def take_unreached(self, loss: RowLoss) -> None:
-        """Take rows in a file that an altered description does not reach."""
-        self.unreached.append(loss)
-
-    def take_error(self, error: FormatError | OSError) -> None:
-        """Raise an error of the file system: the next attempt may succeed.
-
-        A missing file is damage, and so is a link or a pipe, which is refused.
-        """
-        if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
-            raise error
-
-    def members_of(self, group: str) -> set[str]:
-        """Return the names of the members of a group."""
-        return {
-            name for name in self.nodes if name and name.rpartition("/")[0] == group
-        }
+    def members_of(self, group: str) -> list[str]:
+        """Return the names of the members of a group, in order."""
+        names = [name for name in self.nodes if name]
+        return [name for name in names if name.rpartition("/")[0] == group]
 
 
 class _Saver:
@@ -212,61 +176,36 @@ class _Saver:
         self._drop = drop
         self._sync = sync
 
-    def save(
-        self,
-        folder: Folder,
-        target: Path | NewName,
-        name: str,
-        layout: str,
-        kind: str,
-        mode: str,
-    ) -> None:
-        """Write the dataset, or the member of a group, in a folder."""
-        root = folder.path()
-        self._check_same((layout, kind), self._evidence.nodes.get(name), root)
-        node = open_for_check(folder, layout, kind)
+    def save(self, name: str, target: Path | NewName, mode: str) -> None:
+        """Write the dataset, or the member of a group, in the state of the check."""
+        node = self._evidence.nodes[name]
+        if isinstance(node, Exception):
+            raise node
+        layout = LAYOUTS[node.name].instead or node.name
+        if isinstance(node, (ArrayLayout, TableLayout)):
+            if layout != node.name:
+                self._remark("'%s' has the layout '%s'" % (name or ".", layout))
+            self._save_rows(node, target, name, layout, mode)
+            return
         attributes = self._attributes(node, name)
-        new_layout = INSTEAD.get(layout, layout)
-        if new_layout != layout and kind != "group":
-            self._remark("'%s' has the layout '%s'" % (name or ".", new_layout))
-        if isinstance(node, ArrayLayout):
-            self._save_array(node, target, name, new_layout, mode, attributes)
-        elif isinstance(node, TableLayout):
-            self._save_table(node, target, name, new_layout, mode, attributes)
-        else:
-            members = dict(find_members(folder))
-            names = {joined_name(name, last) for last in members}
-            self._check_same(names, self._evidence.members_of(name), root)
-            for file in blp_files(folder):
-                inner = joined_name(name, file)
-                self.recovery.losses.append(RowLoss(inner, None))
-                self._remark("'%s' is a file by itself: recover it separately" % inner)
-            with creating(target, mode, self._sync, FolderLimits(folder)) as change:
-                group_class(new_layout).create(change, attributes)
-                for last, found in members.items():
-                    place = NewName(change.folder, last, change.model_of(last))
-                    inner = joined_name(name, last)
-                    self._save_member(found, place, inner)
+        for file in blp_files(node.folder):
+            inner = joined_name(name, file)
+            self.recovery.losses.append(RowLoss(inner, None))
+            self._remark("'%s' is a file by itself: recover it separately" % inner)
+        limits = FolderLimits(node.folder.in_folder)
+        with creating(target, mode, self._sync, limits) as change:
+            group_class(layout).create(change, attributes)
+            for inner in self._evidence.members_of(name):
+                last = inner.rpartition("/")[2]
+                place = NewName(change.folder.in_folder, last, change.model_of(last))
+                self._save_member(inner, place)
 
-    def _save_member(self, member: Found, target: NewName, name: str) -> None:
+    def _save_member(self, name: str, target: NewName) -> None:
         try:
-            self.save(member.folder, target, name, member.layout, member.kind, "x")
+            self.save(name, target, "x")
         except (FormatError, UsageError) as error:
             self.recovery.losses.append(RowLoss(name, None))
             self._remark("'%s' could not be recovered: %s" % (name, error))
-
-    def _check_same(self, found: object, checked: object, root: str) -> None:
-        """Raise `StorageError` unless the saved dataset is the one that was checked.
-
-        A writer may have changed it, or a file could be read only once.
-        """
-        if found != checked:
-            raise StorageError(
-                errno.EAGAIN,
-                "expected the dataset that was checked, %s, found %s"
-                % (checked, found),
-                root,
-            )
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -281,37 +220,49 @@ class _Saver:
 
     # Arrays
 
-    def _saved(self, array: ArrayLayout, name: str) -> SavedArray:
-        return SavedArray(array, name, self._damage, self._fill)
-
-    def _save_array(
+    def _save_rows(
         self,
-        array: ArrayLayout,
+        node: ArrayLayout | TableLayout,
         target: Path | NewName,
         name: str,
         layout: str,
         mode: str,
-        attributes: JsonObject,
     ) -> None:
-        saved = self._saved(array, name)
-        self._note_losses([saved], name, array.shape[0])
-        found = array_class(layout)
-        new = saved.new_array(attributes)
-        dropped = saved.lost_rows() if self._drop else []
-        limits = FolderLimits(array.folder)
+        """Write an array or a table: an array is saved like the column of a table."""
+        attributes = self._attributes(node, name)
+        if isinstance(node, ArrayLayout):
+            arrays, found = {"": node}, array_class(layout)
+        else:
+            arrays, found = (
+                self._columns_of(node, name),
+                table_class(layout).array_class,
+            )
+        saved = {
+            column: SavedArray(
+                array, joined_name(name, column), self._damage, self._fill
+            )
+            for column, array in arrays.items()
+        }
+        length = min(array.shape[0] for array in arrays.values())
+        self._note_losses(list(saved.values()), length)
+        lost = (run for part in saved.values() for run in part.lost_rows())
+        dropped = union(lost) if self._drop else []
+        columns = {}
+        for column, part in saved.items():
+            new = part.layout.new_array()
+            new.attrs = (
+                self._attributes(part.layout, part.name) if column else attributes
+            )
+            columns[column] = new, part.blocks(found, new, length, dropped)
+        limits = FolderLimits(node.folder.in_folder)
         with creating(target, mode, self._sync, limits) as change:
-            blocks = saved.blocks(found, new, array.shape[0], dropped)
-            found.create(change, "", new, blocks)
+            if isinstance(node, ArrayLayout):
+                found.create(change, "", *columns[""])
+            else:
+                table_class(layout).create(change, columns, attributes)
 
-    def _save_table(
-        self,
-        table: TableLayout,
-        target: Path | NewName,
-        name: str,
-        layout: str,
-        mode: str,
-        attributes: JsonObject,
-    ) -> None:
+    def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
+        """Return the columns that could be opened; note the others."""
         if not table.columns:
             for error in (table.unopened or {}).values():
                 raise error
@@ -319,32 +270,9 @@ class _Saver:
         for column in table.unopened or ():
             self.recovery.losses.append(RowLoss(joined_name(name, column), None))
             self._remark("the column '%s' could not be recovered" % column)
-        saved = {
-            column: SavedArray(
-                array, joined_name(name, column), self._damage, self._fill
-            )
-            for column, array in table.columns.items()
-        }
-        length = min(array.shape[0] for array in table.columns.values())
-        self._note_losses(list(saved.values()), name, length)
-        dropped: Rows = []
-        if self._drop:
-            lost = (run for part in saved.values() for run in part.lost_rows())
-            dropped = union(lost)
-        found = table_class(layout)
-        columns = {}
-        for column, part in saved.items():
-            values = self._attributes(table.columns[column], part.name)
-            new = part.new_array(values)
-            blocks = part.blocks(found.array_class, new, length, dropped)
-            columns[column] = new, blocks
-        limits = FolderLimits(table.folder)
-        with creating(target, mode, self._sync, limits) as change:
-            found.create(change, columns, attributes)
+        return table.columns
 
-    def _note_losses(
-        self, arrays: Sequence[SavedArray], name: str, length: int
-    ) -> None:
+    def _note_losses(self, arrays: Sequence[SavedArray], length: int) -> None:
         """Note the rows that are lost, and those that not all columns have."""
         for array in arrays:
             for part, rows in array.losses():
@@ -388,12 +316,6 @@ class SavedArray:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
 
-    def new_array(self, attributes: JsonObject) -> NewArray:
-        """Return what the new array must be."""
-        new = self.layout.new_array()
-        new.attrs = attributes
-        return new
-
     def losses(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the name of each part, and the rows that it has lost."""
         for part in self._parts:
@@ -405,11 +327,7 @@ class SavedArray:
         return union(rows for part in self._parts for rows in part.lost_rows())
 
     def blocks(
-        self,
-        target: type[ArrayLayout],
-        new: NewArray,
-        length: int,
-        dropped: Rows,
+        self, target: type[ArrayLayout], new: NewArray, length: int, dropped: Rows
     ) -> Blocks:
         """Return the blocks up to row `length`, without the rows `dropped`.
 
@@ -504,9 +422,9 @@ class SavedPart:
 
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
-        files = map(self._source.place_of, self._source.stored())
+        files = map(self._source.chunks_of, self._source.stored())
         size, length = self._layout.chunks[0], self._layout.shape[0]
-        found = union((n.start * size, min(n.stop * size, length)) for _, n in files)
+        found = union((n.start * size, min(n.stop * size, length)) for n in files)
         return without(found, self.lost_rows())
 
     def _check_of(self, number: int) -> FileCheck | None:
@@ -524,8 +442,9 @@ class SavedPart:
             return None
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
-            name = check.source[len(self._layout.folder.prefix) :]
-            return decompress(self._layout.folder.storage(name).read_at(offset, size))
+            folder = self._source.folder
+            storage = folder.storage(check.source.removeprefix(folder.prefix))
+            return decompress(storage.read_at(offset, size))
         plain: list[bytes] = []
         self._source.load([number], lambda _, view: plain.append(bytes(view)))
         return plain[0]

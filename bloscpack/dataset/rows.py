@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array, DType
     from .._reading.array_index import ArrayIndex
-    from .._reading.boxes import Picks, Steps
+    from .._reading.boxes import PositionList, Steps
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
@@ -286,7 +286,10 @@ def blocks_of_fields(
 
 
 def _is_whole(
-    axis: Steps | Picks, nrows: int, count: int, inner: list[Steps | Picks]
+    axis: Steps | PositionList,
+    nrows: int,
+    count: int,
+    inner: list[Steps | PositionList],
 ) -> bool:
     """Return whether all items of a block of `nrows` are selected."""
     from .._reading.boxes import Steps

@@ -11,12 +11,11 @@ import numpy
 from .. import log
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, check_not_shorter, checked_length, checked_trim
-from .frames import columns_of
+from .frames import columns_of, read_frame, read_rows
 from .layouts.base import NewArray
 from .node import Node
 from .preview import shown_rows
 from .rows import as_columns, blocks_of, items_of, named_columns
-from .table_rows import read_frame, read_rows
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -1,8 +1,12 @@
-"""The right to change a dataset: one writer at a time has it.
+"""The right to change a dataset, and one change at a time.
 
-The folder of the dataset is locked until the writer is closed, dropped, or its process
-ends. The first thing that a writer does is to complete the change of a writer that
-died.
+A `Rule` has the right for one program; which one is used depends on the store:
+
+* `LockedFolder`: the folder is locked until the writer is closed, dropped, or its
+  process ends. The first thing that a writer does is to complete the change of a writer
+  that died.
+* `SharedFolder`: a group, which is locked during each change.
+* the rules of `guard` for stores of objects.
 
 Many threads may use a writer: their changes are made one after another. Another process
 that has inherited a writer may not use it.
@@ -14,21 +18,38 @@ import errno
 import time
 from _thread import RLock
 from contextlib import contextmanager, suppress
+from functools import partial
 
+from .._crashsafe.acceptance import CHANGES
 from .._engine.forks import OwnLock, renew_after_fork
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import Change, naming_dataset, recover, remove_changes
-from .folder import CHANGES
+from .change import FolderChange, naming_dataset, recover
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import TypeVar
+    from contextlib import AbstractContextManager
+    from typing import Protocol, TypeVar
 
+    from .change import Change
     from .folder import Folder
 
-    Prepare = Callable[[Change], object]
+    # Called with the first change, or without one in a store of objects.
+    Prepare = Callable[..., object]
     Result = TypeVar("Result")
+
+    class Rule(Protocol):
+        """The right of one program to change a dataset."""
+
+        # Whether other writers may change the dataset between two changes of this one.
+        shared: bool
+
+        def changing(self) -> AbstractContextManager[Change]:
+            """Return the context of a change, which is committed within the block."""
+
+        def release(self) -> None:
+            """Let other writers in."""
+
 
 # Number of seconds that a change of a group waits for the changes of other writers, and
 # between two attempts.
@@ -36,17 +57,21 @@ WAIT = 5.0
 PAUSE = 0.01
 
 
-class SerialWriter:
+class Writer:
     """One change at a time, and reads of one state beside it.
 
-    A subclass applies its changes in the context `_replacing`.
+    Parameters
+    ----------
+    folder
+        The folder of the dataset.
+    rule
+        The right to change it.
     """
 
-    # Whether other writers may change the dataset between two changes of this one.
-    shared = False
-
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: Folder, rule: Rule) -> None:
         self._folder = folder
+        self._rule = rule
+        self.shared = rule.shared
         self.closed = False
         self.owner = OwnLock(folder.root)
         self._changing = False
@@ -58,6 +83,11 @@ class SerialWriter:
         self._replacing_lock = RLock()
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
+
+    def lock(self, folder: Folder) -> None:
+        """Keep other writers away from a part of the dataset, where there are locks."""
+        if isinstance(self._rule, LockedFolder):
+            self._rule.lock(folder)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -88,18 +118,11 @@ class SerialWriter:
                 raise UsageValueError("the dataset is closed: '%s'" % self._folder.root)
             self._changing = True
             try:
-                with self._changed(take_over, disturbs) as change:
+                with self._rule.changing() as change:
                     yield change
+                    self._commit(change, take_over, disturbs)
             finally:
                 self._changing = False
-
-    @contextmanager
-    def _changed(
-        self, take_over: Callable[[], object], disturbs: bool
-    ) -> Iterator[Change]:
-        """Yield a change, and commit it."""
-        raise NotImplementedError
-        yield
 
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool
@@ -142,15 +165,12 @@ class SerialWriter:
             with self.turn():
                 if not self.closed:
                     self.closed = True
-                    self._release()
+                    self._rule.release()
         self.closed = True
 
-    def _release(self) -> None:
-        """Let other writers in."""
 
-
-class Writer(SerialWriter):
-    """A dataset that is open for changes.
+class LockedFolder:
+    """A folder that one writer has locked.
 
     Parameters
     ----------
@@ -162,10 +182,12 @@ class Writer(SerialWriter):
         Called with the first change.
     """
 
+    shared = False
+
     def __init__(
-        self, folder: Folder, sync: bool = True, *, prepare: Prepare | None = None
+        self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
     ) -> None:
-        super().__init__(folder)
+        self._folder = folder
         self._prepare = prepare
         self._sync = sync
         self._failed = False
@@ -182,7 +204,7 @@ class Writer(SerialWriter):
         try:
             recover(folder, sync)
         except BaseException:
-            self.close()
+            self.release()
             raise
 
     def lock(self, folder: Folder) -> None:
@@ -190,71 +212,84 @@ class Writer(SerialWriter):
         self._locks.append(folder.lock())
 
     @contextmanager
-    def _changed(
-        self, take_over: Callable[[], object], disturbs: bool
-    ) -> Iterator[Change]:
+    def changing(self) -> Iterator[Change]:
+        """Yield a change, which is committed within the block."""
         if self._failed:
             raise StorageError(
                 errno.EIO,
                 "an earlier change failed while it was committed: open it again",
                 self._folder.root,
             )
-        change = Change(self._folder, self._sync, named=self._named)
+        change = FolderChange(self._folder, self._sync, named=self._named)
         with naming_dataset(self._folder.root):
             if self._prepare is not None:
                 self._prepare(change)
-            yield change
             try:
-                self._commit(change, take_over, disturbs)
-                self._prepare = None
+                yield change
             except BaseException:
-                self._failed = True
+                self._failed = change.is_committing
                 raise
+            self._prepare = None
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Remove what was not committed, and let other writers in."""
         try:
-            if self._locks and not self._folder.has_journal:
-                remove_changes(self._folder)
+            if not self._folder.has_journal:
+                self._folder.whole().remove_tree(CHANGES)
         finally:
             for lock in self._locks:
                 lock.close()
 
 
-class SharedWriter(SerialWriter):
-    """A group that is open for changes, which several writers may have open.
-
-    Its folder is locked during each change. Each member has a writer of its own.
-    """
+class SharedFolder:
+    """A group, which several writers may have open. Each member has its own writer."""
 
     shared = True
 
     def __init__(
         self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
     ) -> None:
-        super().__init__(folder)
-        self._prepare = prepare
-        self.sync = sync
+        self._folder = folder
+        self._open = partial(LockedFolder, folder, sync, prepare)
         if folder.is_folder(CHANGES):  # of a writer that died, or that works now
             with suppress(StorageError):
-                self._lock(0).close()
+                self._open().release()
 
     @contextmanager
-    def _changed(
-        self, take_over: Callable[[], object], disturbs: bool
-    ) -> Iterator[Change]:
-        writer = self._lock(WAIT)
+    def changing(self) -> Iterator[Change]:
+        """Yield a change of the folder, which is locked until the block ends."""
+        locked = waiting(self._open, WAIT)
         try:
-            with writer.change(take_over, disturbs=disturbs) as change:
+            with locked.changing() as change:
                 yield change
         finally:
-            writer.close()
+            locked.release()
 
-    def _lock(self, wait: float) -> Writer:
-        """Lock the folder; raise `StorageError` if that fails for `wait` seconds."""
-        return waiting(
-            lambda: Writer(self._folder, self.sync, prepare=self._prepare), wait
-        )
+    def release(self) -> None:
+        """Return: the folder is locked only during a change."""
+
+
+def writer_for(
+    folder: Folder, kind: str, sync: bool, prepare: Prepare | None = None
+) -> Writer:
+    """Return a writer by the rule that fits the store and the kind of a dataset.
+
+    In a store of objects `prepare` is called now: the guard of a table is not its
+    document.
+    """
+    rule: Rule
+    if folder.store.can_rename:
+        locked = SharedFolder if kind == "group" else LockedFolder
+        return Writer(folder, locked(folder, sync, prepare))
+    from .guard import ArrayObjects, GroupObjects, TableObjects
+
+    if prepare is not None:
+        prepare()
+    if kind == "group":
+        rule = GroupObjects(folder)
+    else:
+        rule = TableObjects(folder) if kind == "table" else ArrayObjects(folder)
+    return Writer(folder, rule)
 
 
 def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
@@ -269,7 +304,7 @@ def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
         time.sleep(PAUSE)
 
 
-def checked(writer: Writer | SharedWriter | None, path: str) -> Writer | SharedWriter:
+def checked(writer: Writer | None, path: str) -> Writer:
     """Return the writer; raise `UsageError` if there is none, or if it is closed."""
     if writer is None:
         raise UsageValueError(

@@ -1,11 +1,10 @@
-"""Other libraries use `.blp` files: xarray, Dask, Zarr, fsspec, joblib and shutil.
+"""Other libraries use `.blp` files: xarray, Dask, Zarr, fsspec and joblib.
 
 A library is imported when its integration is first used. Some integrations are entry
 points, which the libraries find by themselves; the others begin with a function:
 
 register_fsspec()      the compression "blp" of fsspec, pandas and Dask
 register_joblib()      the compression "blp" of joblib
-register_shutil()      the archive format "blptar" of shutil
 
 `docs/integrations.rst` has an example for each library.
 """
@@ -14,6 +13,5 @@ from __future__ import annotations
 
 from .registration import register_fsspec as register_fsspec
 from .registration import register_joblib as register_joblib
-from .registration import register_shutil as register_shutil
 
-__all__ = ["register_fsspec", "register_joblib", "register_shutil"]
+__all__ = ["register_fsspec", "register_joblib"]

@@ -85,32 +85,19 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
             raise _read_only(path)
         return super()._open(path, mode=mode, **options)
 
-    async def _pipe_file(self, path: str, *args: Any, **options: Any) -> None:
+    async def _refuse(self, path: Any, *args: Any, **options: Any) -> None:
         raise _read_only(path)
 
-    def pipe_file(self, path: str, *args: Any, **options: Any) -> None:
+    async def _refuse_copy(self, source: str, path: str, **options: Any) -> None:
+        raise _read_only(path)
+
+    def refuse(self, path: Any, *args: Any, **options: Any) -> None:
         """Raise `OSError`: the file system can't be written."""
         raise _read_only(path)
 
-    def pipe(self, path: Any, *args: Any, **options: Any) -> None:
-        """Raise `OSError`: the file system can't be written."""
-        raise _read_only(path)
-
-    async def _rm_file(self, path: str, **options: Any) -> None:
-        raise _read_only(path)
-
-    async def _rm(self, path: Any, *args: Any, **options: Any) -> None:
-        raise _read_only(path)
-
-    def rm(self, path: Any, *args: Any, **options: Any) -> None:
-        """Raise `OSError`: the file system can't be written."""
-        raise _read_only(path)
-
-    async def _put_file(self, lpath: str, rpath: str, **options: Any) -> None:
-        raise _read_only(rpath)
-
-    async def _cp_file(self, path1: str, path2: str, **options: Any) -> None:
-        raise _read_only(path2)
+    pipe_file = pipe = rm = refuse
+    _pipe_file = _rm_file = _rm = _refuse
+    _put_file = _cp_file = _refuse_copy
 
 
 def _read_only(path: Any) -> OSError:

@@ -1,4 +1,4 @@
-"""Functions that make the compression or the format "blp" known to other libraries.
+"""Functions that make the compression "blp" known to other libraries.
 
 Strategy: each library calls `BloscpackFile` with a file object and a mode. Each
 function may be called any number of times, and replaces what an earlier call has
@@ -7,23 +7,15 @@ registered.
 
 from __future__ import annotations
 
-import os
-
 from ..exceptions import UsageError
 from ..file_object import BloscpackFile
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from logging import Logger
-    from tarfile import TarInfo
-    from typing import Any
+    from collections.abc import Callable
 
 # Name of the compression, and the extension of files that have it.
 NAME = "blp"
-# Name and extension of the archive format.
-ARCHIVE_NAME = "blptar"
-ARCHIVE_EXTENSION = ".tar.blp"
 
 
 class RegisteredName(str):
@@ -100,101 +92,3 @@ def _missing(library: str, extra: str) -> UsageError:
         "the Python package '%s' is not installed: pip install 'bloscpack[%s]'"
         % (library, extra)
     )
-
-
-# Archives
-
-
-def register_shutil() -> None:
-    """Register the archive format ``"blptar"`` of `shutil`, for ``.tar.blp`` files.
-
-    ``shutil.make_archive("name", "blptar", folder)`` then writes ``name.tar.blp``, and
-    ``shutil.unpack_archive("name.tar.blp", folder)`` reads it.
-    """
-    import shutil
-
-    text = "tar file compressed with Bloscpack"
-    if ARCHIVE_NAME in dict(shutil.get_archive_formats()):
-        shutil.unregister_archive_format(ARCHIVE_NAME)
-    shutil.register_archive_format(ARCHIVE_NAME, make_archive, description=text)
-    if ARCHIVE_NAME in [entry[0] for entry in shutil.get_unpack_formats()]:
-        shutil.unregister_unpack_format(ARCHIVE_NAME)
-    shutil.register_unpack_format(
-        ARCHIVE_NAME, [ARCHIVE_EXTENSION], unpack_archive, description=text
-    )
-
-
-def make_archive(
-    base_name: str,
-    base_dir: str,
-    owner: str | None = None,
-    group: str | None = None,
-    dry_run: bool = False,
-    logger: Logger | None = None,
-) -> str:
-    """Write the folder `base_dir` to an archive and return its name; shutil calls this.
-
-    The archive appears under its name when it is complete.
-    """
-    import tarfile
-
-    def with_owner(member: TarInfo) -> TarInfo:
-        if owner is not None:
-            member.uid, member.uname = _user_id(owner), owner
-        if group is not None:
-            member.gid, member.gname = _group_id(group), group
-        return member
-
-    name = base_name + ARCHIVE_EXTENSION
-    if logger is not None:
-        logger.info("creating the archive %s", name)
-    if not dry_run:
-        # Listed first: the unfinished archive may be in the same folder.
-        paths = list(_tree(base_dir))
-        os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-        with (
-            BloscpackFile(name, "wb") as file,
-            tarfile.open(fileobj=file, mode="w") as archive,
-        ):
-            for path in paths:
-                archive.add(path, recursive=False, filter=with_owner)
-    return name
-
-
-def _tree(path: str) -> Iterator[str]:
-    """Yield a path, and those of all files and folders in it."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    yield path
-    if not os.path.isdir(path):
-        return
-    for parent, folders, files in os.walk(path, onerror=fail):
-        yield from (os.path.join(parent, name) for name in sorted(folders + files))
-
-
-def _user_id(name: str) -> int:
-    import pwd
-
-    return pwd.getpwnam(name).pw_uid
-
-
-def _group_id(name: str) -> int:
-    import grp
-
-    return grp.getgrnam(name).gr_gid
-
-
-def unpack_archive(name: str, folder: str, **options: Any) -> None:
-    """Extract an archive to a folder; shutil calls this.
-
-    By default, members that would be stored outside of the folder are refused, if this
-    Python can do that.
-    """
-    import tarfile
-
-    if hasattr(tarfile, "data_filter"):
-        options.setdefault("filter", "data")
-    with BloscpackFile(name) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-        archive.extractall(folder, **options)

@@ -16,7 +16,6 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from .._format.labels import Labels, default_dims
-from .._reading.opened import CACHE_NBYTES
 from .._storage.urls import is_url, last_part
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import UsageError, UsageValueError
@@ -28,9 +27,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .._format.dtypes import Array, DType
-    from ..args import AnyLimits
     from ..serializers import JsonObject
 
+# The parameters that are those of `open_ndarray`.
+OPENING = {"cache_nbytes", "nthreads", "limits", "whole", "storage_options"}
 # Name of the variable if neither the metadata nor the file have a name.
 DEFAULT_NAME = "data"
 # Kinds of dtypes that the values of a coordinate may have.
@@ -47,8 +47,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
     open_dataset_parameters = (
         *("filename_or_obj", "drop_variables", "mask_and_scale", "decode_times"),
         *("concat_characters", "decode_coords", "use_cftime", "decode_timedelta"),
-        *("name", "dims", "cache_nbytes", "nthreads", "limits", "whole"),
-        "storage_options",
+        *("name", "dims", *OPENING),
     )
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
@@ -73,19 +72,9 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         filename_or_obj: Any,
         *,
         drop_variables: str | Iterable[str] | None = None,
-        mask_and_scale: Any = True,
-        decode_times: Any = True,
-        concat_characters: Any = True,
-        decode_coords: Any = True,
-        use_cftime: Any = None,
-        decode_timedelta: Any = None,
         name: str | None = None,
         dims: Sequence[str] | None = None,
-        cache_nbytes: int = CACHE_NBYTES,
-        nthreads: int | None = None,
-        limits: AnyLimits | None = None,
-        whole: bool = False,
-        storage_options: dict[str, Any] | None = None,
+        **options: Any,
     ) -> Dataset:
         """Return a dataset with the array of a file; it reads only the chunks it needs.
 
@@ -103,27 +92,16 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
 
         The other parameters are those of `xarray.decode_cf`.
         """
-        lazy = open_ndarray(
-            filename_or_obj,
-            cache_nbytes=cache_nbytes,
-            nthreads=nthreads,
-            limits=limits,
-            whole=whole,
-            storage_options=storage_options,
-        )
+        opening = {key: options.pop(key) for key in OPENING & options.keys()}
+        lazy = open_ndarray(filename_or_obj, **opening)
         try:
             labels = Labels(lazy.metadata, lazy.ndim)
             variable = name or labels.name or _stem(filename_or_obj)
             labels.dims = [*dims] if dims is not None else labels.dims
-            decoded: Dataset = decode_cf(
-                _dataset(lazy, variable, labels, _names(drop_variables)),
-                mask_and_scale=mask_and_scale,
-                decode_times=decode_times,
-                concat_characters=concat_characters,
-                decode_coords=decode_coords,
-                use_cftime=use_cftime,
-                decode_timedelta=decode_timedelta,
-            )
+            dropped = drop_variables or ()
+            dropped = {dropped} if isinstance(dropped, str) else {*dropped}
+            encoded = _dataset(lazy, variable, labels, dropped)
+            decoded: Dataset = decode_cf(encoded, **options)
         except BaseException:
             lazy.close()
             raise
@@ -158,10 +136,6 @@ def _stem(file: Any) -> str:
     for ending in (EXTENSION, ".npy"):
         base = base.removesuffix(ending)
     return base or DEFAULT_NAME
-
-
-def _names(names: str | Iterable[str] | None) -> set[str]:
-    return {names} if isinstance(names, str) else {*(names or ())}
 
 
 def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> Dataset:

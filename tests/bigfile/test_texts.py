@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bloscpack._format import row_sets as rows
-from bloscpack.bigfile import attributes, coverage, header
+from bloscpack.bigfile import attributes, header
 from bloscpack.bigfile.dtypes import (
     WIDTHS,
     block_dtype,
@@ -113,7 +113,7 @@ def test_any_attributes_are_read_or_refused(data):
 
 
 def test_file_names_are_hexadecimal():
-    found = header.new_header(np.dtype("<i4"), 1, 18, 18)
+    found = header.new_header(np.dtype("<i4"), 18, 18)
     assert b"\n00000F: 1 : 0 : 0\n000010: 1 : 0 : 0\n" in header.encode(found)
     assert 18 == decoded(header.encode(found).decode()).size
 
@@ -277,8 +277,8 @@ def test_rows_as_text():
 
 
 def test_unwritten_rows_belong_to_a_header():
-    text = coverage.encode([(0, 5), (7, 9)], (b"old", b"new"))
-    assert [(0, 5), (7, 9)] == coverage.decode(text, b"old", 100)
-    assert [(0, 5), (7, 8)] == coverage.decode(text, b"new", 8)
-    assert None is coverage.decode(text, b"other", 100)
-    assert None is coverage.decode(b"anything", b"old", 100)
+    text = header.encode_unwritten([(0, 5), (7, 9)], (b"old", b"new"))
+    assert [(0, 5), (7, 9)] == header.decode_unwritten(text, b"old", 100)
+    assert [(0, 5), (7, 8)] == header.decode_unwritten(text, b"new", 8)
+    assert [] == header.decode_unwritten(text, b"other", 100)
+    assert [] == header.decode_unwritten(b"anything", b"old", 100)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from support import environment
 
 from bloscpack import bigfile
+from bloscpack.bigfile.copying import RawItems
 from bloscpack.bigfile.dtypes import WIDTHS
-from bloscpack.bigfile.raw_items import RawItems
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -80,7 +80,7 @@ def test_create_from_array_equals_create_and_write(tree, tmp_path):
 def test_default_number_of_files(tree, monkeypatch):
     assert 0 == tree.create_from_array("none", np.zeros(0)).nfile
     assert 1 == tree.create_from_array("one", np.zeros(3)).nfile
-    monkeypatch.setattr("bloscpack.bigfile.file.ROWS_PER_FILE", 2)
+    monkeypatch.setattr("bloscpack.bigfile.header.ROWS_PER_FILE", 2)
     assert 2 == tree.create_from_array("two", np.zeros(3)).nfile
 
 
@@ -426,7 +426,7 @@ def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
 
     array, taken = np.arange(20, dtype="i4").reshape(10, 2), []
     Chunked.chunks = chunks
-    monkeypatch.setattr("bloscpack.bigfile.file.TAKEN_NBYTES", 4 * 8)
+    monkeypatch.setattr("bloscpack.bigfile.copying.TAKEN_NBYTES", 4 * 8)
     column = tree.create_from_array("x", Chunked(), Nfile=3)
     assert expected == taken
     assert np.array_equal(array, column[:])

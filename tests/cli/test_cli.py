@@ -446,7 +446,7 @@ SHOWING = [
     ("list", "packed.blp"),
     ("cat", "packed.blp"),
     ("verify", "packed.blp", "packed.blp"),
-    ("map", "packed.blp"),
+    ("info", "--chunks", "packed.blp"),
     ("metadata", "packed.blp"),
     ("c", "plain", "-"),
     ("d", "packed.blp", "-"),
@@ -989,7 +989,6 @@ def test_no_hint_to_grow_where_another_file_follows(tmp_path):
 
 MISSING_PACKAGES = [
     # (package, its extra, arguments)
-    ("matplotlib.figure", "plot", ["map", "packed.blp", "--png", "x.png"]),
     ("shtab", "completion", ["completion", "bash"]),
     ("pyarrow", "tables", ["convert", "table.parquet", "x.zarr"]),
     ("fastparquet", "parquet", ["refs", "array.blp", "-o", "x.parquet"]),

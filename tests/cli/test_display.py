@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from bloscpack import log
 from bloscpack._cli import display
+from bloscpack._cli.console import OutputLost, console
 
 SIZES = [
     # (bytes, text)
@@ -65,18 +65,18 @@ def test_json_has_no_nan(capsys, expected, value):
 def test_a_terminal_that_shows_little(monkeypatch):
     terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", terminal)
-    display.say("a\xe9")
+    console.say("a\xe9")
     terminal.flush()
     assert b"a\\xe9\n" == terminal.buffer.getvalue()
 
 
 def test_where_the_output_is_data(monkeypatch, capsys):
-    monkeypatch.setattr(log, "OUTPUT_IS_DATA", True)
-    display.say("a line")
+    monkeypatch.setattr(console, "is_data", True)
+    console.say("a line")
     assert ("", "a line\n") == capsys.readouterr()
 
 
 def test_no_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(log.OutputLost, match="is closed"):
-        display.say("anything")
+    with pytest.raises(OutputLost, match="is closed"):
+        console.say("anything")

@@ -9,6 +9,8 @@ import pytest
 import bloscpack
 from bloscpack import log
 from bloscpack._cli import file_jobs as jobs
+from bloscpack._cli import inputs
+from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._crashsafe import journal
 
@@ -98,10 +100,10 @@ def test_nothing_is_made_before_it_is_refused(tmp_path, monkeypatch):
     assert ["a", "out"] == sorted(os.listdir(tmp_path))
 
 
-def test_nothing_to_do(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+def test_nothing_to_do(tmp_path, capsys):
+    console.begin(owns_streams=False)
     todo = planned(arguments(str(tmp_path), recursive=True))
-    assert 0 == jobs.run(todo, print, jobs.size_of, None)
+    assert 0 == jobs.run_jobs(todo, print, inputs.size_of, None)
     assert ("", "blpk: nothing to do: there are no inputs\n") == capsys.readouterr()
 
 
@@ -148,7 +150,7 @@ def test_folders(tree, expected, subcommand):
 def tree(tmp_path, monkeypatch):
     """Return the current folder, with files that are inputs and others."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+    console.begin(owns_streams=False)
     (tmp_path / "below").mkdir()
     for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp"):
         (tmp_path / name).write_bytes(b"")
@@ -190,7 +192,7 @@ def test_what_is_skipped_is_reported(tree, capsys, monkeypatch, subcommand, line
     monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
     jobs.plan(args, lambda name: name + ".out")
     assert "blpk: skipped './b.blp.journal': " in capsys.readouterr().err
-    monkeypatch.setattr(log, "QUIET", True)
+    console.quiet = True
     jobs.plan(args, lambda name: name + ".out")
     assert ("", "") == capsys.readouterr()
 
@@ -214,22 +216,24 @@ def test_links_to_folders_are_reported(tree, capsys):
 def test_packed_files(tree, expected, recursive, names):
     (tree / "below" / "d.blp").write_bytes(b"")
     args = argparse.Namespace(files=names, recursive=recursive)
-    assert expected == jobs.packed_files(args)
+    assert expected == inputs.packed_files(args)
 
 
 def test_folders_below_are_reported(tree, capsys):
-    jobs.packed_files(argparse.Namespace(files=["."], recursive=False))
+    inputs.packed_files(argparse.Namespace(files=["."], recursive=False))
     said = capsys.readouterr().err
     assert "blpk: skipped './below': a folder below, which needs -r\n" in said
-    assert [] == jobs.packed_files(argparse.Namespace(files=["below"], recursive=True))
+    assert [] == inputs.packed_files(
+        argparse.Namespace(files=["below"], recursive=True)
+    )
     assert "nothing to do: there are no inputs\n" in capsys.readouterr().err
 
 
 def test_sizes(tree):
     bloscpack.pack_bytes_to_file(b"x" * 1000, "x.blp")
-    assert os.path.getsize("x.blp") == jobs.size_of("x.blp")
-    assert 1000 == jobs.plain_size_of("x.blp")
-    for size_of in (jobs.size_of, jobs.plain_size_of):
+    assert os.path.getsize("x.blp") == inputs.size_of("x.blp")
+    assert 1000 == inputs.plain_size_of("x.blp")
+    for size_of in (inputs.size_of, inputs.plain_size_of):
         assert 0 == size_of("missing")
         assert 0 == size_of("a")  # empty
         assert None is size_of("-")
@@ -256,7 +260,7 @@ def locked(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_read_stops_no_other_input(tmp_path, locked):
     args = argparse.Namespace(files=[str(tmp_path)], recursive=True)
-    found = jobs.packed_files(args)
+    found = inputs.packed_files(args)
     expected = [str(tmp_path / name) for name in ("a.blp", "z.blp", "locked")]
     assert expected == found
 

@@ -92,7 +92,7 @@ def test_one_value(folder, code, arguments):
         ["recover", "a.blp", "b.blp"],
         ["tune", "missing"],
         ["config", "--path"],
-        ["map", "a.blp"],
+        ["info", "--chunks", "missing"],
     ],
     ids=str,
 )

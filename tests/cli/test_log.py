@@ -1,4 +1,4 @@
-"""What the library tells while it works."""
+"""The messages of the library, and those of the command on its standard streams."""
 
 import errno
 import io
@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bloscpack import log
+from bloscpack._cli.console import OutputLost, console
 
 
 @pytest.fixture
@@ -58,8 +59,35 @@ def test_error_exits_with_one_by_default(level):
     assert 1 == raised.value.code
 
 
-def test_report_goes_on(level, capsys):
-    log.report("no")
+@pytest.fixture
+def command(level):
+    """Begin the command."""
+    console.begin(owns_streams=False)
+
+
+def test_library_warns(recwarn):
+    log.notice("beware")
+    assert ["beware"] == [str(warning.message) for warning in recwarn]
+
+
+def test_command_takes_the_messages(capsys):
+    console.begin(owns_streams=False)
+    log.normal("n")
+    log.notice("two\nlines")
+    console.reserve_for_data()
+    log.normal("m")
+    assert ("blpk: n\n", "blpk: two\\nlines\nblpk: m\n") == tuple(capsys.readouterr())
+    console.quiet = True
+    log.normal("n")
+    log.notice("beware")
+    console.finish()
+    assert ("", "") == tuple(capsys.readouterr())
+    log.normal("n")
+    assert "bloscpack.py: n\n" == capsys.readouterr().out
+
+
+def test_report_goes_on(command, capsys):
+    console.report("no")
     assert "blpk: error: no\n" == capsys.readouterr().err
 
 
@@ -76,8 +104,8 @@ def test_what_the_terminal_can_not_show(level, monkeypatch, expected, encoding):
     assert expected == raw.getvalue()
 
 
-def test_names_that_would_move_the_cursor(level, capsys):
-    log.report("'\x1b[2J\r.blp' does not exist!")
+def test_names_that_would_move_the_cursor(command, capsys):
+    console.report("'\x1b[2J\r.blp' does not exist!")
     assert "blpk: error: '\\x1b[2J\\r.blp' does not exist!\n" == capsys.readouterr().err
 
 
@@ -102,27 +130,27 @@ class Failing(io.StringIO):
         raise OSError(errno.ENOSPC, "full")
 
 
-def test_output_that_is_needed(level, monkeypatch):
+def test_output_that_is_needed(command, monkeypatch):
     monkeypatch.setattr(sys, "stdout", Failing())
-    with pytest.raises(log.OutputLost, match="standard output: full"):
+    with pytest.raises(OutputLost, match="standard output: full"):
         log.normal("n")
-    with pytest.raises(log.OutputLost):
-        log.report("no")
+    with pytest.raises(OutputLost):
+        console.report("no")
 
 
-def test_output_that_is_optional(level, monkeypatch, capsys):
+def test_output_that_is_optional(command, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdout", Failing())
-    log.make_output_optional(True)
+    console.is_optional = True
     log.normal("n")
-    log.report("no")
+    console.report("no")
     assert "blpk: error: no\n" == capsys.readouterr().err
-    for check in (log.flush, log.need_output, log.keep_out_of_output):
-        with pytest.raises(log.OutputLost, match="standard output: full"):
+    for check in (console.flush, console.need_output, console.reserve_for_data):
+        with pytest.raises(OutputLost, match="standard output: full"):
             check()
 
 
-def test_error_that_nobody_hears(level, monkeypatch):
+def test_error_that_nobody_hears(command, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Failing())
-    log.report("no")
+    console.report("no")
     monkeypatch.setattr(sys, "stderr", None)
-    log.report("no")
+    console.report("no")

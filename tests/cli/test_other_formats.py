@@ -55,7 +55,7 @@ VERBS = {
     "refs": ["refs", "x.blp"],
     "verify": ["verify", "x.blp"],
     "list": ["list", "x.blp"],
-    "map": ["map", "x.blp"],
+    "info, chunks": ["i", "--chunks", "x.blp"],
     "append": ["a", "x.blp", "new"],
 }
 

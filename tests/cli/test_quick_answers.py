@@ -4,14 +4,14 @@ import pprint
 
 import pytest
 
-from bloscpack import log
 from bloscpack._cli import quick_answers as commands
+from bloscpack._cli.console import console
 
 
 @pytest.fixture
-def shown(capsys, monkeypatch):
+def shown(capsys):
     """Return a function that shows metadata and returns the lines below the title."""
-    monkeypatch.setattr(log, "PREFIX", log.COMMAND)
+    console.begin(owns_streams=False)
 
     def show(metadata, *size):
         commands.log_metadata(metadata, *size)

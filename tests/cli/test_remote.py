@@ -105,9 +105,8 @@ def test_verify(run, secret_url, web):
     assert 3 == code
 
 
-@pytest.mark.parametrize("quick", [[], ["--quick"]])
-def test_map(run, secret_url, quick):
-    code, out, _ = shown(run("map", *quick, secret_url))
+def test_chunks(run, secret_url):
+    code, out, _ = shown(run("info", "--chunks", secret_url))
     assert 0 == code
     assert "/some/data.blp?..." in out
 
@@ -127,7 +126,7 @@ LINES = (
     ["info"],
     ["list", "--json"],
     ["verify"],
-    ["map"],
+    ["info", "--chunks"],
     ["metadata"],
     ["cat", "--rows", "2:5"],
 )
@@ -365,7 +364,7 @@ def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "verb",
-    ["info", "list", "cat", "verify", "map", "decompress", "estimate", "metadata"],
+    ["info", "list", "cat", "verify", "decompress", "estimate", "metadata"],
 )
 @pytest.mark.parametrize("number", [403, 404, 500])
 def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monkeypatch):
@@ -428,10 +427,8 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
         ["list"],
         ["cat", "--bytes", "0:0"],
         ["verify"],
-        ["map"],
-        ["map", "--quick"],
-        ["map", "--json"],
-        ["map", "--png", "x.png"],
+        ["info", "--chunks"],
+        ["info", "--chunks", "--json"],
         ["estimate"],
         ["metadata"],
         ["decompress"],

@@ -81,7 +81,7 @@ def test_verbs_take_what_they_need(config, monkeypatch):
     )
     monkeypatch.setenv("BLPK_CODEC", "nonsense")
     assert {"nthreads": 1} == arguments("decompress")
-    assert {} == arguments("info")
+    assert {} == arguments("list")
     monkeypatch.setenv("BLPK_CODEC", "lz4hc")
     common = {"nthreads": 1, "cname": "lz4hc", "clevel": 3, "shuffle": False}
     assert common == arguments("append")

@@ -156,7 +156,7 @@ def test_messages_about_wrong_names(tree, run, tmp_path):
         assert message in run("bigfile", *arguments)[2]
 
 
-@pytest.mark.parametrize("verb", ["cat", "recover", "metadata", "map"])
+@pytest.mark.parametrize("verb", ["cat", "recover", "metadata"])
 def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     more = ["x.blp"] if verb == "recover" else []
     code, out, err = run(verb, "tree", *more)

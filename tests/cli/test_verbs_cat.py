@@ -11,7 +11,7 @@ from cli.verb_support import assert_help_fits, run_verb
 from support import environment
 
 import bloscpack
-from bloscpack import BloscpackArgs, FormatError, UsageError, cli, log
+from bloscpack import BloscpackArgs, FormatError, UsageError, cli
 from bloscpack._cli.exit_codes import EXIT_USAGE, Refusal, message_of
 from bloscpack._storage.local import FileRange
 from bloscpack.headers import BloscpackHeader
@@ -27,7 +27,6 @@ posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(log, "OUTPUT_IS_DATA", False)
     bloscpack.pack_bytes_to_file(PLAIN, "a.blp", CHUNK_SIZE)
     bloscpack.pack_ndarray_to_file(ROWS, "rows.blp", 60)
     return tmp_path

@@ -12,8 +12,9 @@ from support import environment
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
+from bloscpack._cli.console import console
 from bloscpack._cli.display import array_text, table
-from bloscpack._reading.description import array_of, describe
+from bloscpack.describe import describe, describe_array
 from bloscpack.headers import BloscpackHeader
 from bloscpack.log import printable
 
@@ -24,7 +25,7 @@ CHUNK_SIZE = 10_000
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bloscpack.log.PREFIX", "blpk")
+    console.begin(owns_streams=False)
     args = BloscArgs(typesize=2, clevel=9, shuffle=2, cname="lz4")
     bloscpack.pack_bytes_to_file(PLAIN, "a.blp", CHUNK_SIZE, {"k": 1}, args)
     array = np.arange(3000.0).reshape(1000, 3)
@@ -122,7 +123,8 @@ def test_first_chunk_that_is_not_what_the_header_says(folder):
     ],
 )  # fmt: skip
 def test_array_in_words(text, metadata):
-    assert text == array_text(array_of(metadata))
+    found = describe_array(metadata)
+    assert text == array_text(found and found.as_dict())
 
 
 def test_neither_numpy_nor_blosc_is_needed(folder):
@@ -132,7 +134,7 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
         "import sys\n"
         "before = {*sys.modules}\n"  # a tool that measures coverage imports some
         "import bloscpack._cli.verbs.list as v\n"
-        "v.describe('b.blp')\n"
+        "v.named('b.blp').entries()\n"
         "new = {*sys.modules} - before\n"
         "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & new))"
     )

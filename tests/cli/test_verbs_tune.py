@@ -9,11 +9,10 @@ import pytest
 from cli.verb_support import assert_help_fits, parser_of, run_verb
 
 import bloscpack
-from bloscpack import log
 from bloscpack._cli import trials
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack._cli.sampling import FIELDS
 from bloscpack._cli.trials import (
+    FIELDS,
     Sample,
     Search,
     Trial,
@@ -87,7 +86,6 @@ def test_noise_is_not_worth_it(capsys, monkeypatch):
     assert not found["pays"]
     assert None is found["command"]
     assert 1.01 > max(trial["ratio"] for trial in found["trials"])
-    monkeypatch.setattr(log, "OUTPUT_IS_DATA", False)
     assert 0 == run_verb("tune", "--seconds", "1", "data")
     last = capsys.readouterr().out.splitlines()[-1]
     assert "compressing does not pay: the best for 'balanced' has the ratio 1.0" in last
@@ -201,7 +199,7 @@ def test_setting_that_takes_too_long(monkeypatch):
     sample = Sample("data", NBYTES)
     search = Search(sample, (8,), 1e8, 1, 1e-9)
     search._start = 0.0
-    search.trials[DEFAULT.key] = Trial(DEFAULT, 1, 1, 1)
+    search.trials[DEFAULT] = Trial(DEFAULT, 1, 1, 1)
     monkeypatch.setattr(sample, "pieces", lambda size: [bytes(10), bytes(10)])
     assert None is search._measure(DEFAULT)
 

@@ -2,10 +2,24 @@
 
 import argparse
 import importlib
+import importlib.util
+from types import ModuleType
+
+from support import DOCS
 
 from bloscpack._cli.parser import BloscPackCustomFormatter
 
 SCREEN = 30
+
+
+def load_manpage() -> ModuleType:
+    """Return the program that writes the manual page."""
+    spec = importlib.util.spec_from_file_location("manpage", DOCS / "manpage.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def parser_of(name):

@@ -8,9 +8,9 @@ import pytest
 from damage.cases import text
 
 import bloscpack as bp
-from bloscpack._cli.verbs import map as map_verb
+from bloscpack._cli import chunk_table
 from bloscpack._damage.checks import report_on
-from bloscpack._damage.geometry import ChunkGeometry
+from bloscpack._damage.evidence import ChunkGeometry
 from bloscpack._damage.inspection import inspect
 from bloscpack._damage.rebuild import plan_recovery
 from bloscpack._engine.blosc_settings import own_settings
@@ -69,10 +69,11 @@ def test_last_chunk_that_is_intact_counts_more_than_the_header(bit, lost):
     assert [loss.span] == expected == [(128 * lost, 128 * lost + 128)]
 
 
-def test_picture_takes_its_count_from_the_geometry():
-    inspection = inspected(flipped(packed(), NCHUNKS_AT, 1))
-    chunks = map_verb._chunks_of(inspection)
-    assert inspection.geometry.nchunks == len(chunks)
+def test_table_takes_its_count_from_the_geometry(tmp_path):
+    damaged = flipped(packed(), NCHUNKS_AT, 1)
+    (tmp_path / "a.blp").write_bytes(damaged)
+    table = chunk_table.of_file(str(tmp_path / "a.blp"), nthreads=1)
+    assert inspected(damaged).geometry.nchunks == len(table.rows)
 
 
 def test_report_has_no_side_effects():

@@ -44,14 +44,12 @@ PLAINS = pytest.mark.parametrize("plain", [text(960), noise(960), text(1000)])
         lambda data: deleted(flipped(data, 9, 2), 40),
         lambda data: inserted(flipped(data, 12, 3), 50, b"\r"),
         lambda data: deleted(flipped(data, 12, 5), 33),
-        lambda data: inserted(flipped(data, 16, 5), 40, b"\r"),
     ],
     ids=[
         "chunk_size +",
         "chunk_size -",
         "last_chunk +",
         "last_chunk -",
-        "nchunks",
     ],
 )
 def test_wrong_size_and_a_byte_in_the_table(plain, damage):

@@ -18,7 +18,7 @@ from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import cli, headers
-from bloscpack._damage.findings import FINDINGS_KEPT, Findings
+from bloscpack._damage.findings import FINDINGS_KEPT, Report
 from bloscpack._format import blosc_header
 from bloscpack._format.snappy import find_codec
 from bloscpack._storage.base import MemoryStorage
@@ -574,11 +574,11 @@ def test_digests_behind_a_file_without_digests(offsets):
 
 
 def test_no_more_findings_are_kept_than_anyone_will_read():
-    findings = Findings()
+    report = Report()
     for i in range(FINDINGS_KEPT + 5):
-        findings.add("chunks", "digest", "wrong", chunk=i)
-    assert FINDINGS_KEPT == len(findings.kept)
-    assert FINDINGS_KEPT + 5 == findings.nerrors
+        report.add("chunks", "digest", "wrong", chunk=i)
+    assert FINDINGS_KEPT == len(report.findings)
+    assert FINDINGS_KEPT + 5 == report.nerrors
 
 
 def test_nothing_but_beginnings_of_chunks():

@@ -11,7 +11,7 @@ from dataset import documents
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import array_class
-from bloscpack.dataset.layouts.shard_index import ShardIndex
+from bloscpack.dataset.layouts.shard_grid import ShardIndex
 
 SHARDED = ("zarr", "superchunk")
 WRITTEN = (*SHARDED, "bcolz")
@@ -57,8 +57,9 @@ def source_of(path, layout):
 def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
     source = source_of(path, layout)
-    names = [source.place_of(number)[0] for number in source.stored()]
-    return [os.path.join(path, *name.split("/")) for name in names]
+    names = [source.names(number) for number in source.stored()]
+    place = os.path.join(path, *source.folder.prefix.split("/"))
+    return [os.path.join(place, *name.split("/")) for name in names]
 
 
 def chunk_place(path, layout, number):
@@ -68,8 +69,8 @@ def chunk_place(path, layout, number):
         return files[number], 16, os.path.getsize(files[number])
     file = files[number // 3]
     folder = Folder.open(os.path.dirname(file))
-    cut = source_of(path, layout).cut
-    index = ShardIndex(folder.storage(os.path.basename(file)), cut)
+    grid = source_of(path, layout).grid
+    index = ShardIndex(folder.storage(os.path.basename(file)), grid)
     start, size = index.extents[number % 3]
     return file, start, start + size
 

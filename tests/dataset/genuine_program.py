@@ -1,6 +1,6 @@
-"""Run by a Python that has the genuine bcolz or BLZ: check a dataset, and change it.
+"""Run by a Python that has the genuine bcolz: check a dataset, and change it.
 
-    python genuine_program.py bcolz|blz FOLDER EXPECTED.npz
+    python genuine_program.py bcolz FOLDER EXPECTED.npz
 
 The file has an array for each column, or one named ``values`` for an array. The program
 reads, appends the first rows, trims, assigns, and leaves the dataset with 37 appended

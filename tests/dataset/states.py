@@ -62,7 +62,6 @@ class Layout:
 
 LAYOUTS = {
     "bcolz": Layout(has_shards=False),
-    "blz": Layout(has_shards=False),
     "zarr": Layout("**/c/**/*"),
     "superchunk": Layout("**/__*__.bin", (*DTYPES, *STRUCTURES)),
     "zarr at a URL": Layout(at_url=True),

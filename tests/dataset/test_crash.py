@@ -16,10 +16,9 @@ import pytest
 import bloscpack._storage.open_folder
 import bloscpack.dataset.change
 import bloscpack.dataset.create
-import bloscpack.dataset.folder
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.dataset.parallel import commit, target_of, write
 from bloscpack.exceptions import UsageError
 
 from .power_loss import check_power_loss
@@ -28,7 +27,6 @@ MODULES = (
     bloscpack._storage.open_folder,
     bloscpack.dataset.change,
     bloscpack.dataset.create,
-    bloscpack.dataset.folder,
 )
 
 
@@ -117,11 +115,6 @@ def array(path):
     ).close()
 
 
-def blz_array(path):
-    data = np.arange(50, dtype="i4")
-    dataset.create_array(path, data, layout="blz", chunks=16, fill_value=3).close()
-
-
 def zarr_array(path):
     data = np.arange(50, dtype="i4")
     arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
@@ -147,11 +140,6 @@ def table(path):
     dataset.create_table(path, data, layout="bcolz", chunks=16).close()
 
 
-def blz_table(path):
-    data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
-    dataset.create_table(path, data, layout="blz", chunks=16).close()
-
-
 def zarr_table(path):
     data = {"x": np.arange(50), "y": np.arange(100.0).reshape(50, 2)}
     dataset.create_table(path, data, chunks=8, shards=16, attrs={"a": 1}).close()
@@ -169,13 +157,19 @@ def group(path):
         opened.create_table("in/t", {"x": np.arange(5)}, layout="bcolz")
 
 
+def begin(path, mode, create):
+    """Begin a dataset that several processes write."""
+    target = target_of(path, mode, True)
+    target.begin(create)
+    return target
+
+
 def tasks(path, layout="zarr", mode="x"):
     """Begin an array that several processes write; return what they do."""
     options = {"shape": (0,), "dtype": "i4", "chunks": 8, "shards": 16}
     target = begin(
         path,
         mode,
-        True,
         lambda path: dataset.create_array(path, layout=layout, **options),
     )
     rows = np.arange(100, 150, dtype="i4")
@@ -198,7 +192,7 @@ def parallel_superchunk(path):
 
 def parallel_table(path):
     options = {"dtype": [("x", "i4"), ("y", "f8", 2)], "chunks": 8, "shards": 16}
-    target = begin(path, "x", True, lambda path: dataset.create_table(path, **options))
+    target = begin(path, "x", lambda path: dataset.create_table(path, **options))
     for start, count in ((16, 4), (0, 16)):
         write(target, start, {"x": np.ones(count, "i4"), "y": np.ones((count, 2))})
     commit(target, 20)
@@ -231,7 +225,7 @@ def change(function):
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
-            for lock in getattr(opened._writer, "_locks", ()):
+            for lock in getattr(opened._writer._rule, "_locks", ()):
                 lock.close()
             raise
         opened.close()
@@ -330,11 +324,9 @@ OPERATIONS = {
         "%s: %s" % (make.__name__, name): (make, change(each))
         for make, changes in (
             (zarr_array, ARRAY_CHANGES),
-            (blz_array, ARRAY_CHANGES),
             (superchunk, ARRAY_CHANGES),
             (superchunk_leaves, LEAVES_CHANGES),
             (table, TABLE_CHANGES),
-            (blz_table, TABLE_CHANGES),
             (zarr_table, TABLE_CHANGES),
             (superchunk_table, LEAVES_TABLE_CHANGES),
         )
@@ -444,8 +436,8 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 
 
 MAKERS = (
-    *(array, blz_array, zarr_array, superchunk, superchunk_leaves),
-    *(table, blz_table, zarr_table, superchunk_table, group),
+    *(array, zarr_array, superchunk, superchunk_leaves),
+    *(table, zarr_table, superchunk_table, group),
     *(parallel, parallel_superchunk, parallel_table),
 )
 

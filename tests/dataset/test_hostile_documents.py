@@ -18,7 +18,7 @@ from dataset.test_claims import edit
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
-from bloscpack.dataset.folder import OpenFile
+from bloscpack._storage.open_folder import OpenFile
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +128,7 @@ def test_an_array_is_no_group():
         dataset.open("g")
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_attributes_with_nan(layout):
     attrs = {"a": float("nan"), "b": [float("inf")]}
     with dataset.create_array("a", [1, 2], layout=layout, attrs=attrs) as array:

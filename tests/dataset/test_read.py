@@ -13,7 +13,8 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack.dataset.folder import Folder, OpenFile
+from bloscpack._storage.open_folder import OpenFile
+from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,
@@ -611,11 +612,11 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
 
 
 @pytest.mark.parametrize("was_read", [False, True])
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz", "blz"])
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_read):
     """Files of the new column are never read under the description of the old one."""
     path, old = tmp_path / "t", np.arange(50, dtype="i8")
-    small = {"chunks": 5} if layout in ("bcolz", "blz") else {"chunks": 5, "shards": 10}
+    small = {"chunks": 5} if layout == "bcolz" else {"chunks": 5, "shards": 10}
     with dataset.create_table(path, {"a": old}, layout=layout) as table:
         table.add_column("b", old, **small)
         reader = dataset.open(path)

@@ -301,7 +301,7 @@ def test_folders_of_the_genuine_programs(name):
     old = dataset.open("d")
     recovery = dataset.recover("d", "new")
     assert recovery.complete
-    assert [] == recovery.remarks
+    assert ["'.' has the layout 'bcolz'"] == recovery.remarks
     assert old[:].tobytes() == dataset.open("new")[:].tobytes()
 
 

@@ -18,7 +18,8 @@ from support import as_user, open_files_in
 from bloscpack import bigfile, dataset
 from bloscpack._crashsafe import acceptance
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.parallel import begin, commit, write
+from bloscpack.cli import main
+from bloscpack.dataset.parallel import commit, target_of, write
 from bloscpack.exceptions import StorageError, UsageError
 
 pytestmark = [
@@ -40,6 +41,13 @@ def sticky():
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
+
+
+def begin(path, mode, create):
+    """Begin a dataset that several processes write."""
+    target = target_of(path, mode, True)
+    target.begin(create)
+    return target
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -477,8 +485,8 @@ def test_datasets_that_are_dropped_are_closed(tmp_path):
 
 
 def test_a_system_without_open_folders(tmp_path, monkeypatch):
-    for module in ("bloscpack._storage.open_folder", "bloscpack.dataset.folder"):
-        monkeypatch.setattr(module + ".HAS_OPEN_FOLDERS", False)
+    for module in ("_storage.open_folder", "_crashsafe.ownership"):
+        monkeypatch.setattr("bloscpack.%s.HAS_OPEN_FOLDERS" % module, False)
     path = tmp_path / "g"
     with dataset.create_group(path) as group:
         for layout in LAYOUTS:
@@ -652,6 +660,30 @@ def test_copied_members_are_private(tmp_path, layout, action):
     assert {0o755, 0o644} == modes_of(target)
 
 
+@needs_root
+@pytest.mark.parametrize("bits", [0o000, 0o744])
+@pytest.mark.parametrize("source", ["group", "folder", "tree"])
+@pytest.mark.parametrize("to", ["zarr", "npz"])
+def test_a_member_that_may_not_be_read_is_not_left_out(sticky, source, to, bits):
+    if source == "tree":
+        with bigfile.File(sticky / "s", create=True) as tree:
+            for name in ("a", "in/b", "in/c"):
+                tree.create_from_array(name, ITEMS).close()
+    else:
+        if source == "group":
+            dataset.create_group(sticky / "s").close()
+        (sticky / "s" / "in").mkdir(parents=True)
+        for name in ("a", "in/b", "in/c"):
+            dataset.create_array(sticky / "s" / name, ITEMS).close()
+    for name in ("in/b", "in"):
+        (sticky / "s" / name).chmod(bits)
+        with as_user(VICTIM), pytest.raises(PermissionError) as caught:
+            dataset.convert(sticky / "s", sticky / "new", to=to)
+        assert str(sticky / "s" / name) in str(caught.value)
+        assert not (sticky / "new").exists()
+        (sticky / "s" / name).chmod(0o755)
+
+
 @pytest.mark.parametrize("action", ["recover", *LAYOUTS])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_copied_columns_are_private(tmp_path, layout, action):
@@ -671,7 +703,6 @@ def test_copied_columns_are_private(tmp_path, layout, action):
 
 
 def test_replacing_by_several_processes_keeps_the_access(tmp_path):
-    from bloscpack.dataset.parallel import begin, commit, write
 
     path = tmp_path / "a"
     dataset.create_array(path, ITEMS).close()
@@ -679,7 +710,6 @@ def test_replacing_by_several_processes_keeps_the_access(tmp_path):
     target = begin(
         path,
         "w",
-        True,
         lambda place: dataset.create_array(
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),
@@ -750,7 +780,7 @@ def test_a_folder_of_a_worker_that_died(tmp_path):
         options = {"shape": (0,), "dtype": "i8", "chunks": 8, "shards": 8}
         return dataset.create_array(path, **options)
 
-    target = begin(path, "x", False, create)
+    target = begin(path, "x", create)
     pathlib.Path(target.staged().root, "c").mkdir(0o700)
     write(target, 0, {"": ITEMS})
     commit(target, len(ITEMS))
@@ -820,7 +850,6 @@ def write_in_parallel(path):
     target = begin(
         path,
         "x",
-        True,
         lambda place: dataset.create_array(
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),
@@ -932,6 +961,82 @@ def test_private_blocks_stay_private(tmp_path, change, files, owner):
     with bigfile.File(path, create=True) as tree, tree["g/b"] as block:
         BLOCK_CHANGES[change](block)
     assert before == access_of(path)
+
+
+def copy_blocks(path, action, name):
+    """Copy the block ``g/b``, or all blocks; return the folder of the copy."""
+    new = path.with_name("new")
+    if action == "command":
+        main(["--force", "bigfile", "copy", str(path), "--to", str(new)])
+        return new / name
+    with bigfile.File(path) as tree, bigfile.File(new, create=True) as other:
+        if action == "repartition":
+            bigfile.repartition(tree, name, "copy/" + name, Nfile=3).close()
+            return path / "copy" / name
+        bigfile.copy(tree, name, other).close()
+        return new / name
+
+
+@pytest.mark.parametrize(
+    ("private", "replaces", "size"),
+    [
+        ("", False, 40),
+        ("", True, 40),
+        ("000001", False, 40),
+        ("header", True, 40),
+        ("header", False, 0),
+        ("attr-v2", True, 0),
+    ],
+)
+@pytest.mark.parametrize("action", ["copy", "repartition", "command"])
+def test_copied_blocks_are_private(tmp_path, private, replaces, action, size):
+    path = tmp_path / "t"
+    if replaces:
+        old = path / "copy" if action == "repartition" else tmp_path / "new"
+        with bigfile.File(old, create=True) as tree:
+            tree.create("g/b", "i8", 9, Nfile=2).close()
+    with bigfile.File(path, create=True) as tree:
+        for name in ("g/b", "h/c"):
+            tree.create(name, "i8" if size else None, size, Nfile=2).attrs["a"] = 1
+    place = path / "g" / "b" / private
+    place.chmod(0o600 if private else 0o700)
+    copied = copy_blocks(path, action, "g/b")
+    assert {0o600} == modes_of(copied) - {0o700, 0o755}
+    if not replaces:
+        assert 0o700 == stat.S_IMODE(copied.stat().st_mode)
+    other = copy_blocks(path, action, "h/c")
+    assert {0o755, 0o644} == modes_of(other)
+
+
+def test_copied_blocks_of_a_private_group_are_private(tmp_path):
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create_from_array("g/b", ITEMS).close()
+        (tmp_path / "t" / "g").chmod(0o700)
+        bigfile.copy(tree, "g/b", tree, "g/c").close()  # in the same group
+        bigfile.copy(tree, "g/b", tree, "b").close()
+    assert {0o755, 0o644} == modes_of(tmp_path / "t" / "g" / "c")
+    assert {0o700, 0o600} == modes_of(tmp_path / "t" / "b")
+
+
+def test_copied_attributes_of_a_private_group_are_private(tmp_path):
+    with bigfile.File(tmp_path / "t", create=True) as tree:
+        tree.create("g/b", "i8", 4).close()
+        tree.create("g/.").attrs["a"] = 1
+    (tmp_path / "t" / "g" / "attr-v2").chmod(0o600)
+    (copied,) = copy_blocks(tmp_path / "t", "command", "g").glob("attr-v2")
+    assert 0o600 == stat.S_IMODE(copied.stat().st_mode)
+
+
+def test_a_private_copy_is_no_old_file_that_another_user_has_opened(tmp_path):
+    path = tmp_path / "t"
+    with bigfile.File(path, create=True) as tree:
+        for name in ("a", "b"):
+            tree.create_from_array(name, ITEMS).close()
+        (path / "a" / "header").chmod(0o600)
+        with open(path / "b" / "000000", "rb") as opened:
+            (path / "b" / "000000").write_bytes(b"")
+            bigfile.copy(tree, "a", tree, "b").close()
+            assert b"" == opened.read()
 
 
 @needs_root

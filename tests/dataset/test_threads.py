@@ -18,7 +18,7 @@ from bloscpack import bigfile, dataset
 from bloscpack.dataset.create import building
 from bloscpack.exceptions import UsageError
 
-LAYOUTS = ("zarr", "superchunk", "bcolz", "blz")
+LAYOUTS = ("zarr", "superchunk", "bcolz")
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,12 @@ from storage.servers import serving_folder
 
 from bloscpack import bigfile, dataset
 from bloscpack._storage import remote
-from bloscpack._storage.upload import Conflict, object_version
-from bloscpack.dataset.folder import JOURNAL
+from bloscpack._storage.object_store import ObjectStore
+from bloscpack._storage.store import Conflict
+from bloscpack.dataset.folder import JOURNAL, UNFINISHED, Folder
+from bloscpack.dataset.guard import ArrayObjects, NewChange
 from bloscpack.dataset.layouts import find
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
-from bloscpack.dataset.url_create import NewChange
-from bloscpack.dataset.url_folder import UNFINISHED, UrlFolder
-from bloscpack.dataset.url_writer import UrlWriter
 from bloscpack.exceptions import (
     DamageError,
     NotReadable,
@@ -144,7 +143,7 @@ def test_errors(web, folder):
         lambda: dataset.open(web.url + "/g/in/a b", "r+"),
         lambda: dataset.open(web.url + "/g/in/a b", "a"),
         lambda: dataset.create_array("memory://new", [1], layout="bcolz"),
-        lambda: dataset.create_table("memory://new", {"a": [1]}, layout="blz"),
+        lambda: dataset.create_table("memory://new", {"a": [1]}, layout="bcolz"),
         lambda: dataset.create_array("memory://new", [1], mode="r"),
         lambda: dataset.create_group(web.url + "/b"),
         lambda: dataset.open_group(web.url + "/g", "a"),
@@ -668,42 +667,43 @@ def test_two_programs(new, pair, monkeypatch):
     before, first, second, method, name, count, rows, fails = PAIRS[pair]
     if before is not None:
         before(new)
-    original, left = getattr(UrlFolder, method), count
+    original, left = getattr(ObjectStore, method), count
 
     def call(self, found, *arguments):
         nonlocal left
         left -= found == name
         if left < 0 and found == name:
-            monkeypatch.setattr(UrlFolder, method, original)
+            monkeypatch.setattr(ObjectStore, method, original)
             second(new)
         return original(self, found, *arguments)
 
-    monkeypatch.setattr(UrlFolder, method, call)
+    monkeypatch.setattr(ObjectStore, method, call)
     options = {"mode": "r+"} if pair == "complete" else {}
     with pytest.raises(Conflict) if fails else nullcontext():
         first(new, **options)
-    assert original is getattr(UrlFolder, method)
+    assert original is getattr(ObjectStore, method)
     found = dataset.open(new)
     assert rows == len(found)
-    journal = new + "/.bloscpack/journal"
-    assert (pair == "remove the journal") == bool(object_version(journal))
+    assert (pair == "remove the journal") == bool(
+        ObjectStore(new).object_version(JOURNAL)
+    )
 
 
 def test_a_lost_folder(new, monkeypatch):
     """A call whose shards are removed while it commits fails; the other one wins."""
     create("memory://new/model", 8)
-    model = UrlFolder("memory://new/model")
-    winner, put = NewChange(UrlFolder(new), "x"), UrlFolder.put
+    model = Folder(ObjectStore("memory://new/model"))
+    winner, put = NewChange(Folder(ObjectStore(new)), "x"), ObjectStore.put
 
     def take(self, name, *arguments):
         if name == "zarr.json":
-            monkeypatch.setattr(UrlFolder, "put", put)
+            monkeypatch.setattr(ObjectStore, "put", put)
             for shard in ("c/0", "c/1"):
                 winner.write(shard, model.read(shard))
-            winner._at.remove("zarr.json")
+            winner._store.remove("zarr.json")
         return put(self, name, *arguments)
 
-    monkeypatch.setattr(UrlFolder, "put", take)
+    monkeypatch.setattr(ObjectStore, "put", take)
     with pytest.raises(Conflict):
         create(new)
     assert 20 == len(dataset.open(new))
@@ -787,9 +787,9 @@ def test_a_store_that_fails(new, monkeypatch):
 def test_a_change_between_the_detection_of_an_array_and_its_writer():
     url = "memory://between"
     dataset.create_array(url, np.arange(10)).close()
-    folder = UrlFolder(url)
+    folder = Folder(ObjectStore(url))
     assert ("zarr", "array") == find(folder)
     with dataset.open(url, "r+") as array:
         array.append([10])
-    UrlWriter(folder)
+    ArrayObjects(folder)
     assert (11,) == ZarrArray(folder).shape

@@ -21,6 +21,7 @@ from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
+from bloscpack._storage.open_folder import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -458,7 +459,7 @@ class FarFolder(Folder):
 def test_files_that_are_far(tmp_path):
     path = tmp_path / "a"
     dataset.create_array(path, np.arange(60), chunks=8, shards=80).close()
-    folder = FarFolder(str(path))
+    folder = FarFolder(FolderStore(str(path)))
     reader = ZarrArray(folder).reader
     assert list(range(60)) == reader.get(...).tolist()
     # The index; seven chunks that are neighbours, and the padded copy of the last one.
@@ -468,7 +469,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
-    monkeypatch.setattr("bloscpack.dataset.layouts.open_files.LIMIT", 10)
+    monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
     monkeypatch.setattr("bloscpack._storage.open_folder.LIMIT", 2)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}

@@ -13,7 +13,7 @@ from dataset import documents
 import bloscpack
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.writer import SharedWriter
+from bloscpack.dataset.writer import SharedFolder
 from bloscpack.exceptions import (
     DamageError,
     DoesNotFit,
@@ -265,17 +265,17 @@ def test_attributes_that_change_while_consolidated_metadata_are_dropped(
     """Another writer changes the group before this one has locked it."""
     dataset.create_group(tmp_path / "g").create_array("a", [1, 2]).close()
     consolidate(tmp_path / "g")
-    change = SharedWriter.change
+    changing = SharedFolder.changing
 
-    def late(writer):
-        monkeypatch.setattr(SharedWriter, "change", change)
+    def late(rule):
+        monkeypatch.setattr(SharedFolder, "changing", changing)
         with dataset.open(tmp_path / "g", "r+") as group:
             group.attrs["x"] = 1
         consolidate(tmp_path / "g")
-        return change(writer)
+        return changing(rule)
 
     with dataset.open(tmp_path / "g/a", "r+") as array:
-        monkeypatch.setattr(SharedWriter, "change", late)
+        monkeypatch.setattr(SharedFolder, "changing", late)
         array.append([3])
     assert {"attributes": {"x": 1}} == {
         name: value

@@ -12,10 +12,10 @@ from storage.servers import serving, unending
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._storage import http_session, remote, s3, upload
+from bloscpack._storage import http_session, object_store, remote, s3
+from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.remote import RemoteStorage
 from bloscpack._streams import writing
-from bloscpack.dataset.url_folder import UrlFolder
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 
@@ -149,17 +149,19 @@ def page_without_an_end(handler):
 def test_listing_without_an_end(monkeypatch, answer, text):
     monkeypatch.setattr(s3, "MAX_UNANNOUNCED", 2**20)
     monkeypatch.setattr(http_session, "MAX_OF_DOCUMENT", 2**20)
-    monkeypatch.setattr(upload, "LIST_SECONDS", 1.0 if "seconds" in text else 60.0)
+    monkeypatch.setattr(
+        object_store, "LIST_SECONDS", 1.0 if "seconds" in text else 60.0
+    )
     with serving(b"") as web:
         web.always = answer
         options = object_stores.options_for(int(web.host.rpartition(":")[2]))
         with pytest.raises(bp.StorageError, match=text):
             dataset.open("s3://bucket/g", storage_options=options)
         with pytest.raises(bp.StorageError, match=text):
-            upload.remove_objects("s3://bucket/g", options)
+            ObjectStore("s3://bucket", options).remove_tree("g")
         if "and more" in text:  # as a store that can't list
-            folder = UrlFolder("s3://bucket/g", storage_options=options)
-            assert folder.version() != folder.version()
+            store = ObjectStore("s3://bucket/g", options)
+            assert store.content_version() != store.content_version()
         assert not {"DELETE", "POST"} & {*web.methods()}
 
 

@@ -12,7 +12,6 @@ from support import BLP, DOCS
 import bloscpack as bp
 from bloscpack._engine import blosc_settings
 from bloscpack._engine.blosc_settings import own_settings
-from bloscpack._format import blosc_header
 from bloscpack._format.blosc_header import decode_header, smallest_ctbytes
 from bloscpack._format.chunks import (
     check_digest,
@@ -21,6 +20,7 @@ from bloscpack._format.chunks import (
     decompress_into,
     in_block_order,
 )
+from bloscpack._format.codecs import BY_NUMBER
 from bloscpack.args import BloscArgs
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import (
@@ -136,7 +136,7 @@ def test_decode_header_refuses(message, changes):
 def test_bounds_are_those_of_the_format():
     text = (DOCS / "format.rst").read_text("utf-8")
     rule = " ".join(text.partition("* **C2**")[2].partition("* **C3**")[0].split())
-    blosclz, *most = (blosc_header.MAX_RATIOS[codec] for codec in range(5))
+    blosclz, *most = (BY_NUMBER[number].max_ratio for number in range(5))
     assert blosclz == most[0]
     assert rule.endswith(
         ": %d for blosclz and lz4, %d for snappy, %d for zlib, %d for zstd."

@@ -34,6 +34,11 @@ VALUES = [
 ]
 
 
+def encoded(value, args=None):
+    """Return the bytes of the section that stores a value."""
+    return b"".join(metadata_section.encode_section(value, args).blocks())
+
+
 def taken_apart(section):
     """Return header, stored text, room and digest of a section."""
     header = MetadataHeader.decode(section[:32])
@@ -51,7 +56,7 @@ def decoded(section, **limits):
 def test_round_trip(codec):
     for value, checksum in itertools.product(VALUES, CHECKSUMS_AVAIL):
         args = MetadataArgs(meta_checksum=checksum, meta_codec=codec)
-        section = metadata_section.encode(value, args)
+        section = encoded(value, args)
         assert value == decoded(section)
         header, stored, room, digest = taken_apart(section)
         assert len(section) == metadata_section.section_size(header)
@@ -62,7 +67,7 @@ def test_round_trip(codec):
 
 def test_defaults():
     value = {"key": "value " * 20}
-    header, stored, room, digest = taken_apart(metadata_section.encode(value))
+    header, stored, room, digest = taken_apart(encoded(value))
     text = json.dumps(value, separators=(",", ":")).encode()
     assert zlib.compress(text, 6) == stored
     assert (
@@ -83,7 +88,7 @@ def test_defaults():
 
 def test_text_that_zlib_makes_longer_is_stored():
     args = MetadataArgs()
-    header, stored, _, _ = taken_apart(metadata_section.encode({"a": 1}, args))
+    header, stored, _, _ = taken_apart(encoded({"a": 1}, args))
     assert b'{"a":1}' == stored
     # The level is written as it was asked for.
     assert ("None", 6, 7, 7) == (
@@ -102,7 +107,7 @@ def test_equal_length_is_a_gain():
         text = json.dumps("a" * n).encode()
         lengths[len(text) - len(zlib.compress(text, 6))] = n
     value = "a" * lengths[0]
-    header, _, _, _ = taken_apart(metadata_section.encode(value))
+    header, _, _, _ = taken_apart(encoded(value))
     assert "zlib" == header.meta_codec
     assert header.meta_size == header.meta_comp_size
 
@@ -110,7 +115,7 @@ def test_equal_length_is_a_gain():
 @pytest.mark.parametrize("level", range(10))
 def test_level(level):
     value = {"key": "value " * 20}
-    section = metadata_section.encode(value, MetadataArgs(meta_level=level))
+    section = encoded(value, MetadataArgs(meta_level=level))
     header, stored, _, _ = taken_apart(section)
     assert level == header.meta_level
     text = json.dumps(value, separators=(",", ":")).encode()
@@ -120,7 +125,7 @@ def test_level(level):
 
 @pytest.mark.parametrize("room", [7, 8, lambda size: size, lambda size: size + 1])
 def test_room(room):
-    section = metadata_section.encode({"a": 1}, MetadataArgs(max_meta_size=room))
+    section = encoded({"a": 1}, MetadataArgs(max_meta_size=room))
     header, _, _, _ = taken_apart(section)
     assert (room if isinstance(room, int) else room(7)) == header.max_meta_size
     assert {"a": 1} == decoded(section)
@@ -129,7 +134,7 @@ def test_room(room):
 @pytest.mark.parametrize("room", [0, 6, lambda size: size - 1])
 def test_too_little_room(room):
     with pytest.raises(MetadataSectionTooSmall) as raised:
-        metadata_section.encode({"a": 1}, MetadataArgs(max_meta_size=room))
+        encoded({"a": 1}, MetadataArgs(max_meta_size=room))
     assert (
         "metadata section is too small to contain the metadata "
         "required: 7 allocated: %d"
@@ -153,18 +158,18 @@ def test_too_little_room(room):
 )
 def test_encode_refuses(error, settings):
     with pytest.raises(error):
-        metadata_section.encode({"a": 1}, MetadataArgs(**settings))
+        encoded({"a": 1}, MetadataArgs(**settings))
 
 
 def test_encode_refuses_what_is_no_json():
     with pytest.raises(UsageError, match="can't be written as JSON"):
-        metadata_section.encode(object())
+        encoded(object())
 
 
 @pytest.mark.parametrize("value", ["x" * 100, list(range(10**5))])
 @pytest.mark.parametrize("codec", ["None", "zlib"])
 def test_limit(codec, value):
-    section = metadata_section.encode(value, MetadataArgs(meta_codec=codec))
+    section = encoded(value, MetadataArgs(meta_codec=codec))
     size = taken_apart(section)[0].meta_size
     assert value == decoded(section, limit=size)
     with pytest.raises(FormatError, match="more than '%d' bytes" % (size - 1)):
@@ -183,10 +188,10 @@ def test_what_can_be_written_can_be_read(codec):
 def test_many_values_can_be_written_and_read(codec):
     value = [0] * 10**6  # one more than readers accept where they are compressed
     args = MetadataArgs(meta_codec=codec, max_meta_size=lambda size: size)
-    section = metadata_section.encode(value, args)
+    section = encoded(value, args)
     assert "None" == taken_apart(section)[0].meta_codec
     assert value == decoded(section)
-    section = metadata_section.encode(value[1:], args)
+    section = encoded(value[1:], args)
     assert codec == taken_apart(section)[0].meta_codec
     assert value[1:] == decoded(section)
 
@@ -249,7 +254,7 @@ def test_wrong_digest(digest):
 @pytest.mark.parametrize("checksum", CHECKSUMS_AVAIL)
 def test_encode_again(checksum, new):
     old = {"a": "long " * 10}
-    section = metadata_section.encode(old, MetadataArgs(meta_checksum=checksum))
+    section = encoded(old, MetadataArgs(meta_checksum=checksum))
     header = taken_apart(section)[0]
     again = b"".join(metadata_section.encode_again(new, old, header).blocks())
     assert len(section) == len(again)

@@ -180,8 +180,18 @@ def test_hostile_directories(data, message):
 
 
 MEMBERS = {
-    "encrypted": (changed(entry_at={8: U16(1)}), Unsupported, "is encrypted"),
-    "compressed": (changed(entry_at={10: U16(8)}), Unsupported, "found '8'"),
+    "encrypted": (
+        changed(entry_at={8: U16(1)}, local_at={6: U16(1)}),
+        Unsupported,
+        "is encrypted",
+    ),
+    "compressed": (
+        changed(entry_at={10: U16(8)}, local_at={8: U16(8)}),
+        Unsupported,
+        "method '8'",
+    ),
+    "encrypted in the entry": (changed(entry_at={8: U16(1)}), FormatError, "header"),
+    "compressed in the entry": (changed(entry_at={10: U16(8)}), FormatError, "header"),
     "no header": (changed(local_at={0: b"PK\x03\x05"}), FormatError, "local header"),
     "other name": (changed(local_at={30: b"x"}), FormatError, "local header"),
     "other method": (changed(local_at={8: U16(8)}), FormatError, "local header"),

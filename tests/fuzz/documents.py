@@ -22,6 +22,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+from dataset.golden_directories import extract
 from fuzz import parts
 from fuzz.outcomes import Broken
 from support import reset_log
@@ -33,7 +34,7 @@ Refusal = (exceptions.BloscpackError, OSError)
 MEMORY = 512 * 2**20
 # Arrays that claim to be larger are not written to another format.
 MOST_CONVERTED = 2**22
-TARGETS = ("zarr", "superchunk", "bcolz", "blz", "npz", "npy", "blp", "bigfile")
+TARGETS = ("zarr", "superchunk", "bcolz", "npz", "npy", "blp", "bigfile")
 COMMANDS = ("info", "list", "verify", "metadata")
 # The files of JSON in all layouts.
 JSON = ("zarr.json", "storage", "sizes", "attributes", "columns", "__attrs__")
@@ -509,11 +510,16 @@ def group(path: str) -> None:
         found.create_group("g")
 
 
+def of_blz(name: str):
+    """Return a function that writes a golden dataset of BLZ."""
+    return lambda path: extract("blz/" + name, Path(path))
+
+
 def plain_folder(path: str) -> None:
     os.mkdir(path)
     array("bcolz")(os.path.join(path, "b"))
     array("superchunk")(os.path.join(path, "s"))
-    table("blz")(os.path.join(path, "t"))
+    of_blz("btable_mixed")(os.path.join(path, "t"))
 
 
 def tree(path: str) -> None:
@@ -561,8 +567,8 @@ SEEDS = {
     "superchunk-table": table("superchunk"),
     "bcolz": array("bcolz"),
     "bcolz-table": table("bcolz"),
-    "blz": array("blz", np.arange(24.0).reshape(12, 2)),
-    "blz-table": table("blz"),
+    "blz": of_blz("num_i4"),
+    "blz-table": of_blz("btable_mixed"),
     "folder": plain_folder,
     "tree": tree,
     "of-tree": of_tree,

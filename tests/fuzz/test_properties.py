@@ -392,7 +392,7 @@ def test_offsets(numbers):
 @given(json_values, metadata_args)
 @examples(50)
 def test_metadata(value, args):
-    section = metadata_section.encode(value, args)
+    section = b"".join(metadata_section.encode_section(value, args).blocks())
     header = MetadataHeader.decode(section[:32])
     assert len(section) == metadata_section.section_size(header)
     stored = section[32 : 32 + header.meta_comp_size]

@@ -16,9 +16,8 @@ from support import environment
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.parallel import FolderTarget, begin, commit, write
-from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
-from bloscpack.dataset.url_folder import UrlFolder
+from bloscpack._storage.object_store import ObjectStore
+from bloscpack.dataset.parallel import FolderTarget, commit, target_of, write
 from bloscpack.exceptions import StorageError, UsageError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -350,9 +349,9 @@ def make(path, mode="x"):
     def create(path):
         return dataset.create_array(path, **options)
 
-    if isinstance(path, str):
-        return begin_at_url(UrlTarget(path, mode, None), create)
-    return begin(path, mode, True, create)
+    target = target_of(path, mode, True)
+    target.begin(create)
+    return target
 
 
 def files(place):
@@ -513,9 +512,9 @@ def test_every_request_at_a_url(mode, monkeypatch):
             dataset.create_array(place, ROWS[:300], chunks=16, shards=64).close()
         left, done = count, False
         with monkeypatch.context() as context:
-            context.setattr(UrlFolder, "put", stopping(UrlFolder.put))
+            context.setattr(ObjectStore, "put", stopping(ObjectStore.put))
             for name in ("remove", "remove_all"):
-                context.setattr(UrlFolder, name, stopping(getattr(UrlFolder, name)))
+                context.setattr(ObjectStore, name, stopping(getattr(ObjectStore, name)))
             with suppress(Stop):
                 do(ROWS[:100])
                 done = True
@@ -537,14 +536,14 @@ def test_a_commit_at_a_url_that_is_interrupted():
     place = "memory://interrupted/a"
     target = make(place)
     write(target, 0, {"": ROWS[:10]})
-    target._folder.remove = lambda name, version: None
+    target._store.remove = lambda name, version: None
     for _ in range(2):
         commit(target, 10)
         assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
         assert "a/.bloscpack/unfinished" in files(place)
     with dataset.open(place, "r+") as array:
         array.append(ROWS[10:20])
-    del target._folder.remove
+    del target._store.remove
     write(target, 0, {"": ROWS[:10]})
     commit(target, 10)
     assert ["a/c/0/0", "a/zarr.json"] == files(place)

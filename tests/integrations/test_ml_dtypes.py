@@ -17,13 +17,13 @@ CALLS = {
         layout: lambda items, layout=layout: dataset.create_array(
             layout, items, layout=layout
         )
-        for layout in ("zarr", "superchunk", "bcolz", "blz")
+        for layout in ("zarr", "superchunk", "bcolz")
     },
     **{
         "table of %s" % layout: lambda items, layout=layout: dataset.create_table(
             layout, {"x": items}, layout=layout
         )
-        for layout in ("zarr", "superchunk", "bcolz", "blz")
+        for layout in ("zarr", "superchunk", "bcolz")
     },
 }
 

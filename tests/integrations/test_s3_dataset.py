@@ -11,16 +11,9 @@ from dataset import soak_threads
 from storage.object_stores import SECRETS, make_bucket, moto, rclone
 
 from bloscpack import dataset
-from bloscpack._storage import upload
-from bloscpack._storage.upload import (
-    Conflict,
-    object_version,
-    put_object,
-    remove_object,
-    remove_objects,
-)
-from bloscpack.dataset.parallel import write
-from bloscpack.dataset.parallel_url import UrlTarget, begin_at_url
+from bloscpack._storage.object_store import ObjectStore
+from bloscpack._storage.store import Conflict
+from bloscpack.dataset.parallel import target_of, write
 from bloscpack.exceptions import StorageError
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
@@ -81,8 +74,8 @@ def test_from_dask(options):
     da = pytest.importorskip("dask.array", reason="dask is not installed")
     url, settings = "s3://bucket/d", {"chunks": 16, "shards": 64}
     keys = {"storage_options": options}
-    left = UrlTarget(url, "x", options)
-    begin_at_url(left, lambda path: dataset.create_array(path, ROWS[:0], **settings))
+    left = target_of(url, "x", True, options)
+    left.begin(lambda path: dataset.create_array(path, ROWS[:0], **settings))
     write(left, 0, {"": ROWS[:64] + 1})
     lazy = da.from_array(ROWS, chunks=(50, 1))
     array = dataset.from_dask(lazy, url, **keys, **settings)
@@ -133,29 +126,29 @@ def test_listing_in_pages(options):
         for name in "abcde":
             group.create_array(name, [1])
         assert [*"abcde"] == list(group)
-    remove_objects("s3://bucket/g", short)
+    ObjectStore("s3://bucket", short).remove_tree("g")
     assert [] == s3fs.S3FileSystem(**options).find("bucket")
 
 
 def test_conditions(tmp_path, monkeypatch):
     with moto(tmp_path) as options:
         make_bucket(options)
-        url = "s3://bucket/x"
-        assert object_version(url, options) == ""
-        first = put_object(url, b"1", options, version="")
+        store = ObjectStore("s3://bucket", options)
+        assert store.object_version("x") == ""
+        first = store.put("x", b"1", "")
         with pytest.raises(Conflict):
-            put_object(url, b"2", options, version="")
-        assert first == object_version(url, options)
-        second = put_object(url, b"3", options, version=first)
+            store.put("x", b"2", "")
+        assert first == store.object_version("x")
+        second = store.put("x", b"3", first)
         with pytest.raises(Conflict):
-            put_object(url, b"4", options, version=first)
-        assert second == object_version(url, options) != first
+            store.put("x", b"4", first)
+        assert second == store.object_version("x") != first
         with monkeypatch.context() as context:  # it was replaced after the comparison
-            context.setattr(upload, "object_version", lambda *_: first)
-            remove_object(url, options, first)
-        assert second == object_version(url, options)
-        remove_object(url, options, second)
-        assert object_version(url, options) == ""
+            context.setattr(ObjectStore, "object_version", lambda *_: first)
+            store.remove("x", first)
+        assert second == store.object_version("x")
+        store.remove("x", second)
+        assert store.object_version("x") == ""
 
 
 def test_a_lost_answer(tmp_path, monkeypatch):
@@ -172,7 +165,7 @@ def test_a_lost_answer(tmp_path, monkeypatch):
     with moto(tmp_path) as options:
         make_bucket(options)
         with pytest.raises(Conflict):
-            put_object("s3://bucket/x", b"1", options, version='"0"')
+            ObjectStore("s3://bucket", options).put("x", b"1", '"0"')
         url = "s3://bucket/a"
         with dataset.create_array(url, ROWS, shards=64, storage_options=options) as a:
             a.append(ROWS[:3])

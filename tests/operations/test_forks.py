@@ -125,11 +125,11 @@ def test_child_of_a_process_whose_threads_read(program, kind, checksum, tmp_path
 DATASET = """
 import os, signal, sys, threading
 from bloscpack import dataset
-from bloscpack.dataset.layouts import open_files
+from bloscpack.dataset.layouts import array_files
 array = dataset.create_array("a", range(90), chunks=1, shards=10)
 ready, end = threading.Event(), threading.Event()
 def hold():
-    with open_files._lock:
+    with array_files._lock:
         ready.set()
         end.wait()
 threading.Thread(target=hold).start()

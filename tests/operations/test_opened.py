@@ -11,7 +11,7 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
-from bloscpack._reading.chunk_cache import ChunkCache
+from bloscpack._reading.chunk_source import ChunkCache
 from bloscpack._reading.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
 

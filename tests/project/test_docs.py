@@ -558,9 +558,7 @@ def test_kinds_of_findings_of_datasets_are_documented():
         for call in ast.walk(tree):
             if not isinstance(call, ast.Call) or len(call.args) < 3:
                 continue
-            place = {"add": 1, "note": 2, "error": 2}.get(
-                getattr(call.func, "attr", ""), -1
-            )
+            place = {"add": 1, "note": 1}.get(getattr(call.func, "attr", ""), -1)
             if place < 0:
                 continue
             for node in ast.walk(call.args[place]):

@@ -133,15 +133,6 @@ def test_the_documentation_has_the_tree():
     assert expected == documented_tree()
 
 
-def test_public_modules_are_listed():
-    modules = {
-        *PACKAGE.glob("*.py"),
-        *(p.parent for p in PACKAGE.glob("*/__init__.py")),
-    }
-    public = {path.stem for path in modules if path.stem[0] != "_"}
-    assert public == set(bloscpack._MODULES)
-
-
 # Who may do what
 
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._reading.boxes import Filling, Picks, Region, Steps, needed_chunks
+from bloscpack._reading.boxes import Filling, PositionList, Region, Steps, needed_chunks
 
 
 @st.composite
-def axes(draw: st.DrawFn, picks: bool) -> tuple[object, Steps | Picks]:
+def axes(draw: st.DrawFn, picks: bool) -> tuple[object, Steps | PositionList]:
     """Return the index of an axis for NumPy, and the same positions for a region."""
     size = draw(st.integers(0, 6))
     if picks and size and draw(st.booleans()):
         positions = draw(st.lists(st.integers(0, size - 1), max_size=8))
         array = numpy.array(positions, "i8")
-        return array, Picks.of(array, size)
+        return array, PositionList.of(array, size)
     if size and draw(st.booleans()):
         number = draw(st.integers(0, size - 1))
         return slice(number, number + 1), Steps(size, number, 1, 1)
@@ -148,12 +148,12 @@ def test_finding_the_chunks_of_a_column_takes_no_loop_over_its_rows():
 # Shapes that no memory holds: a file may state them
 
 
-def positions_on(draw: st.DrawFn, size: int) -> tuple[list[int], Steps | Picks]:
+def positions_on(draw: st.DrawFn, size: int) -> tuple[list[int], Steps | PositionList]:
     """Return a few positions on an axis, and the same ones for a region."""
     kind = draw(st.sampled_from(["one", "slice", "picks"]))
     if kind == "picks":
         some = draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=4))
-        return some, Picks.of(numpy.array(some, "i8"), size)
+        return some, PositionList.of(numpy.array(some, "i8"), size)
     start = draw(st.integers(0, size - 1))
     if kind == "one":
         return [start], Steps(size, start, 1, 1)
@@ -173,10 +173,10 @@ def test_huge_shapes(data):
         shape.append(size)
         limit //= size
     picks = data.draw(st.integers(0, len(shape) - 1))
-    chosen: list[tuple[list[int], Steps | Picks]] = []
+    chosen: list[tuple[list[int], Steps | PositionList]] = []
     for j, size in enumerate(shape):
         indexes, axis = positions_on(data.draw, size)
-        if isinstance(axis, Picks) and j != picks:
+        if isinstance(axis, PositionList) and j != picks:
             indexes, axis = indexes[:1], Steps(size, indexes[0], 1, 1)
         chosen.append((indexes, axis))
     ncells = int(numpy.prod(shape, dtype=object))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
-from bloscpack._storage.open_folder import OpenFolder
+from bloscpack._storage.open_folder import FolderStore
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 
@@ -183,8 +183,8 @@ def test_a_file_in_a_folder_that_has_lost_its_name(tmp_path):
     """The folder is held open, so its files can still be read there."""
     (tmp_path / "s" / "c").mkdir(parents=True)
     (tmp_path / "s" / "c" / "0").touch()
-    folder = OpenFolder(str(tmp_path))
-    os.close(folder.open("s/c/0", os.O_RDONLY))
+    folder = FolderStore(str(tmp_path))
+    folder.open("s/c/0").close()
     (tmp_path / "s" / "c").rename(tmp_path / "s" / "old")
     (tmp_path / "s" / "c").mkdir()
     assert folder.status_of("s/c/0") is None

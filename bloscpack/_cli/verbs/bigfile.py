@@ -1,7 +1,7 @@
 """``blpk bigfile``: list, show, create, change, copy and check BigFile trees.
 
-The actions are those of the programs ``bigfile-ls``, ``bigfile-cat`` and so on, with
-the same arguments in the same order. `ACTIONS` has a record for each.
+The actions have the names, and take the arguments, of the programs ``bigfile-ls``,
+``bigfile-cat`` and so on. `ACTIONS` has a record for each.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 
-from ... import log
-from ...log import printable
-from ..display import put_line, say, say_json, say_json_list
+from ...log import encodable, printable
+from ..console import console
+from ..display import say_json, say_json_list
 from ..exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from ...bigfile import Column, File
-    from ...bigfile.attrs import AttributeSet
+    from ...bigfile.attributes import AttributeSet
     from ...bigfile.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -60,6 +60,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.set_defaults(refuse=parser.error)
     for names, properties in OPTIONS:
+        if "action" not in properties:
+            metavar = "<n>" if "type" in properties else "<dtype>"
+            properties = {"metavar": metavar, **properties}
         parser.add_argument(*names, **properties)  # type: ignore[arg-type]
 
 
@@ -75,15 +78,11 @@ OPTIONS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
     (("--to",), {"metavar": "<tree>", "help": "copy: another tree"}),
     (("--json",), {"action": "store_true", "help": "print JSON, for programs"}),
 )
-for _, _properties in OPTIONS:
-    if "action" not in _properties:
-        _properties.setdefault("metavar", "<n>" if "type" in _properties else "<dtype>")
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if data go to standard output."""
-    if args.action in ("cat", "get-attr"):
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether data go to standard output."""
+    return args.action in ("cat", "get-attr")
 
 
 def run(args: Namespace) -> int:
@@ -117,9 +116,9 @@ def _list(args: Namespace) -> int:
         if args.long and not args.json:
             texts = "%-28s %s %d %12d %05d %d %s"
             keys = ("name", "dtype", "nmemb", "size", "checksum", "nfile", "path")
-            say(texts % tuple(fields[key] for key in keys))
+            console.say(texts % tuple(fields[key] for key in keys))
         elif not args.json:
-            say(name)
+            console.say(name)
 
     # A block whose header is damaged does not hide the others.
     code = for_each_file(args.names or tree.blocks, show)
@@ -172,7 +171,7 @@ def _cat(args: Namespace) -> None:
             say_json_list(list(map(_plain, rows.tolist())) for rows in pieces())
         elif args.binary:
             for rows in pieces():
-                _put_bytes(rows)
+                console.put_bytes(rows.tobytes())
         else:
             _put_text(pieces(), _formatter(column))
 
@@ -181,16 +180,7 @@ def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
     for rows in pieces:
         table = rows.reshape(len(rows), -1).tolist()
         text = "".join("%s \n" % " ".join(map(show, row)) for row in table)
-        log.put(log.encodable(text, sys.stdout))
-
-
-def _put_bytes(rows: Array) -> None:
-    from ..._storage.base import write_all
-
-    try:
-        write_all(sys.stdout.buffer, rows.tobytes())
-    except OSError as error:
-        raise log.lost(error) from error
+        console.put(encodable(text, sys.stdout))
 
 
 def _formatter(column: Column) -> Callable[[object], str]:
@@ -220,8 +210,7 @@ def _plain(value: object) -> object:
 
 def _create(args: Namespace) -> None:
     from ..._storage.spool import seekable_with_size
-    from ...bigfile.copying import Watched
-    from ...bigfile.raw_items import RawItems
+    from ...bigfile.copying import RawItems, Watched
 
     tree = _open(args, create=True)
     name, *more = args.names
@@ -279,7 +268,7 @@ def _repartition(args: Namespace) -> None:
 def _copy(args: Namespace) -> None:
     if args.to is None and len(args.names) != 2:
         raise Refusal("copy: expected <block> <new block>, or --to", EXIT_USAGE)
-    from ...bigfile import File
+    from ...bigfile import File, copy
 
     tree = _open(args)
     target = None if args.to is None else File(args.to, create=True)
@@ -290,10 +279,9 @@ def _copy(args: Namespace) -> None:
     for block in tree.blocks:
         _copy_block(args, tree, block, block, args.nfile, target)
     for group in sorted({block.rpartition("/")[0] for block in tree.blocks} | {""}):
-        attrs = tree.open(group + "/." if group else ".").attrs
-        if target is not None and len(attrs):
-            name = group + "/." if group else "."
-            target.create(name).attrs.copy_from(attrs)
+        name = group + "/." if group else "."
+        if target is not None and len(tree.open(name).attrs):
+            copy(tree, name, target)
 
 
 def _copy_block(
@@ -329,7 +317,7 @@ def _get_attr(args: Namespace) -> None:
         if not names:
             fields = name, attribute.dtype_name, attribute.nmemb, text
             text = "%s %s %d [ %s ]" % fields
-        put_line(text)
+        console.put_line(text)
 
 
 def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
@@ -411,9 +399,9 @@ def _verify(args: Namespace) -> int:
         parts = (report.nblocks, "block"), (report.nfiles, "data file")
         counts = ["%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in parts]
         text = "%s, %d bytes" % (", ".join(counts), report.nbytes)
-        say("%s: %s (%s)" % (printable(args.tree), state, text))
+        console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         for finding in report.findings:
-            say("  " + printable(str(finding)))
+            console.say("  " + printable(str(finding)))
     return EXIT_OK if report.ok else EXIT_DAMAGED
 
 

@@ -9,23 +9,15 @@ from __future__ import annotations
 
 import sys
 
-from ... import log
-from ..._crashsafe.snapshot import read_snapshot
-from ..._storage.base import write_all
-from ...constants import MAGIC
-from ...reader import Reader, StreamReader
-from ..dataset_folders import names_dataset
+from ..console import console
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..stdio import warn_of_second_file
+from ..named import named
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
-
-    from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import Seekable
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -61,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Write the selected bytes or rows."""
-    bytes_ = slice(None) if args.bytes is None else parse_span(args.bytes)
+    bytes_ = None if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:
         raise Refusal(
@@ -69,35 +61,9 @@ def run(args: Namespace) -> None:
             EXIT_USAGE,
         )
     sys.stdout.flush()
-    streamed = False
 
-    def deliver(plain: bytes) -> None:
-        try:
-            write_all(sys.stdout.buffer, plain)
-            if streamed:
-                sys.stdout.buffer.flush()  # the next bytes may come much later
-        except OSError as error:
-            raise log.lost(error) from error
-
-    def read(fp: Seekable, check: Check) -> None:
-        nonlocal streamed
-        streamed = not fp.seekable()
-        reader = StreamReader(fp) if streamed else Reader(fp)
-        check(reader.header)
-        selected = reader.select(bytes_) if rows is None else reader.select_rows(rows)
-        reader.deliver(selected, deliver, nthreads=args.nthreads)
-        if selected.stop == reader.nbytes:
-            warn_of_second_file(args.file_, reader._peek_behind(len(MAGIC)))
-
-    if names_dataset(args.file_):
-        from ..dataset_rows import cat
-
-        cat(args.file_, bytes_, rows, deliver)
-        log.flush()
-        return
-    parts = args.bytes is not None or args.rows is not None
-    read_snapshot(args.file_, read, attempts=1, parts=parts)
-    log.flush()
+    named(args.file_).cat(bytes_, rows, console.put_bytes, args.nthreads)
+    console.flush()
 
 
 def parse_span(text: str) -> slice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ... import log
+from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, Refusal
 from ..verb_table import names
 
@@ -62,7 +62,7 @@ def run(args: Namespace) -> None:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in FOLDERS:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
-    log.put(shtab.complete(parser, args.shell) + "\n")
+    console.put(shtab.complete(parser, args.shell) + "\n")
 
 
 def _all_actions(parser: ArgumentParser) -> Iterator[Action]:

@@ -14,8 +14,9 @@ from ...defaults import (
     DEFAULT_TYPESIZE,
 )
 from ...exceptions import UsageError
-from .. import file_jobs
+from .. import file_jobs, outputs
 from ..exit_codes import EXIT_USAGE, Refusal
+from ..inputs import size_of
 from ..options import (
     KEPT,
     StoreGiven,
@@ -27,6 +28,7 @@ from ..options import (
     blosc_args,
     process_metadata_args,
 )
+from ..progress import shown
 from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -163,11 +165,7 @@ def _chunk_size(text: str) -> int:
 # All files
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the data go to standard output."""
-    if file_jobs.output_is_data(args):
-        log.need_output()
-        log.keep_out_of_output()
+writes_data = file_jobs.writes_data  # the dispatcher calls it
 
 
 def run(args: Namespace) -> int:
@@ -188,7 +186,7 @@ def run(args: Namespace) -> int:
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return file_jobs.run(todo, act, file_jobs.size_of, args.progress)
+    return file_jobs.run_jobs(todo, act, size_of, args.progress)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
@@ -238,29 +236,19 @@ def compress(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> None:
     """Compress a file."""
-    from ..outputs import (
-        Clock,
-        check_files,
-        check_no_terminal,
-        check_pair,
-        log_journal,
-        remove_input,
-        state_of,
-    )
-
     without_url(in_file, "the input of compress")
-    check_pair(out_file, args, packs=True)
-    check_files(in_file, out_file, args)
-    log_journal(in_file)
-    check_no_terminal(out_file, args)
-    before = state_of(in_file)
-    clock = Clock()
+    outputs.check_pair(out_file, args, packs=True)
+    outputs.check_files(in_file, out_file, args)
+    outputs.log_journal(in_file)
+    outputs.check_no_terminal(out_file, args)
+    before = outputs.state_of(in_file)
+    clock = outputs.Clock()
     if args.npy:
         nbytes = _compress_npy(args, in_file, out_file, settings, metadata)
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    remove_input(in_file, before, args)
+    outputs.remove_input(in_file, before, args)
 
 
 def _compress_plain(
@@ -268,10 +256,11 @@ def _compress_plain(
 ) -> int:
     """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
-    from ..outputs import opened_input, opened_output
-    from ..progress import shown
 
-    with opened_input(in_file) as in_fp, opened_output(in_fp, out_file, args) as out_fp:
+    with (
+        outputs.opened_input(in_file) as in_fp,
+        outputs.opened_output(in_fp, out_file, args) as out_fp,
+    ):
         size = os.fstat(in_fp.fileno()).st_size
         source, chunk_size = in_fp, args.chunk_size
         if args.auto:
@@ -298,7 +287,7 @@ def _chosen(
     args: Namespace, in_fp: BinaryIO, settings: BloscArgs
 ) -> tuple[BinaryIO, BloscArgs, int]:
     """Return the input, and the settings and the chunk size that fit its data."""
-    from ..sampling import sampled
+    from ..trials import sampled
 
     settings.check()  # the trials use the values
     source, setting = sampled(args, in_fp)
@@ -311,7 +300,7 @@ def _chosen_for_npy(
     """Return the settings and the chunk size that fit the array in a .npy file."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
-    from ..sampling import chosen_at
+    from ..trials import chosen_at
 
     settings.check()
     with open(name, "rb") as fp:
@@ -326,8 +315,6 @@ def _compress_npy(
 ) -> int:
     """Compress a .npy file; return its size in bytes, 0 if it is unknown."""
     from ...npy_io import pack_npy_to_file
-    from ..outputs import sync_for
-    from ..progress import shown
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
     name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
@@ -344,7 +331,7 @@ def _compress_npy(
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
-            sync=sync_for(args),
+            sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
         )

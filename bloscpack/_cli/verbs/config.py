@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ... import log
 from .. import settings
-from ..display import put_line, say, say_json
+from ..console import console
+from ..display import say_json
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -35,16 +35,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     how.add_argument("--json", action="store_true", help="show everything as JSON")
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if a program is to read the path."""
-    if args.path:
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether a program is to read the path."""
+    return bool(args.path)
 
 
 def run(args: Namespace) -> None:
     """Show the settings, or the path of the configuration file."""
     if args.path:
-        put_line(settings.path())
+        console.put_line(settings.path())
         return
     found = settings.in_force()
     if args.json:
@@ -58,7 +57,7 @@ def run(args: Namespace) -> None:
     texts = {name: _text(value) for name, (value, _) in found.items()}
     values = max(map(len, texts.values()))
     for name, (_, source) in found.items():
-        say("%-*s  %-*s  %s" % (width, name, values, texts[name], source))
+        console.say("%-*s  %-*s  %s" % (width, name, values, texts[name], source))
 
 
 def _text(value: object) -> str:

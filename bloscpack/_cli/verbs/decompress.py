@@ -9,9 +9,12 @@ from ... import log
 from ..._storage.urls import is_url, last_part, shown_name
 from ...exceptions import UsageError
 from ...serializers import USER_METADATA, is_array, user_metadata
-from .. import file_jobs
+from .. import file_jobs, outputs
+from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..inputs import plain_size_of
 from ..options import add_files, add_npy_option
+from ..progress import shown
 from ..quick_answers import log_metadata
 from ..stdio import (
     INPUT_NAME,
@@ -78,13 +81,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 # All files
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if data or metadata go to standard output."""
-    if file_jobs.output_is_data(args):
-        log.need_output()
-        log.keep_out_of_output()
-    elif args.metadata_to is not None and descriptor_of(args.metadata_to) == 1:
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether data or metadata go to standard output."""
+    of_metadata = args.metadata_to is not None and descriptor_of(args.metadata_to) == 1
+    return file_jobs.writes_data(args) or of_metadata
 
 
 def run(args: Namespace) -> int:
@@ -98,10 +98,10 @@ def run(args: Namespace) -> int:
             file_jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise Refusal("--metadata-to is for one input", EXIT_USAGE)
-    return file_jobs.run(
+    return file_jobs.run_jobs(
         todo,
         lambda *files: decompress(args, *files),
-        file_jobs.plain_size_of,
+        plain_size_of,
         args.progress,
     )
 
@@ -135,21 +135,19 @@ def _plain_name(name: str, args: Namespace) -> str:
 
 def decompress(args: Namespace, in_file: str, out_file: str) -> None:
     """Decompress a file."""
-    from ..outputs import Clock, check_files, check_pair, remove_input, state_of
-
-    check_pair(out_file, args, packs=False)
-    check_files(in_file, out_file, args)
+    outputs.check_pair(out_file, args, packs=False)
+    outputs.check_files(in_file, out_file, args)
     _check_metadata_to(args, in_file, out_file)
-    before = state_of(in_file)
+    before = outputs.state_of(in_file)
     if args.rm:
         _check_no_loss(args, in_file, _is_npy(out_file, args))
-    clock = Clock()
+    clock = outputs.Clock()
     nbytes, metadata, like = _decompress(args, in_file, out_file)
     if _is_npy(out_file, args):
         metadata = user_metadata(metadata)  # the .npy file has the rest
     _keep_metadata(metadata, args, like)
     clock.log(nbytes)
-    remove_input(in_file, before, args)
+    outputs.remove_input(in_file, before, args)
 
 
 def _decompress(
@@ -165,8 +163,6 @@ def _decompress(
     from ..._storage.urls import size_of_input
     from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
     from ...fp_io import plain_sink
-    from ..outputs import has_journal, is_streamed, opened_output
-    from ..progress import shown
 
     make_sink = plain_sink
     if _is_npy(out_file, args):
@@ -187,7 +183,7 @@ def _decompress(
             if bar is not None:
                 bar.expect(nbytes)
 
-        output = opened_output(in_fp, out_file, args)
+        output = outputs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
             return unpack_fp_to_fp(
                 in_fp,
@@ -199,10 +195,10 @@ def _decompress(
                 make_sink=partial(make_sink, sparse=args.sparse),
             )
 
-    streamed = is_streamed(out_file)
+    streamed = outputs.is_streamed(out_file)
     attempts = 1 if streamed else ATTEMPTS
     if in_file == STREAM:
-        if has_journal(INPUT_NAME):
+        if outputs.has_journal(INPUT_NAME):
             in_file = name_of_input(STREAM)
             metadata = read_snapshot(in_file, read, attempts)
         else:
@@ -226,8 +222,6 @@ def _is_npy(out_file: str, args: Namespace) -> bool:
 
 def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     """Raise if the file for metadata exists, or is the input or the output."""
-    from ..outputs import check_free
-
     name = args.metadata_to
     if name is None:
         return
@@ -236,7 +230,7 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
         raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
     if name != STREAM:
-        check_free(name, args)
+        outputs.check_free(name, args)
 
 
 def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
@@ -246,9 +240,9 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     """
     from ..._crashsafe.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
-    from ..._reading.description import describe_shard
     from ..._storage.base import bytes_left
     from ..._storage.cursor import Cursor
+    from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:
         cursor = Cursor(fp)
@@ -257,7 +251,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
         for _ in skip_frames(cursor, beginning.header):
             pass
         shard = describe_shard(fp, beginning, first, cursor.left())
-        if shard is not None and shard["index"]:
+        if shard is not None and shard.index:
             return beginning.metadata, 0
         fp.seek(cursor.position)
         return beginning.metadata, bytes_left(fp) or 0
@@ -302,11 +296,12 @@ def _keep_metadata(metadata: object, args: Namespace, like: Attributes | None) -
 
     text = json.dumps(metadata, indent=1) + "\n"
     if descriptor_of(args.metadata_to) == 1:
-        log.put(text)
-        log.flush()  # before the input is removed
+        console.put(text)
+        console.flush()  # before the input is removed
         return
     from ..._crashsafe.replace import replacing
-    from ..outputs import sync_for
 
-    with replacing(args.metadata_to, sync_for(args), like, access=args.preserve) as fp:
+    with replacing(
+        args.metadata_to, outputs.sync_for(args), like, access=args.preserve
+    ) as fp:
         fp.write(text.encode("ascii"))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from ..._engine.threads import WINDOW
 from ..._loop.nthreads import effective_nthreads
-from ..._reading.description import describe
+from ...describe import describe
 from ...log import printable
 from ..display import show_files, size_text
+from ..exit_codes import EXIT_OK
 from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -44,8 +45,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Show the estimates for the files."""
 
-    def read(path: str) -> JsonObject:
-        return estimate(describe(path), args.nthreads)
+    def read(path: str) -> tuple[list[JsonObject], int]:
+        return [estimate(describe(path), args.nthreads)], EXIT_OK
 
     return show_files(args, read, TITLES, _row, _total)
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import os
 
 from ... import log
-from ..._reading.description import describe
 from ..._storage.urls import shown_name
-from .. import datasets
-from ..dataset_folders import is_dataset, names_dataset
+from ...log import printable
 from ..display import say_json
-from ..exit_codes import EXIT_OK, for_each_file
+from ..exit_codes import for_each_file
+from ..inputs import is_dataset, packed_files
+from ..named import named
 from ..options import add_packed_files
-from ..quick_answers import info
-from ..stdio import check_exists, plain_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from ...serializers import JsonObject
+    from ..named import Named
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
+    parser.add_argument(
+        "--chunks",
+        action="store_true",
+        help="check all chunks, and show sizes and state of each",
+    )
     parser.add_argument(
         "--json", action="store_true", help="print a JSON object with all fields"
     )
@@ -32,45 +36,37 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Show the information about a file, or about several under their names."""
-    from .. import file_jobs
-
-    alone = len(args.files) == 1
-    if alone and is_dataset(args.files[0]):
+    found: list[JsonObject] = []
+    only = args.files[0] if len(args.files) == 1 else None
+    if only is not None and (not os.path.isdir(only) or is_dataset(only)):
+        code = _show(args, named(only), found)
         if args.json:
-            described = datasets.describe(args.files[0])
-            say_json(described)
-            return datasets.state_in(described)
-        return datasets.info(args.files[0])
-    if alone and not os.path.isdir(args.files[0]):
-        found = _read(args, args.files[0])
-        if args.json:
-            say_json(found)
-        return EXIT_OK
-    several: list[JsonObject | None] = []
+            say_json(found[0])
+        return code
 
-    def act(path: str) -> int | None:
-        of_dataset = names_dataset(path)
+    def act(path: str) -> int:
+        item = named(path)
         if not args.json:
-            log.normal("'%s':" % log.printable(shown_name(path)))
-        if of_dataset:
-            if not args.json:
-                return datasets.info(path)
-            described = datasets.describe(path)
-            several.append(described)
-            return datasets.state_in(described)
-        several.append(_read(args, path))
-        return None
+            log.normal("'%s':" % printable(shown_name(path)))
+        return _show(args, item, found)
 
-    worst = for_each_file(file_jobs.packed_files(args, datasets=True), act)
+    worst = for_each_file(packed_files(args, datasets=True), act)
     if args.json:
-        say_json(several)
+        say_json(found)
     return worst
 
 
-def _read(args: Namespace, path: str) -> JsonObject | None:
-    """Return the description of a file for ``--json``, or show the information."""
-    check_exists("file", path)
-    if args.json:
-        return {**describe(path, strict=False), "file": plain_name(path)}
-    info(path)
-    return None
+def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
+    """Show a file or dataset, or add it to a list for JSON; return the exit code."""
+    if args.chunks:
+        chunks = item.chunks(args.nthreads)
+        if args.json:
+            found.append(chunks.as_dict(item.path))
+        else:
+            chunks.show(item.path)
+        return chunks.code
+    if not args.json:
+        return item.show()
+    described, code = item.describe()
+    found.append(described)
+    return code

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from ..._reading.description import describe, ratio_of
+from ...describe import ratio_of
 from ...log import printable
-from .. import datasets
-from ..display import UNKNOWN, array_text, show_files, size_text
+from ..display import (
+    UNKNOWN,
+    array_text,
+    dataset_array_text,
+    show_files,
+    size_text,
+)
+from ..named import named
 from ..options import add_table_options
-from ..stdio import plain_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -26,8 +31,6 @@ TITLES = (
     "name",
 )
 SET_LEFT = (3, 5, 6)
-# Fields that are not shown: their size is not limited, or they serve `estimate` alone.
-LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -46,31 +49,34 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    """List the files."""
+    """List the files and the arrays of datasets."""
     return show_files(
-        args, _read, TITLES, _row, _total, SET_LEFT, several=datasets.arrays
+        args,
+        lambda path: named(path).entries(),
+        TITLES,
+        _row,
+        _total,
+        SET_LEFT,
+        datasets=True,
     )
 
 
-def _read(path: str) -> JsonObject:
-    """Return the fields of a file whose size is limited."""
-    found = {k: v for k, v in describe(path).items() if k not in LEFT_OUT}
-    return {**found, "file": plain_name(path)}
-
-
-def _row(description: JsonObject, exact: bool) -> tuple[str, ...]:
-    if "kind" in description:
-        return datasets.list_row(description, exact)
-    chunk = description["first_chunk"]
+def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
+    if "kind" in entry:  # an array of a dataset
+        codec, array = entry["codec"], dataset_array_text(entry)
+    else:
+        chunk = entry["first_chunk"]
+        codec = chunk["codec"] if chunk else UNKNOWN
+        array = array_text(entry["array"]) + (" shard" if entry["shard"] else "")
     return (
-        size_text(description["nbytes"], exact),
-        size_text(description["cbytes"], exact),
-        "%.2f" % description["ratio"],
-        chunk["codec"] if chunk else UNKNOWN,
-        str(description["nchunks"]),
-        description["checksum"],
-        array_text(description["array"]) + (" shard" if description["shard"] else ""),
-        printable(description["file"]),
+        size_text(entry["nbytes"], exact),
+        size_text(entry["cbytes"], exact),
+        "%.2f" % entry["ratio"],
+        codec,
+        str(entry["nchunks"]),
+        entry["checksum"],
+        array,
+        printable(entry["file"]),
     )
 
 

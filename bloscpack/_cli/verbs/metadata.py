@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from ... import log
-from ...exceptions import MetadataSectionTooSmall, NoMetadataFound
-from ..dataset_folders import names_dataset
+from ..console import console
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..named import named
 from ..options import parse_json, read_metadata
 from ..stdio import is_input
 
@@ -21,11 +20,10 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable
 
-    from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import Seekable
     from ...serializers import Json
 
-    Change = Callable[[Json], Json]
+    # Returns new metadata for old ones and their name in messages.
+    Edit = Callable[[Json, str], Json]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -74,26 +72,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file_", metavar="<file>", help="file or dataset")
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the metadata go to standard output."""
-    if not _is_change(args):
-        log.keep_out_of_output()
-
-
-def _is_change(args: Namespace) -> bool:
-    return args.set_ is not None or bool(args.update or args.remove)
+def writes_data(args: Namespace) -> bool:
+    """Return whether the metadata are shown, not changed."""
+    return args.set_ is None and not args.update and not args.remove
 
 
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
-    of_dataset = names_dataset(args.file_)
-    if not _is_change(args):
-        if of_dataset:
-            from ..dataset_rows import attributes
-
-            log.put(_as_text(attributes(args.file_), args.compact) + "\n")
-            return
-        log.put(_as_text(_read(args.file_), args.compact) + "\n")
+    if writes_data(args):
+        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+        found = named(args.file_).metadata()
+        console.put(json_text(found, args.compact, encoding) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
         raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)
@@ -101,74 +90,11 @@ def run(args: Namespace) -> None:
         raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
     if is_input(args.file_):
         raise Refusal("a file to change can't be standard input", EXIT_USAGE)
-    if of_dataset:
-        _change_attributes(args)
-        return
-    change = _update(args) if args.set_ is None else _replacement(args.set_)
-    from ..._format.append_plan import UNCHANGED
-    from ...append import change_metadata
-    from ...serializers import replaced_metadata
-
-    grow = args.grow or not _has_section(args.file_)
-
-    def changed(old: Json) -> Json:
-        new = replaced_metadata(old, change(old))
-        # Compared as text, because 1 and true are not the same in JSON.
-        if _as_text(new, compact=True) == _as_text(old, compact=True):
-            log.verbose("the metadata are already the same")
-            return UNCHANGED
-        return new
-
-    try:
-        change_metadata(args.file_, changed, sync=args.sync is not False, grow=grow)
-    except MetadataSectionTooSmall as error:
-        error.args = ("%s; --grow rewrites the file with more space" % error.args[0],)
-        raise
+    edit = _edit(args) if args.set_ is None else _replacement(args.set_)
+    named(args.file_).change_metadata(args, edit)
 
 
-def _change_attributes(args: Namespace) -> None:
-    """Change the attributes of a dataset."""
-    from ..dataset_rows import change_attributes
-
-    if args.set_ is not None:
-        change = _replacement(args.set_)
-    else:
-        edit = _edit(args)
-
-        def change(old: Json) -> Json:
-            return edit(old, "attributes")
-
-    change_attributes(args.file_, change, args.sync is not False)
-
-
-def _has_section(path: str) -> bool:
-    try:
-        _read(path)
-    except NoMetadataFound:
-        return False
-    return True
-
-
-def _read(path: str) -> Json:
-    from ..._crashsafe.snapshot import read_snapshot
-    from ..._format.sections import read_beginning
-    from ..._storage.cursor import Cursor
-
-    def read(fp: Seekable, check: Check) -> Json:
-        beginning = read_beginning(Cursor(fp))
-        check(beginning.header)
-        if beginning.metadata_header is None:
-            raise NoMetadataFound("the file has no metadata section")
-        return beginning.metadata
-
-    return read_snapshot(path, read, parts=True)
-
-
-def _as_text(value: object, compact: bool) -> str:
-    return json_text(value, compact, getattr(sys.stdout, "encoding", None) or "ascii")
-
-
-def _replacement(name: str) -> Change:
+def _replacement(name: str) -> Edit:
     """Return a function that replaces any metadata by those in a file."""
     new = read_metadata(name)
     if new is None:
@@ -176,23 +102,10 @@ def _replacement(name: str) -> Change:
             "metadata file '%s' is null, which counts as none; {} can be set" % name,
             EXIT_USAGE,
         )
-    return lambda old: new
+    return lambda old, noun: new
 
 
-def _update(args: Namespace) -> Change:
-    """Return a function that removes keys of the user and then sets keys."""
-    from ...serializers import is_array, user_metadata
-
-    edit = _edit(args)
-
-    def change(old: Json) -> Json:
-        beside = "metadata beside the array" if is_array(old) else "metadata"
-        return edit(user_metadata(old), beside)
-
-    return change
-
-
-def _edit(args: Namespace) -> Callable[[Json, str], Json]:
+def _edit(args: Namespace) -> Edit:
     """Return a function that removes and sets keys of a value, named in messages."""
     values = dict(map(_parse_update, args.update))
 

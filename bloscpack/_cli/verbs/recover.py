@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from ... import log
-from ..._damage.findings import ANOTHER
+from ..._damage.findings import ANOTHER, ERROR, counted
 from ..._storage.urls import shown_name
 from ...log import printable
-from ...recover import recover
-from .. import datasets
-from ..dataset_folders import names_dataset
-from ..display import say, say_json
+from ..console import console
+from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
-from ..outputs import check_free, check_no_terminal
-from ..stdio import STREAM, descriptor_of, name_of_output
+from ..named import NamedFile, named
+from ..progress import shown
+from ..stdio import descriptor_of, shown_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
+    from ...dataset.findings import DatasetRecovery
     from ...recover import Recovery
 
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20
 LOSSES_SHOWN = 1000
-# Kinds of notes that are shown beside all errors.
-NOTES_SHOWN = ("no-checksum", "trailing", ANOTHER)
+# Kinds of notes that are shown beside all errors: they may explain what is missing.
+NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
+NOTES_ON_DATASET = ("changed", "missing", "unreached")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -73,72 +74,51 @@ def _byte(text: str) -> int:
     return value
 
 
-def _check_target(args: Namespace) -> None:
-    """Raise `Refusal` if the new file can't be written to the target."""
-    check_no_terminal(args.target, args)
-    if args.target != STREAM:
-        check_free(args.target, args)
-    if args.json and descriptor_of(args.target) == 1:
-        raise Refusal(
-            "--json and the new file can't both go to standard output", EXIT_USAGE
-        )
-
-
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the new file goes to standard output."""
-    if descriptor_of(args.target) == 1:
-        log.need_output()
-        log.keep_out_of_output()
+def writes_data(args: Namespace) -> bool:
+    """Return whether the new file goes to standard output."""
+    return descriptor_of(args.target) == 1
 
 
 def run(args: Namespace) -> int:
-    """Recover the file."""
-    if names_dataset(args.damaged):
-        return datasets.recover(args)
-    _check_target(args)
-    recovery = recover(
-        args.damaged,
-        name_of_output(args.target),
-        fill=args.fill or 0,
-        drop=args.drop,
-        nthreads=args.nthreads,
-        sync=args.sync,
-    )
+    """Recover the file or the dataset."""
+    damaged = named(args.damaged)
+    with shown(args.damaged, None, args.progress) as bar:
+        if bar is not None:
+            bar.expect(damaged.plain_size())
+        recovery = damaged.recover(args, bar)
     if args.json:
         names = {"file": shown_name(args.damaged), "out_file": args.target}
         say_json({**names, **recovery.as_dict()})
     elif not (args.quiet and recovery.complete):
-        _tell(recovery, args)
+        of_file = isinstance(damaged, NamedFile)
+        _tell(recovery, args, NOTES_ON_FILE if of_file else NOTES_ON_DATASET)
     return EXIT_OK if recovery.complete else EXIT_DAMAGED
 
 
-def _tell(recovery: Recovery, args: Namespace) -> None:
-    line = log.normal if log.OUTPUT_IS_DATA else say
-    total = recovery.nsaved + recovery.nlost
-    line(
-        "%s: %d of %d chunk%s saved to %s"
-        % (
-            printable(shown_name(args.damaged)),
-            recovery.nsaved,
-            total,
-            "s" * (total != 1),
-            printable(args.target),
-        )
-    )
+def _tell(
+    recovery: Recovery | DatasetRecovery, args: Namespace, notes: tuple[str, ...]
+) -> None:
+    """Show the number of saved chunks, the losses, all errors and some notes."""
+    line = log.normal if console.is_data else console.say
+    chunks = counted(recovery.nsaved + recovery.nlost, "chunk")
+    names = shown_input(args.damaged), printable(args.target)
+    line("%s: %d of %s saved to %s" % (names[0], recovery.nsaved, chunks, names[1]))
     found = [
         finding
         for finding in recovery.report.findings
-        if finding.severity == "error" or finding.kind in NOTES_SHOWN
+        if finding.severity == ERROR or finding.kind in notes
     ]
     for finding in found[:FINDINGS_SHOWN]:
         line("  " + printable(str(finding)))
     if len(found) > FINDINGS_SHOWN:
         line("  and more damage, which 'blpk verify' shows")
     for loss in recovery.losses[:LOSSES_SHOWN]:
-        line("  lost: %s" % loss)
+        line("  lost: %s" % printable(str(loss)))
     if len(recovery.losses) > LOSSES_SHOWN:
         line("  and %d more" % (len(recovery.losses) - LOSSES_SHOWN))
+    for member in getattr(recovery, "lost_attributes", ()):
+        line("  lost: the attributes of '%s'" % printable(member))
     if not recovery.certain:
         line("  note: the numbers of chunks, or how many there were, are not certain")
     for remark in recovery.remarks:
-        line("  note: %s" % remark)
+        line("  note: %s" % printable(remark))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from ... import log
 from ..._storage.urls import without_url
 from ...references import references, write_references
+from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, Refusal
 from ..stdio import STREAM
 
@@ -78,12 +78,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.set_defaults(refuse=parser.error)
 
 
-def direct_messages(args: Namespace) -> None:
-    """Write messages to standard error if the references go to standard output."""
-    if args.output == STREAM:
-        log.keep_out_of_output()
-
-
 def run(args: Namespace) -> None:
     """Write the references."""
     out = args.output
@@ -103,6 +97,6 @@ def run(args: Namespace) -> None:
         location=args.location,
     )
     if out == STREAM:
-        log.put(json.dumps(found, separators=(",", ":")) + "\n")
+        console.put(json.dumps(found, separators=(",", ":")) + "\n")
     else:
         write_references(found, out)

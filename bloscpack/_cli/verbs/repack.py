@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ... import log
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, for_each_file
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..file_jobs import run as run_all
+from ..inputs import plain_size_of
+from ..named import NamedFile
 from ..options import add_blosc_options, add_metadata_option, read_metadata
 from ..stdio import STREAM, check_exists
 from .compress import add_chunk_options, add_room_options
@@ -60,14 +63,11 @@ def run(args: Namespace) -> int:
     if STREAM in args.files:
         raise Refusal("a file to rewrite can't be standard input", EXIT_USAGE)
     settings = _settings(args)
-    if len(args.files) == 1:
-        _repack(args, args.files[0], settings)
-        return 0
-    from ..file_jobs import plain_size_of
-    from ..progress import shown_for_run
 
-    with shown_for_run(args.files, plain_size_of, args.progress):
-        return for_each_file(args.files, lambda name: _repack(args, name, settings))
+    def act(name: str) -> None:
+        _repack(args, name, settings)
+
+    return run_all(args.files, act, plain_size_of, args.progress)
 
 
 def _settings(args: Namespace) -> Settings:
@@ -112,8 +112,12 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
     from ..progress import shown
 
     check_exists("file", name)
-    if args.no_metadata and not args.force:
-        _check_no_array(name)
+    if args.no_metadata and not args.force and NamedFile(name).is_array():
+        raise Refusal(
+            "'%s' holds an array: without metadata its dtype and shape are lost; "
+            "--force removes them" % name,
+            EXIT_COULD_NOT,
+        )
     log.verbose("rewriting '%s'" % name)
     with shown(name, None, args.progress) as bar:
         repack(
@@ -123,22 +127,4 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
             progress=bar,
             expect=None if bar is None else bar.expect,
             **settings,
-        )
-
-
-def _check_no_array(name: str) -> None:
-    """Raise `Refusal` if the metadata of a file describe an array."""
-    from ..._crashsafe.snapshot import read_snapshot
-    from ..._format.sections import read_beginning
-    from ..._storage.cursor import Cursor
-    from ...serializers import is_array
-
-    metadata = read_snapshot(
-        name, lambda fp, check: read_beginning(Cursor(fp)).metadata
-    )
-    if is_array(metadata):
-        raise Refusal(
-            "'%s' holds an array: without metadata its dtype and shape are lost; "
-            "--force removes them" % name,
-            EXIT_COULD_NOT,
         )

@@ -7,15 +7,16 @@ compress, write, read and decompress. `trials` does the search; this module show
 from __future__ import annotations
 
 from ..._format.automatic import choose
-from ..._format.tuning import DEFAULT_GOAL, FILTERS, GOALS, TYPESIZES, chunk_text
+from ..._format.codecs import DEFAULT_GOAL, FILTERS, GOALS
+from ..._format.tuning import TYPESIZES, chunk_text
 from ..._storage.urls import without_url
 from ...constants import MAX_TYPESIZE
 from ...log import printable
-from ..display import parse_size, say, say_json, size_text, table
+from ..console import console
+from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..sampling import FIELDS
 from ..stdio import shown_input
-from ..trials import WORTH, Sample, Search, command, pareto
+from ..trials import FIELDS, WORTH, Sample, Search, command, pareto
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def run(args: Namespace) -> None:
         say_json(as_dict(search, args.goal))
     else:
         for line in report(search, args.goal, args.all):
-            say(line)
+            console.say(line)
 
 
 def _choice_of_auto(sample: Sample, goal: str, typesizes: Sequence[int]) -> Setting:
@@ -157,7 +158,7 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
     )
     yield ""
     front = pareto(trials.values())
-    default = trials[search.default.key]
+    default = trials[search.default]
     rows: list[tuple[str, ...]] = [("", "ratio", "pack M/s", "unpack M/s", *TITLES)]
     for trial in sorted(trials.values(), key=lambda t: t.ratio, reverse=True):
         if everything or trial in front or trial in (best, default):

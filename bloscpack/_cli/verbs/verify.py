@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from ..._crashsafe.journal import SUFFIX, is_journal
 from ..._damage.findings import ERROR
+from ...exceptions import BloscpackError
 from ...log import printable
-from ...pretty import pretty_size
-from ...verify import verify
-from .. import datasets, file_jobs
-from ..dataset_folders import is_dataset, names_dataset
-from ..display import say, say_json
+from ..console import console
+from ..display import say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
-    Refusal,
     for_each_file,
     message_of,
     report_failure,
 )
+from ..inputs import packed_files
+from ..named import named
 from ..options import add_packed_files
 from ..progress import shown, shown_for_run
 from ..stdio import plain_name, shown_input
@@ -28,7 +26,16 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from ..._damage.findings import Report
+    from ...dataset.findings import DatasetReport
     from ...serializers import JsonObject
+
+# The state of a damaged file, in words.
+DAMAGED = "damaged"
+# States for errors of a single kind, which are no damage.
+UNREADABLE = {
+    "codec": "not readable by this Blosc",
+    "permission": "not readable by this user",
+}
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -49,33 +56,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a list of objects")
 
 
-# The state of a damaged file, in words.
-DAMAGED = "damaged"
-
-
 def run(args: Namespace) -> int:
-    """Check the files; return the worst exit code."""
+    """Check the files and datasets; return the worst exit code."""
     reports: list[JsonObject] = []
 
     def act(path: str) -> int:
-        if is_journal(path):
-            raise Refusal(_about_journal(path), EXIT_COULD_NOT)
-        if names_dataset(path):
-            found = datasets.verify(path, args)
-            if args.json:
-                reports.append({"file": plain_name(path), **found.as_dict()})
-            elif not (args.quiet and found.ok):
-                datasets.tell(path, found)
-            return datasets.state_of(found)[0]
-        total = file_jobs.plain_size_of(path)
-        with shown(path, total, args.progress) as bar:
-            report = verify(path, nthreads=args.nthreads, progress=bar)
+        item = named(path)
+        with shown(path, None, args.progress) as bar:
+            if bar is not None:
+                bar.expect(item.plain_size())
+            report = item.verify(args.nthreads, bar)
+        code, state = state_of(report)
         if args.json:
-            names = {"file": plain_name(path), "filename": plain_name(path)}
-            reports.append({**names, **report.as_dict(), **names})
+            reports.append({"file": plain_name(path), **report.as_dict()})
         elif not (args.quiet and report.ok):
+            counts = item.counts(report, state == DAMAGED)
+            console.say("%s: %s (%s)" % (shown_input(path), state, counts))
             tell(report)
-        return state_of(report)[0]
+        return code
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
@@ -83,11 +81,12 @@ def run(args: Namespace) -> int:
         reports.append({**names, "ok": False, "error": message_of(error)})
 
     def size_of(path: str) -> int | None:
-        if is_dataset(path):
-            return datasets.plain_size_of(path)
-        return file_jobs.plain_size_of(path)
+        try:
+            return named(path).plain_size()
+        except (BloscpackError, OSError):
+            return 0  # the error is shown later
 
-    files = file_jobs.packed_files(args, datasets=True)
+    files = packed_files(args, datasets=True)
     with shown_for_run(files, size_of, args.progress):
         worst = for_each_file(files, act, failed=failed)
     if args.json:
@@ -95,38 +94,21 @@ def run(args: Namespace) -> int:
     return worst
 
 
-def _about_journal(path: str) -> str:
-    """Return a message about a journal whose name was given."""
-    name = path.removesuffix(SUFFIX)
-    return (
-        "'%s' is the journal of '%s', and has %s: keep it beside that file; "
-        "'blpk verify %s' checks both, and the next writer of the file removes it"
-        % (path, name, "the bytes that an interrupted change replaced", name)
-    )
-
-
-def state_of(report: Report) -> tuple[int, str]:
-    """Return the exit code for a file, and its state in words."""
+def state_of(report: Report | DatasetReport) -> tuple[int, str]:
+    """Return the exit code for a report, and the state in words."""
     if report.ok:
         return EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
-    if kinds == {"codec"}:
-        return EXIT_COULD_NOT, "not readable by this Blosc"
+    for kind, state in UNREADABLE.items():
+        if kinds == {kind}:
+            return EXIT_COULD_NOT, state
     return EXIT_DAMAGED, DAMAGED
 
 
-def tell(report: Report) -> None:
-    """Show a line for the file, and a line for each finding."""
-    _, state = state_of(report)
-    counts = "%d chunk%s" % (report.nchunks, "s" * (report.nchunks != 1))
-    if state == DAMAGED:
-        nbytes = pretty_size(report.nbytes_intact)
-        counts = "%d of %s, %s good" % (report.nintact, counts, nbytes)
-    elif report.nbytes is not None:
-        counts += ", %s" % pretty_size(report.nbytes)
-    say("%s: %s (%s)" % (shown_input(report.filename or ""), state, counts))
+def tell(report: Report | DatasetReport) -> None:
+    """Show a line for each finding."""
     for finding in report.findings:
-        say("  " + printable(str(finding)))
+        console.say("  " + printable(str(finding)))
     more = report.nerrors + report.nnotes - len(report.findings)
     if more:
-        say("  and %d more" % more)
+        console.say("  and %d more" % more)

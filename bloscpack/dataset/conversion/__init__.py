@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from dataclasses import dataclass
 from importlib import import_module
 
 from ..._crashsafe.replace import check_distinct
@@ -17,21 +18,20 @@ from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueE
 from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from ..url_folder import open_folder
 from .contents import (
-    has_attributes,
+    Request,
+    TableContent,
     has_attributes_around,
-    has_dims,
-    has_fill_value,
     is_table,
+    named_arrays,
+    nodes_of,
     without_group,
 )
-from .request import Request
 from .zip_files import is_zip, open_zip
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from ..._storage.protocols import Path
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .contents import Content
 
 
+@dataclass
 class Format:
     """A format of files or folders.
 
@@ -49,90 +50,58 @@ class Format:
         The name, for users.
     module
         The module with the reader and the writer.
-    reader, writer
-        The names of the functions; empty if there is none.
     suffixes
         The ends of the names of such files.
-    begins
-        The first bytes of each file; empty if they say nothing.
     holds
         The kinds of contents that the writer takes.
+    reader, writer
+        The names of the functions.
+    begins
+        The first bytes of each file; empty if they say nothing.
     attributes
         Whether the format holds attributes.
     layout
-        The layout of a dataset; None for other formats.
+        The layout of a dataset; empty for other formats.
     """
 
-    def __init__(
-        self,
-        name: str,
-        module: str,
-        suffixes: tuple[str, ...],
-        holds: tuple[str, ...],
-        *,
-        reader: str = "read",
-        writer: str = "write",
-        begins: bytes = b"",
-        attributes: bool = False,
-        layout: str | None = None,
-    ) -> None:
-        self.name = name
-        self.module = module
-        self.suffixes = suffixes
-        self.holds = holds
-        self.reader = reader
-        self.writer = writer
-        self.begins = begins
-        self.attributes = attributes
-        self.layout = layout
+    name: str
+    module: str
+    suffixes: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    reader: str = "read"
+    writer: str = "write"
+    begins: bytes = b""
+    attributes: bool = False
+    layout: str = ""
 
     def read(self, path: str, request: Request) -> Content:
         """Return the contents of a file or folder."""
-        module = import_module("." + self.module, __name__)
-        found: Content = getattr(module, self.reader)(path, request)
+        found: Content = self._function(self.reader)(path, request)
         return found
 
     def write(self, content: Content, request: Request) -> None:
         """Write contents to the target of a request."""
-        write = getattr(import_module("." + self.module, __name__), self.writer)
-        if self.layout is not None:
-            write(content, request, self.layout)
-        else:
-            write(content, request)
+        self._function(self.writer)(content, request)
+
+    def _function(self, name: str) -> Any:
+        return getattr(import_module("." + self.module, __name__), name)
 
 
 ROWS = ("array", "table")
 ALL = (*ROWS, "group")
-# Layouts without groups of their own that are written into groups of Zarr.
-IN_GROUPS = ("superchunk",)
 FORMATS = {
     found.name: found
     for found in (
-        Format(
-            "npy",
-            "npy",
-            (".npy",),
-            ROWS,
-            reader="read_npy",
-            writer="write_npy",
-            begins=b"\x93NUMPY",
-        ),
-        Format("npz", "npy", (".npz",), ALL, reader="read_npz", writer="write_npz"),
+        Format("npy", "npy", (".npy",), ROWS, begins=b"\x93NUMPY"),
+        Format("npz", "npy", (".npz",), ALL, "read_npz", "write_npz"),
         Format("blp", "blp", (".blp",), ROWS, begins=MAGIC, attributes=True),
         Format("csv", "csv_files", (".csv",), ROWS),
         Format(
-            "parquet",
-            "parquet",
-            (".parquet", ".pq"),
-            ROWS,
-            begins=b"PAR1",
-            attributes=True,
+            "parquet", "parquet", (".parquet", ".pq"), ROWS,
+            begins=b"PAR1", attributes=True,
         ),
         Format(
-            "bigfile",
-            "bigfile_trees",
-            (".bigfile",),
-            ("table", "group"),
+            "bigfile", "bigfile_trees", (".bigfile",), ("table", "group"),
             attributes=True,
         ),
         *(
@@ -140,21 +109,21 @@ FORMATS = {
                 name,
                 "datasets",
                 ("." + name,),
-                ALL if name in IN_GROUPS else tuple(k for k in ALL if k in kinds),
+                ALL if found.fits_groups else ROWS,
                 attributes=True,
                 layout=name,
             )
-            for name, kinds in LAYOUTS.items()
-            if "array" in kinds
+            for name, found in LAYOUTS.items()
+            if "array" in found.kinds
         ),
     )
-}
+}  # fmt: skip
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # A store of Zarr that is no dataset of this package, and a plain folder of datasets.
-STORE = Format("store", "zarr_stores", (), ())
-FOLDER = Format("folder", "datasets", (), ())
+STORE = Format("store", "zarr_stores")
+FOLDER = Format("folder", "datasets")
 
 
 def source_format(path: str) -> Format:
@@ -162,7 +131,7 @@ def source_format(path: str) -> Format:
     if is_url(path):
         if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
             return FORMATS["blp"]
-        dataset = find_any(open_folder(path))
+        dataset = find_any(Folder.open(path))
         return STORE if dataset is None else FORMATS.get(dataset.layout, FOLDER)
     if os.path.isdir(path):
         return _folder_format(path)
@@ -177,7 +146,7 @@ def source_format(path: str) -> Format:
 
             return STORE if is_zip_store(archive.namelist()) else FORMATS["npz"]
     by_name = _by_suffix(path)
-    if by_name is None or by_name.layout is not None:
+    if by_name is None or by_name.layout:
         raise NotReadable(
             "expected a file or folder of one of the formats %s, found %s"
             % (
@@ -229,6 +198,7 @@ def _by_suffix(path: str) -> Format | None:
     return next((f for f in FORMATS.values() if path.endswith(f.suffixes)), None)
 
 
+@dataclass
 class Conversion:
     """What was converted.
 
@@ -246,19 +216,13 @@ class Conversion:
         What the target can't hold, in words.
     """
 
-    def __init__(
-        self,
-        names: tuple[str, str],
-        formats: tuple[str, str],
-        kind: str,
-        nbytes: int,
-        lost: list[str],
-    ) -> None:
-        self.source, self.target = names
-        self.source_format, self.target_format = formats
-        self.kind = kind
-        self.nbytes = nbytes
-        self.lost = lost
+    source: str
+    target: str
+    source_format: str
+    target_format: str
+    kind: str
+    nbytes: int
+    lost: list[str]
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as a dictionary."""
@@ -298,6 +262,7 @@ def convert(
         settings=settings,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         limits=None if is_url(in_name) else limits_of(in_name),
+        layout=wanted.layout,
     )
     with request.resources:
         content = found.read(in_name, request)
@@ -306,20 +271,18 @@ def convert(
                 request.lose("the attributes of the group")
             content = without_group(content)
         _check_kind(content, wanted, out_name)
-        if has_attributes(content) and not _holds_attributes(content, wanted):
-            request.lose("the attributes")
-        if wanted.layout is None and has_fill_value(content):
-            request.lose("the fill value")
-        if has_dims(content) and wanted.layout != "zarr":
-            request.lose("the names of the axes")
+        for what in _not_held(content, wanted):
+            request.lose(what)
         if expect is not None:
             expect(content.nbytes)
         _check_room(content.nbytes, wanted, out_name)
         content.watch(progress)
         wanted.write(content, request)
     return Conversion(
-        (shown_name(in_name), out_name),
-        (found.name, wanted.name),
+        shown_name(in_name),
+        out_name,
+        found.name,
+        wanted.name,
         content.kind,
         content.nbytes,
         request.lost,
@@ -381,11 +344,15 @@ def _check_kind(content: Content, wanted: Format, path: str) -> None:
     )
 
 
-def _holds_attributes(content: Content, wanted: Format) -> bool:
-    """Return whether a format holds all attributes of the contents."""
-    if not wanted.attributes:
-        return False
-    if wanted.name != "blp" or not is_table(content):
-        return True
-    columns = getattr(content, "columns", {}).values()
-    return not any(column.attrs for column in columns)
+def _not_held(content: Content, wanted: Format) -> Iterator[str]:
+    """Yield what a format can't hold of the contents, in words."""
+    # A .blp file of a table has no place for the attributes of columns.
+    is_partial = wanted.name == "blp" and isinstance(content, TableContent)
+    for name, node in nodes_of(content):
+        if node.attrs and (not wanted.attributes or (is_partial and name)):
+            yield "the attributes"
+    for _, array in named_arrays(content):
+        if not wanted.layout and array.has_fill_value:
+            yield "the fill value"
+        if array.dims is not None and wanted.layout != "zarr":
+            yield "the names of the axes"

@@ -14,10 +14,10 @@ from itertools import islice
 import numpy
 
 from ...bigfile import File, header
+from ...bigfile.attributes import files_of
 from ...bigfile.column import Column
 from ...bigfile.dtypes import WIDTHS, block_dtype, check_storable
-from ...bigfile.file import new_header
-from ...bigfile.header import Header
+from ...bigfile.header import Header, new_header
 from ...bigfile.json_attributes import decode, encode
 from ...bigfile.tree import (
     ATTRIBUTES,
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
-    from .contents import Content
-    from .request import Request
+    from .contents import Content, Request
 
 # The name of the attribute.
 RECORD = "bigfile"
@@ -142,13 +141,8 @@ def _rows(column: Column, stored: DType) -> Iterator[Array]:
 def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
     """Return the attributes of a block or a group with the record."""
     folder = tree._tree.folder(name)
-    files = {}
-    for file in (LEGACY, ATTRIBUTES):
-        path = os.path.join(folder, file)
-        if os.path.lexists(path):
-            files[file] = tree._tree.read_text(path)
     try:
-        values, more = encode(files, layout is not None)
+        values, more = encode(files_of(tree._tree, folder), layout is not None)
     except FormatError as error:
         error.filename = folder
         raise
@@ -190,8 +184,7 @@ def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
             member.watch(None)
             member = table
         if isinstance(member, TableContent):
-            columns = {column: member.column(column) for column in member.columns}
-            member = GroupContent({**columns}, member.attrs)
+            member = GroupContent(member.members, member.attrs)
         found[name] = member
         if isinstance(member, GroupContent):
             for inner, each in member.members.items():

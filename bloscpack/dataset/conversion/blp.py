@@ -10,13 +10,7 @@ from ...fp_io import CompressedFPSink
 from ...lazy_array import open_ndarray
 from ...npy_io import without_items
 from ...numpy_io import pack_items
-from .contents import (
-    FORTRAN_FACTOR,
-    ArrayContent,
-    GroupContent,
-    as_array,
-    rows_in_block,
-)
+from .contents import FORTRAN_FACTOR, ArrayContent, as_array, rows_in_block
 from .npy import plain_bytes
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -26,8 +20,7 @@ if TYPE_CHECKING:
     from ..._format.dtypes import Array
     from ...lazy_array import LazyArray
     from ...serializers import Json, JsonObject
-    from .contents import Content
-    from .request import Request
+    from .contents import Content, Request
 
 # The name of the attribute for metadata that are no JSON object.
 METADATA = "metadata"
@@ -47,8 +40,8 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         lazy.dtype,
         lazy.shape,
         partial(_rows, lazy),
-        attrs=_attributes(lazy.metadata),
-        stored=partial(_rows, lazy, transposed=True) if fortran else None,
+        _attributes(lazy.metadata),
+        read_stored=partial(_rows, lazy, transposed=True) if fortran else None,
     )
 
 
@@ -102,7 +95,6 @@ class BlocksSource(PlainSource):
 
 def write(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields; attributes are metadata."""
-    assert not isinstance(content, GroupContent)
     array = as_array(content)
     with request.new_file() as out_fp:
         pack_items(

@@ -9,16 +9,22 @@ format.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 
 import numpy
 
-from ...exceptions import UsageTypeError, UsageValueError
+from ..._crashsafe.replace import replacing
+from ...exceptions import UsageError, UsageTypeError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any, TypeAlias
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Any, BinaryIO, TypeAlias
 
+    from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import Array, DType
     from ...abstract_io import Progress
     from ...serializers import JsonObject
@@ -34,6 +40,71 @@ BLOCK_NBYTES = 8 * 2**20
 FORTRAN_FACTOR = 4
 
 
+@dataclass(eq=False)
+class Request:
+    """The settings of one conversion, and what it could not carry over.
+
+    Attributes
+    ----------
+    target
+        The file or folder to write.
+    force
+        Whether to replace an existing target.
+    sync
+        Whether the target is on the disk in the end; None: if it replaces another one.
+    nthreads
+        Number of threads for `.blp` files; None for the default.
+    settings
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+    dtypes
+        The types of columns of text files, by name.
+    limits
+        The attributes of the source, which limit the readers of the target.
+    layout
+        The layout of the target; empty unless it is a dataset.
+    resources
+        Files to be closed after the conversion.
+    lost
+        What the target can't hold, in words.
+    """
+
+    target: str
+    force: bool = False
+    sync: bool | None = None
+    nthreads: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    dtypes: Mapping[str, DType] = field(default_factory=dict)
+    limits: Limits | None = None
+    layout: str = ""
+    resources: ExitStack = field(default_factory=ExitStack)
+    lost: list[str] = field(default_factory=list)
+
+    def new_file(self) -> AbstractContextManager[BinaryIO]:
+        """Return the context of the target, a file that is there when it ends."""
+        return replacing(
+            self.target,
+            self.sync,
+            exclusive=not self.force,
+            like=None if self.limits is None else self.limits.whole(),
+        )
+
+    def lose(self, what: str) -> None:
+        """Note something that the target can't hold."""
+        if what not in self.lost:
+            self.lost.append(what)
+
+
+def import_package(name: str, extra: str, purpose: str) -> Any:
+    """Return a package that is not always installed; raise `UsageError` without it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            "%s needs the package %s: pip install 'bloscpack[%s]'"
+            % (purpose, name.partition(".")[0], extra)
+        ) from error
+
+
 def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
     """Return the number of rows in a block: a multiple of `unit`, if those fit.
 
@@ -43,55 +114,70 @@ def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
     return rows - rows % unit if rows > unit else rows
 
 
+@dataclass(eq=False)
 class ArrayContent:
-    """An array.
+    """An array, or a column of a table.
 
-    Parameters
+    Attributes
     ----------
     dtype, shape
         Those of the array.
-    rows
-        Yields blocks of rows, in order. An array without axes is one block.
+    read
+        Yields blocks of rows, in order. An array without axes is one block. None for a
+        column that is read with the other columns of its table.
     attrs
         The attributes.
     fill_value
         The value of new items if the array is enlarged; None for zero.
     dims
         The names of the axes; None for no names.
-    stored
+    read_stored
         For an array in Fortran order, yields blocks of rows of its transpose: the order
         of the items in the source. None for an array in C order.
+    progress
+        Called with the plain bytes of each block that has been read.
+    may_be_lost
+        Whether the array is left out, and named, if the target can't hold it.
     """
 
-    kind = "array"
-    # Whether the array is left out, and named, if the target can't hold it.
-    may_be_lost = False
+    dtype: DType
+    shape: tuple[int, ...]
+    read: Callable[[], Iterable[Array]] | None = None
+    attrs: JsonObject = field(default_factory=dict)
+    fill_value: Any = None
+    dims: Sequence[str | None] | None = None
+    read_stored: Callable[[], Iterable[Array]] | None = None
+    progress: Progress | None = None
+    may_be_lost: bool = False
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        rows: Callable[[], Iterable[Array]],
-        *,
-        attrs: JsonObject | None = None,
-        fill_value: Any = None,
-        dims: Sequence[str | None] | None = None,
-        stored: Callable[[], Iterable[Array]] | None = None,
-    ) -> None:
-        self.dtype = dtype
-        self.shape = shape
-        self.attrs: JsonObject = {} if attrs is None else attrs
-        self.fill_value = fill_value
-        self.dims = dims if any(dims or ()) else None
-        self.fortran = stored is not None and len(shape) > 1
-        self.progress: Progress | None = None
-        self._rows = rows
-        self._stored = stored
+    kind = "array"
+
+    @property
+    def members(self) -> dict[str, Content]:
+        """No members."""
+        return {}
+
+    @property
+    def fortran(self) -> bool:
+        """Whether the items are in Fortran order in the source."""
+        return self.read_stored is not None and len(self.shape) > 1
+
+    @property
+    def row_nbytes(self) -> int:
+        """Number of plain bytes of a row."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Number of plain bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def has_fill_value(self) -> bool:
+        """Whether the fill value is anything but zero."""
+        if self.fill_value is None:
+            return False
+        return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
     def watch(self, progress: Progress | None) -> None:
         """Call `progress` with the plain bytes of each block that is read."""
@@ -99,13 +185,14 @@ class ArrayContent:
 
     def rows(self) -> Iterator[Array]:
         """Yield blocks of rows."""
-        return self._counted(self._rows())
+        assert self.read is not None
+        return self._counted(self.read())
 
     def stored(self) -> Iterator[Array]:
         """Yield blocks whose bytes are the items in the order of the source."""
-        if self._stored is None or not self.fortran:
+        if self.read_stored is None or not self.fortran:
             return self.rows()
-        return self._counted(self._stored())
+        return self._counted(self.read_stored())
 
     def _counted(self, blocks: Iterable[Array]) -> Iterator[Array]:
         for block in blocks:
@@ -114,62 +201,41 @@ class ArrayContent:
                 self.progress(block.nbytes)
 
 
-class Column:
-    """A column of a table: the type and shape of a row, and the attributes."""
-
-    def __init__(
-        self,
-        dtype: DType,
-        inner: tuple[int, ...] = (),
-        attrs: JsonObject | None = None,
-        fill_value: Any = None,
-    ) -> None:
-        self.dtype = dtype
-        self.inner = inner
-        self.attrs: JsonObject = {} if attrs is None else attrs
-        self.fill_value = fill_value
-
-    @property
-    def row_nbytes(self) -> int:
-        """Number of plain bytes of a row."""
-        return math.prod(self.inner) * self.dtype.itemsize
-
-
+@dataclass(eq=False)
 class TableContent:
     """Columns with the same number of rows.
 
-    Parameters
+    Attributes
     ----------
     columns
         The columns by name, in order.
     length
         Number of rows.
-    blocks
+    read
         Yields blocks of rows of all columns.
     attrs
         The attributes of the table.
-    column_rows
-        Yields blocks of rows of one column, by its name, if that takes less time than
-        reading all columns.
+    progress
+        Called with the plain bytes of each block that has been read.
     """
+
+    columns: dict[str, ArrayContent]
+    length: int
+    read: Callable[[], Iterable[Columns]]
+    attrs: JsonObject = field(default_factory=dict)
+    progress: Progress | None = None
 
     kind = "table"
 
-    def __init__(
-        self,
-        columns: dict[str, Column],
-        length: int,
-        blocks: Callable[[], Iterable[Columns]],
-        *,
-        attrs: JsonObject | None = None,
-        column_rows: Callable[[str], Iterable[Array]] | None = None,
-    ) -> None:
-        self.columns = columns
-        self.length = length
-        self.attrs: JsonObject = {} if attrs is None else attrs
-        self.progress: Progress | None = None
-        self._blocks = blocks
-        self._column_rows = column_rows
+    @property
+    def members(self) -> dict[str, Content]:
+        """The columns, each as an array that can be read without the others."""
+        return {name: self._column(name) for name in self.columns}
+
+    def _column(self, name: str) -> ArrayContent:
+        column = self.columns[name]
+        read = column.read or (lambda: (block[name] for block in self.read()))
+        return replace(column, read=read, progress=self.progress)
 
     @property
     def row_nbytes(self) -> int:
@@ -184,7 +250,8 @@ class TableContent:
     @property
     def dtype(self) -> DType:
         """The type of a row, with a field for each column."""
-        return numpy.dtype([(n, c.dtype, c.inner) for n, c in self.columns.items()])
+        columns = self.columns.items()
+        return numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns])
 
     def watch(self, progress: Progress | None) -> None:
         """Call `progress` with the plain bytes of each block that is read."""
@@ -192,41 +259,20 @@ class TableContent:
 
     def blocks(self) -> Iterator[Columns]:
         """Yield blocks of rows of all columns."""
-        for block in self._blocks():
+        for block in self.read():
             yield block
             if self.progress is not None:
                 self.progress(sum(rows.nbytes for rows in block.values()))
 
-    def column(self, name: str) -> ArrayContent:
-        """Return a column as an array of its own."""
-        column, read = self.columns[name], self._column_rows
 
-        def rows() -> Iterable[Array]:
-            if read is not None:
-                return read(name)
-            return (block[name] for block in self._blocks())
-
-        array = ArrayContent(
-            column.dtype,
-            (self.length, *column.inner),
-            rows,
-            attrs=column.attrs,
-            fill_value=column.fill_value,
-        )
-        array.watch(self.progress)
-        return array
-
-
+@dataclass(eq=False)
 class GroupContent:
     """Arrays, tables and groups by name."""
 
-    kind = "group"
+    members: dict[str, Content]
+    attrs: JsonObject = field(default_factory=dict)
 
-    def __init__(
-        self, members: dict[str, Content], attrs: JsonObject | None = None
-    ) -> None:
-        self.members = members
-        self.attrs: JsonObject = {} if attrs is None else attrs
+    kind = "group"
 
     @property
     def nbytes(self) -> int:
@@ -238,56 +284,29 @@ class GroupContent:
         for member in self.members.values():
             member.watch(progress)
 
-    def leaves(self, prefix: str = "") -> Iterator[tuple[str, ArrayContent]]:
-        """Yield all arrays, and the columns of tables, with slashes in their names."""
-        for name, member in self.members.items():
-            if isinstance(member, GroupContent):
-                yield from member.leaves("%s%s/" % (prefix, name))
-            elif isinstance(member, TableContent):
-                for column in member.columns:
-                    yield "%s%s/%s" % (prefix, name, column), member.column(column)
-            else:
-                yield prefix + name, member
+
+def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
+    """Yield the contents and all members and columns, with slashes in their names."""
+    yield name, content
+    for inner, member in content.members.items():
+        yield from nodes_of(member, "%s/%s" % (name, inner) if name else inner)
 
 
-def has_attributes(content: Content) -> bool:
-    """Return whether there is an attribute anywhere."""
-    if content.attrs:
-        return True
-    if isinstance(content, GroupContent):
-        return any(map(has_attributes, content.members.values()))
-    if isinstance(content, TableContent):
-        return any(column.attrs for column in content.columns.values())
-    return False
-
-
-def has_dims(content: Content) -> bool:
-    """Return whether the axes of an array have names, which are no attributes."""
-    if isinstance(content, GroupContent):
-        return any(map(has_dims, content.members.values()))
-    return isinstance(content, ArrayContent) and content.dims is not None
-
-
-def has_fill_value(content: Content) -> bool:
-    """Return whether a fill value is anything but zero."""
-    if isinstance(content, GroupContent):
-        return any(map(has_fill_value, content.members.values()))
-    if isinstance(content, TableContent):
-        return any(_is_fill(c.fill_value, c.dtype) for c in content.columns.values())
-    return _is_fill(content.fill_value, content.dtype)
-
-
-def _is_fill(value: Any, dtype: DType) -> bool:
-    return value is not None and bool(numpy.array(value, dtype).tobytes().strip(b"\0"))
+def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
+    """Yield all arrays and columns, with slashes in their names."""
+    for name, node in nodes_of(content):
+        if isinstance(node, ArrayContent):
+            yield name, node
 
 
 # From kind to kind
 
 
-def as_array(content: ArrayContent | TableContent) -> ArrayContent:
+def as_array(content: Content) -> ArrayContent:
     """Return a table as an array with a field for each column."""
     if isinstance(content, ArrayContent):
         return content
+    assert isinstance(content, TableContent)
     dtype, table = content.dtype, content
 
     def rows() -> Iterator[Array]:
@@ -298,7 +317,7 @@ def as_array(content: ArrayContent | TableContent) -> ArrayContent:
                 items[name] = column
             yield items
 
-    return ArrayContent(dtype, (table.length,), rows, attrs=table.attrs)
+    return ArrayContent(dtype, (table.length,), rows, table.attrs)
 
 
 def is_table(content: Content) -> bool:
@@ -308,7 +327,7 @@ def is_table(content: Content) -> bool:
     return isinstance(content, TableContent)
 
 
-def as_table(content: ArrayContent | TableContent) -> TableContent:
+def as_table(content: Content) -> TableContent:
     """Return an array as a table.
 
     Each field becomes a column, which has the fill value of the field, unless this is
@@ -317,24 +336,27 @@ def as_table(content: ArrayContent | TableContent) -> TableContent:
     """
     if isinstance(content, TableContent):
         return content
+    assert isinstance(content, ArrayContent)
     array, fields = content, content.dtype.fields
     if len(array.shape) not in (1, 2) or (fields and len(array.shape) == 2):
         raise UsageTypeError(
             "an array of shape %s and dtype '%s' can't become a table: expected one or "
             "two axes" % (array.shape, array.dtype)
         )
-    columns: dict[str, Column] = {}
+    length = array.shape[0]
+    columns: dict[str, ArrayContent] = {}
     if fields:
         fill = numpy.zeros((), array.dtype)
         if array.fill_value is not None:
             fill[...] = array.fill_value
         for name in array.dtype.names or ():
-            field = fields[name][0]
-            value = None if field.shape else fill[name]
-            columns[name] = Column(field.base, field.shape, fill_value=value)
+            dtype = fields[name][0]
+            value = None if dtype.shape else fill[name]
+            shape = (length, *dtype.shape)
+            columns[name] = ArrayContent(dtype.base, shape, fill_value=value)
     else:
         count = array.shape[1] if len(array.shape) == 2 else 1
-        columns = {str(i): Column(array.dtype) for i in range(count)}
+        columns = {str(i): ArrayContent(array.dtype, (length,)) for i in range(count)}
     if not columns:
         raise UsageValueError("an array without items in a row can't become a table")
 
@@ -346,7 +368,7 @@ def as_table(content: ArrayContent | TableContent) -> TableContent:
                 flat = rows.reshape(len(rows), -1)
                 yield {name: flat[:, i] for i, name in enumerate(columns)}
 
-    return TableContent(columns, array.shape[0], blocks, attrs=array.attrs)
+    return TableContent(columns, length, blocks, array.attrs)
 
 
 def without_group(content: Content) -> Content:
@@ -367,24 +389,14 @@ def without_group(content: Content) -> Content:
     lengths = {array.shape[0] for array in arrays.values()}
     if len(arrays) < len(content.members) or len(lengths) != 1:
         return content
-    columns = {
-        name: Column(array.dtype, array.shape[1:], array.attrs, array.fill_value)
-        for name, array in arrays.items()
-    }
-    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    step = rows_in_block(sum(array.row_nbytes for array in arrays.values()))
 
     def blocks() -> Iterator[Columns]:
         parts = [regrouped_rows(array.rows(), step) for array in arrays.values()]
         for rows in zip(*parts, strict=True):
             yield dict(zip(arrays, rows, strict=True))
 
-    return TableContent(
-        columns,
-        lengths.pop(),
-        blocks,
-        attrs=content.attrs,
-        column_rows=lambda name: arrays[name].rows(),
-    )
+    return TableContent(arrays, lengths.pop(), blocks, content.attrs)
 
 
 def has_attributes_around(content: Content) -> bool:

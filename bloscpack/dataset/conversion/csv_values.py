@@ -1,20 +1,23 @@
-"""The values of a CSV file as items of arrays, and items as values."""
+"""The lines and values of a CSV file: checks of lines, text as items, items as text."""
 
 from __future__ import annotations
 
 import csv
+import operator
 import re
 import warnings
-from contextlib import suppress
+from _thread import allocate_lock
+from contextlib import contextmanager, suppress
 
 import numpy
 
-from ...exceptions import UsageTypeError, UsageValueError
+from ..._format.array_metadata import MAX_ITEM_NBYTES
+from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from .text_columns import decoded, fixed
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from ..._format.dtypes import Array, DType
@@ -23,6 +26,112 @@ if TYPE_CHECKING:
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "None")
 # A time zone behind the time of a day.
 ZONE = re.compile(r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.MULTILINE)
+
+# An integer with a zero in front, as text, and what precedes it in a file, whose first
+# line has names.
+ZERO_FIRST = r"\s*[+-]?0[0-9]+\s*"
+_BEFORE = rb'[,"\r\n][ \t\v\f]*[+-]?'
+MAYBE_ZERO_FIRST = re.compile(_BEFORE + b"0[0-9]")
+# The same, cut off at the end of the bytes that were read.
+CUT_OFF = re.compile(_BEFORE + rb"0?\Z")
+# Number of bytes that are searched for it at a time.
+SEARCHED_NBYTES = 2**20
+# Maximum number of characters of a value: that of a C long everywhere. The default of
+# the module csv is much less than pandas reads.
+MAX_VALUE = 2**31 - 1
+
+# Maximum size in bytes of a line without quoted line ends: the size of an item.
+MAX_LINE = MAX_ITEM_NBYTES
+
+_lock = allocate_lock()
+_limits: list[int] = []  # one for each thread that has raised the limit of the module
+
+# Lines
+
+
+@contextmanager
+def _long_values() -> Iterator[None]:
+    """Let the module csv, whose limit holds for all threads, read long values."""
+    with _lock:
+        _limits.append(csv.field_size_limit(MAX_VALUE))
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _limits.pop()
+            if not _limits:
+                csv.field_size_limit(limit)
+
+
+def _find_line(
+    path: str, is_wrong: Callable[[int, int], bool]
+) -> tuple[int, int, int] | None:
+    """Return the number of the first line that has a wrong number of values.
+
+    `is_wrong` compares its number of values, which comes next, with the number of
+    names, which comes last.
+    """
+    with (
+        open(path, encoding="utf-8-sig", newline="") as fp,
+        _long_values(),
+        suppress(csv.Error),  # of Python 3.10, which refuses zero bytes
+    ):
+        reader = csv.reader(fp)
+        count = None
+        for values in reader:
+            if values in ([], [""]) or (len(values) == 1 and values[0].isspace()):
+                continue  # pandas skips blank lines
+            count = len(values) if count is None else count
+            if is_wrong(len(values), count):
+                return reader.line_num, len(values), count
+    return None
+
+
+def check_counts(path: str) -> None:
+    """Raise `FormatError` if a line has too few values: pandas adds missing ones."""
+    found = _find_line(path, operator.lt)
+    if found is not None:
+        number, count, expected = found
+        raise DamageError(
+            "expected '%d' values in each line, found '%d' in line %d"
+            % (expected, count, number),
+            filename=path,
+        )
+
+
+def longer_line(path: str) -> str:
+    """Return the first line with more values than names, for an error about it."""
+    found = _find_line(path, operator.gt)
+    return "a line" if found is None else "line %d" % found[0]
+
+
+def check_line_lengths(path: str) -> None:
+    """Raise `FormatError` for a line that is too long: pandas has lines in memory."""
+    length = 0
+    with open(path, "rb") as fp:
+        while block := fp.read(SEARCHED_NBYTES):
+            ends = [at for end in (b"\n", b"\r") if (at := block.rfind(end)) >= 0]
+            length = len(block) - max(ends) - 1 if ends else length + len(block)
+            if length > MAX_LINE:
+                raise DamageError(
+                    "expected lines of at most '%d' bytes, found a longer one"
+                    % MAX_LINE,
+                    filename=path,
+                )
+
+
+def may_have_zero_first(path: str) -> bool:
+    """Return whether a value of a file may be an integer with a zero in front."""
+    with open(path, "rb") as fp:
+        end = b""
+        while block := fp.read(SEARCHED_NBYTES):
+            block = end + block
+            if MAYBE_ZERO_FIRST.search(block):
+                return True
+            found = CUT_OFF.search(block)
+            end = found[0][:1] + found[0][1:].strip() if found else b""
+    return False
+
 
 # From text
 
@@ -36,17 +145,6 @@ def texts_of(series: Any, kind: str = "U") -> list[Any]:
         )
     values: list[Any] = series.tolist()
     return [value.encode("utf-8") for value in values] if kind == "S" else values
-
-
-def longer_line(path: str) -> str:
-    """Return the first line with more values than names, for an error about it."""
-    with open(path, encoding="utf-8-sig", newline="") as fp, suppress(csv.Error):
-        reader = csv.reader(fp)
-        count = len(next(reader, ()))
-        for values in reader:
-            if len(values) > count:
-                return "line %d" % reader.line_num
-    return "a line"
 
 
 def is_simple(dtype: DType) -> bool:

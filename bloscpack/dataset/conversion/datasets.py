@@ -13,23 +13,21 @@ from os.path import join, lexists
 import numpy
 
 from ... import dataset
-from ..._archives.names import BLP
+from ...constants import EXTENSION
 from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
 from ..create import building, creating
 from ..folder import BAD_NAME, is_member_name
 from ..group import Group
-from ..layouts import LAYOUTS, array_class, blp_files, table_class
+from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
 from ..table import Table
 from . import blp, zarr_stores
 from .contents import (
     ArrayContent,
-    Column,
     GroupContent,
     TableContent,
     as_table,
-    has_fill_value,
     is_table,
     regrouped,
     regrouped_rows,
@@ -39,12 +37,12 @@ from .contents import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
-    from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import Array as Items
+    from ..change import Change
     from ..folder import Folder
-    from .contents import Columns, Content
-    from .request import Request
+    from .contents import Columns, Content, Request
 
 # Number of plain bytes of a block of rows that is appended to a table.
 TABLE_NBYTES = 32 * 2**20
@@ -72,14 +70,15 @@ def _content(
         return _array_content(found)
     if isinstance(found, Table):
         return _table_content(found)
-    group = found
+    # The copy of a group must not lack a member without a word.
+    listed = find_members(found._layout.folder, skip_unreadable=False)
     members = {
-        name: _content(partial(group.__getitem__, name), join(path, name), request)
-        for name in group
+        name: _content(partial(found.__getitem__, name), join(path, name), request)
+        for name, _ in listed
     }
-    if not group._layout.folder.is_remote:
-        _add_files(members, group._layout.folder, path, request)
-    return GroupContent(members, group.attrs.asdict())
+    if not found._layout.folder.is_remote:
+        _add_files(members, found._layout.folder, path, request)
+    return GroupContent(members, found.attrs.asdict())
 
 
 def _add_files(
@@ -87,7 +86,7 @@ def _add_files(
 ) -> None:
     """Add the arrays in ``.blp`` files, as in the folder of an unzipped archive."""
     for file in blp_files(folder):
-        name = file.removesuffix(BLP)
+        name = file.removesuffix(EXTENSION)
         try:
             if name not in members:
                 members[name] = content = blp.read(join(path, file), request)
@@ -99,13 +98,14 @@ def _add_files(
 
 
 def _array_content(array: Array) -> ArrayContent:
+    dims = getattr(array._layout, "dims", None)
     return ArrayContent(
         array.dtype,
         array.shape,
         partial(_rows, array, array.shape[0]),
-        attrs=array.attrs.asdict(),
-        fill_value=array.fill_value,
-        dims=getattr(array._layout, "dims", None),
+        array.attrs.asdict(),
+        array.fill_value,
+        dims if any(dims or ()) else None,
     )
 
 
@@ -117,13 +117,17 @@ def _rows(array: Array, length: int) -> Iterator[Items]:
 
 
 def _table_content(table: Table) -> TableContent:
+    length = len(table)
     columns = {
-        name: Column(
-            column.dtype, column.shape[1:], column.attrs.asdict(), column.fill_value
+        name: ArrayContent(
+            column.dtype,
+            (length, *column.shape[1:]),
+            partial(_rows, column, length),
+            column.attrs.asdict(),
+            column.fill_value,
         )
         for name, column in table.columns.items()
     }
-    length = len(table)
     unit = max((column.chunks[0] for column in table.columns.values()), default=1)
 
     def blocks() -> Iterator[Columns]:
@@ -133,30 +137,23 @@ def _table_content(table: Table) -> TableContent:
             part = slice(start, min(start + step, length))
             yield {name: column[part] for name, column in table.columns.items()}
 
-    return TableContent(
-        columns,
-        length,
-        blocks,
-        attrs=table.attrs.asdict(),
-        column_rows=lambda name: _rows(table[name], length),
-    )
+    return TableContent(columns, length, blocks, table.attrs.asdict())
 
 
 # Writing
 
 
-def write(content: Content, request: Request, layout: str) -> None:
+def write(content: Content, request: Request) -> None:
     """Write a dataset, which appears when it is complete."""
+    target, sync, limits = request.target, request.sync, request.limits
     mode = "w" if request.force else "x"
-    sync = request.sync
     if sync is None:
-        sync = lexists(request.target)
-    if isinstance(content, ArrayContent) and not _is_table(content, layout):
-        limits = request.limits
-        _write_array(content, request, layout, request.target, mode, sync, limits)
+        sync = lexists(target)
+    if isinstance(content, ArrayContent) and not _is_table(content, request.layout):
+        _write_array(content, request, creating(target, mode, sync, limits))
         return
-    with building(request.target, mode, sync, limits=request.limits) as path:
-        _write(content, request, layout, path)
+    with building(target, mode, sync, limits=limits) as path:
+        _write(content, request, path)
 
 
 def _is_table(content: Content, layout: str) -> bool:
@@ -169,20 +166,18 @@ def _is_table(content: Content, layout: str) -> bool:
     return is_table(content) and not (is_array and array_class(layout).by_field)
 
 
-def _write(
-    content: Content, request: Request, layout: str, path: str, place: str = ""
-) -> None:
+def _write(content: Content, request: Request, path: str, place: str = "") -> None:
     """Write contents to a free path, without syncing; `place` is that in the target."""
+    layout = request.layout
     if isinstance(content, GroupContent):
-        group = layout if "group" in LAYOUTS[layout] else "zarr"
-        with dataset.create_group(path, layout=group, attrs=content.attrs):
-            pass
+        group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
+        dataset.create_group(path, layout=group, attrs=content.attrs).close()
         for name, member in content.members.items():
             if not is_member_name(name):
                 raise UsageValueError(BAD_NAME % ("member", name))
             inner = join(place, name)
             try:
-                _write(member, request, layout, join(path, name), inner)
+                _write(member, request, join(path, name), inner)
             except UsageError as error:
                 if isinstance(member, GroupContent):  # it has named its member
                     raise
@@ -192,34 +187,28 @@ def _write(
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif _is_table(content, layout):
         table = as_table(content)
-        if has_fill_value(content) and not _same_fill_value(content, table):
+        if isinstance(content, ArrayContent) and not _same_fill_value(content, table):
             request.lose("the fill value")
-        _write_table(table, request, layout, path)
+        _write_table(table, request, path)
     else:
         assert isinstance(content, ArrayContent)
-        _write_array(content, request, layout, path, "x", False)
+        _write_array(content, request, creating(path, "x", False))
 
 
-def _same_fill_value(content: ArrayContent | TableContent, table: TableContent) -> bool:
-    """Return whether the columns have the fill values of all fields."""
-    if isinstance(content, TableContent):
+def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
+    """Return whether the columns have the fill values of all fields of an array."""
+    if not array.has_fill_value:
         return True
     fill = numpy.zeros((), table.dtype)
     for name, column in table.columns.items():
         if column.fill_value is not None:
             fill[name] = column.fill_value
-    same: bool = fill.tobytes() == numpy.array(content.fill_value, fill.dtype).tobytes()
+    same: bool = fill.tobytes() == numpy.array(array.fill_value, fill.dtype).tobytes()
     return same
 
 
 def _write_array(
-    array: ArrayContent,
-    request: Request,
-    layout: str,
-    path: str,
-    mode: str,
-    sync: bool,
-    limits: Limits | None = None,
+    array: ArrayContent, request: Request, creation: AbstractContextManager[Change]
 ) -> None:
     new = NewArray(
         array.dtype,
@@ -229,18 +218,15 @@ def _write_array(
         settings=request.settings,
         dims=array.dims,
     )
-    found = array_class(layout)
+    found = array_class(request.layout)
     found.check_layout()
-    step = found.block_rows_for(new)
-    blocks = regrouped_rows(array.rows(), step)
-    with creating(path, mode, sync, limits) as change:
+    blocks = regrouped_rows(array.rows(), found.block_rows_for(new))
+    with creation as change:
         found.create(change, "", new, enumerate(blocks))
 
 
-def _write_table(
-    content: TableContent, request: Request, layout: str, path: str
-) -> None:
-    found = table_class(layout)
+def _write_table(content: TableContent, request: Request, path: str) -> None:
+    found = table_class(request.layout)
     found.check_layout()
     # A power of two, which has many divisors: a shard has whole chunks.
     rows = 2 ** (max(1, TABLE_NBYTES // max(1, content.row_nbytes)).bit_length() - 1)
@@ -249,7 +235,7 @@ def _write_table(
         found.check_column_name(name)
         array = NewArray(
             column.dtype,
-            (content.length, *column.inner),
+            column.shape,
             None,
             column.fill_value,
             column.attrs,
@@ -257,7 +243,7 @@ def _write_table(
             shards=rows,
         )
         array.chunks = found.array_class.block_rows_for(array)
-        array.shape = 0, *column.inner
+        array.shape = 0, *column.shape[1:]
         new[name] = array, iter(())
     with creating(path, "x", False) as change:
         found.create(change, new, content.attrs)

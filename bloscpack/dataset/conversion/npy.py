@@ -27,6 +27,7 @@ from .contents import (
     ArrayContent,
     GroupContent,
     as_array,
+    named_arrays,
     rows_in_block,
 )
 from .zip_files import ZipErrors, open_zip
@@ -38,8 +39,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ..._storage.protocols import Writable
-    from .contents import Content, TableContent
-    from .request import Request
+    from .contents import Content, Request
 
 # Number of bytes of a memory map at a time.
 MAP_NBYTES = 32 * 2**20
@@ -49,16 +49,12 @@ SUFFIX = ".npy"
 # Reading
 
 
-def read_npy(path: str, request: Request) -> Content:
+def read(path: str, request: Request) -> Content:
     """Return the array in a ``.npy`` file."""
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
-    return _content(partial(_opened, path), array, path)
-
-
-def _opened(path: str) -> BinaryIO:
-    return open(path, "rb")
+    return _content(lambda: open(path, "rb"), array, path)
 
 
 def read_npz(path: str, request: Request) -> Content:
@@ -145,7 +141,7 @@ def _content(
         dtype,
         shape,
         partial(_rows_of_fortran, open_, dtype, shape),
-        stored=partial(in_order, shape[::-1]),
+        read_stored=partial(in_order, shape[::-1]),
     )
 
 
@@ -220,9 +216,8 @@ def _rows_of_fortran(
 # Writing
 
 
-def write_npy(content: Content, request: Request) -> None:
+def write(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
-    assert not isinstance(content, GroupContent)
     with request.new_file() as out_fp:
         write_array(out_fp, as_array(content))
 
@@ -244,23 +239,12 @@ def plain_bytes(block: Array) -> memoryview:
 
 
 def write_npz(content: Content, request: Request) -> None:
-    """Write arrays; a table becomes an array for each column."""
+    """Write arrays and columns; an array without a name is called ``arr_0``."""
     with (
         request.new_file() as out_fp,
         zipfile.ZipFile(out_fp, "w") as archive,
     ):
         for name, array in named_arrays(content):
-            with archive.open(name + SUFFIX, "w", force_zip64=True) as member:
+            member_name = (name or "arr_0") + SUFFIX
+            with archive.open(member_name, "w", force_zip64=True) as member:
                 write_array(member, array)
-
-
-def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
-    """Yield the arrays of a ``.npz`` file; one without a name is called ``arr_0``."""
-    if isinstance(content, ArrayContent):
-        yield "arr_0", content
-    elif isinstance(content, GroupContent):
-        yield from content.leaves()
-    else:
-        table: TableContent = content
-        for name in table.columns:
-            yield name, table.column(name)

@@ -15,8 +15,13 @@ import numpy
 
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
-from .contents import Column, GroupContent, TableContent, as_table, rows_in_block
-from .request import import_package
+from .contents import (
+    ArrayContent,
+    TableContent,
+    as_table,
+    import_package,
+    rows_in_block,
+)
 from .text_columns import Lengths, decoded, fixed, fixed_from, native, text_dtype
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -26,8 +31,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
-    from .contents import Columns, Content
-    from .request import Request
+    from .contents import Columns, Content, Request
 
 # The key of attributes in metadata.
 ATTRIBUTES = b"bloscpack.attributes"
@@ -40,21 +44,16 @@ UNNAMED = re.compile("__index_level_[0-9]+__")
 FINE_UNITS = ("ms", "us", "ns")
 
 
-def _pyarrow(purpose: str) -> tuple[Any, Any]:
-    """Return pyarrow and its module for Parquet."""
-    pyarrow = import_package("pyarrow", "tables", purpose)
-    return pyarrow, import_package("pyarrow.parquet", "tables", purpose)
-
-
 # Reading
 
 
 @contextmanager
-def _named(path: str, pyarrow: Any) -> Iterator[None]:
+def _named(path: str) -> Iterator[None]:
     """Turn the errors of pyarrow about the file into `DamageError` with its name.
 
     An error of the package gets the name, too.
     """
+    pyarrow = _pyarrow("reading")
     try:
         yield
     except FileNotFoundError:
@@ -67,68 +66,144 @@ def _named(path: str, pyarrow: Any) -> Iterator[None]:
         raise DamageError(str(error), filename=path) from error
 
 
+def _pyarrow(action: str, module: str = "pyarrow") -> Any:
+    """Return a module of pyarrow."""
+    return import_package(module, "tables", action + " Parquet")
+
+
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
-    pyarrow, parquet = _pyarrow("reading Parquet")
-    with _named(path, pyarrow):
-        file = request.resources.enter_context(
-            parquet.ParquetFile(path, buffer_size=BUFFER_NBYTES, pre_buffer=False)
+    with _named(path):
+        opened = _pyarrow("reading", "pyarrow.parquet").ParquetFile(
+            path, buffer_size=BUFFER_NBYTES, pre_buffer=False
         )
-        schema = file.schema_arrow
-        columns: dict[str, Column] = {}
-        names = _names(file, schema, request)
-        for name, field in ((name, schema.field(i)) for i, name in names.items()):
+        request.resources.enter_context(opened)
+        file = _File(path, opened)
+        columns = {}
+        for number, name in file.names(request).items():
             if name in columns:
                 raise UsageValueError("there are two columns '%s'" % name)
-            dtype, inner = _dtype_of(field, file, pyarrow.types)
+            field = file.schema.field(number)
             if getattr(field.type, "tz", None) is not None:
                 request.lose("the time zone of the column '%s'" % field.name)
-            columns[name] = Column(dtype, inner, _attributes(field.metadata, path))
-    stored = {name: schema.names[number] for number, name in names.items()}
-    read_batches = partial(_batches, file, columns, stored, path, pyarrow)
-    return TableContent(
-        columns,
-        file.metadata.num_rows,
-        read_batches,
-        attrs=_attributes(schema.metadata, path),
-        column_rows=lambda name: (block[name] for block in read_batches(only=[name])),
-    )
+            columns[name] = file.column(name, field)
+        attrs = _attributes(file.schema.metadata, path)
+    return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
 
 
-def _names(file: Any, schema: Any, request: Request) -> dict[int, str]:
-    """Return the names of the columns by their numbers in the file.
+class _File:
+    """An open file, and the names that its columns have there."""
 
-    pandas stores an index without a name under a name that other programs reserve. It
-    is left out if it just numbers the rows.
-    """
-    names = dict(enumerate(schema.names))
-    if b"pandas" not in (schema.metadata or {}):
+    def __init__(self, path: str, file: Any) -> None:
+        self.schema = file.schema_arrow
+        self.length = file.metadata.num_rows
+        self._path = path
+        self._file = file
+        self._stored: dict[str, str] = {}
+
+    def _batches(self, stored: str) -> Iterator[Any]:
+        """Yield the rows of a column in parts, as arrays of Arrow."""
+        for batch in self._file.iter_batches(columns=[stored]):
+            yield batch.column(0)
+
+    def names(self, request: Request) -> dict[int, str]:
+        """Return the names of the columns by their numbers in the file.
+
+        pandas stores an index without a name under a name that other programs reserve.
+        It is left out if it just numbers the rows.
+        """
+        names = dict(enumerate(self.schema.names))
+        if b"pandas" not in (self.schema.metadata or {}):
+            return names
+        levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
+        for level, number in enumerate(levels):
+            stored = names[number]
+            if len(levels) == 1 and self._is_numbers(stored):
+                del names[number]
+                continue
+            is_free = len(levels) == 1 and "index" not in names.values()
+            names[number] = "index" if is_free else "level_%d" % level
+            request.lose("the name '%s', which becomes '%s'" % (stored, names[number]))
         return names
-    levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
-    for level, number in enumerate(levels):
-        stored = names[number]
-        if len(levels) == 1 and _is_numbers(file, stored):
-            del names[number]
-            continue
-        alone = len(levels) == 1 and "index" not in names.values()
-        names[number] = "index" if alone else "level_%d" % level
-        request.lose("the name '%s', which becomes '%s'" % (stored, names[number]))
-    return names
 
+    def _is_numbers(self, stored: str) -> bool:
+        """Return whether a column has integers that follow one another."""
+        first, done = None, 0
+        for batch in self._batches(stored):
+            found = batch.to_numpy(zero_copy_only=False)
+            if found.dtype.kind not in "iu":  # missing ones make them floats
+                return False
+            first = int(found[0]) if first is None and len(found) else first or 0
+            expected = numpy.arange(first + done, first + done + len(found))
+            if not numpy.array_equal(expected, found):
+                return False
+            done += len(found)
+        return True
 
-def _is_numbers(file: Any, name: str) -> bool:
-    """Return whether a column has integers that follow one another."""
-    first, done = None, 0
-    for batch in file.iter_batches(columns=[name]):
-        found = batch.column(0).to_numpy(zero_copy_only=False)
-        if found.dtype.kind not in "iu":  # missing ones make them floats
-            return False
-        first = int(found[0]) if first is None and len(found) else first or 0
-        expected = numpy.arange(first + done, first + done + len(found))
-        if not numpy.array_equal(expected, found):
-            return False
-        done += len(found)
-    return True
+    def column(self, name: str, field: Any) -> ArrayContent:
+        """Return a column, whose rows can be read without the others."""
+        self._stored[name] = field.name
+        dtype, inner = self._dtype_of(field)
+        attrs = _attributes(field.metadata, self._path)
+        column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
+
+        def rows() -> Iterator[Array]:
+            return (block[name] for block in self.blocks({name: column}))
+
+        column.read = rows
+        return column
+
+    def _dtype_of(self, field: Any) -> tuple[DType, tuple[int, ...]]:
+        """Return type and shape of the rows of a column."""
+        types, found = _pyarrow("reading").types, field.type
+        inner: tuple[int, ...] = ()
+        while types.is_fixed_size_list(found):
+            inner, found = (*inner, found.list_size), found.value_type
+        if types.is_dictionary(found):
+            found = found.value_type
+        if types.is_null(found) and not inner:  # text of pandas without rows
+            if self.length:
+                raise _missing(field.name)
+            return text_dtype(0), ()
+        if not inner and (types.is_string(found) or types.is_large_string(found)):
+            return self._measured(field.name, "U"), ()
+        if not inner and (types.is_binary(found) or types.is_large_binary(found)):
+            return self._measured(field.name, "S"), ()
+        name = _dtype_name(found, types)
+        if name is None:
+            raise UsageTypeError(
+                "an array can't hold the column '%s' of type '%s'"
+                % (field.name, field.type)
+            )
+        return numpy.dtype(name), inner
+
+    def _measured(self, stored: str, kind: str) -> DType:
+        """Return the type for a column of text or bytes: that of the longest value."""
+        compute = _pyarrow("reading", "pyarrow.compute")
+        length_of = compute.utf8_length if kind == "U" else compute.binary_length
+        lengths = Lengths()
+        for batch in self._batches(stored):
+            found = length_of(_decoded(_whole(batch, stored)))
+            lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
+            lengths.total += compute.sum(found).as_py() or 0
+            lengths.count += len(found)
+        return lengths.dtype(stored, kind)
+
+    def blocks(self, columns: dict[str, ArrayContent]) -> Iterator[Columns]:
+        """Yield blocks of rows of some columns."""
+        step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+        wanted = [self._stored[name] for name in columns]
+        with _named(self._path):
+            for batch in self._file.iter_batches(batch_size=step, columns=wanted):
+                yield {
+                    name: _items(
+                        batch.column(self._stored[name]),
+                        column.dtype,
+                        column.shape[1:],
+                        name,
+                    )
+                    for name, column in columns.items()
+                }
 
 
 def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
@@ -140,31 +215,6 @@ def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
     except ValueError as error:
         raise DamageError("attributes: %s" % error, filename=path) from error
     return found if isinstance(found, dict) else {}
-
-
-def _dtype_of(field: Any, file: Any, types: Any) -> tuple[DType, tuple[int, ...]]:
-    """Return type and shape of the rows of a column."""
-    found = field.type
-    inner: tuple[int, ...] = ()
-    while types.is_fixed_size_list(found):
-        inner, found = (*inner, found.list_size), found.value_type
-    if types.is_dictionary(found):
-        found = found.value_type
-    if types.is_null(found) and not inner:  # text of pandas without rows
-        if file.metadata.num_rows:
-            raise _missing(field.name)
-        return text_dtype(0), ()
-    if not inner and _is_text(found, types):
-        return _measured(field.name, file, "U"), ()
-    if not inner and _is_bytes(found, types):
-        return _measured(field.name, file, "S"), ()
-    name = _dtype_name(found, types)
-    if name is None:
-        raise UsageTypeError(
-            "an array can't hold the column '%s' of type '%s'"
-            % (field.name, field.type)
-        )
-    return numpy.dtype(name), inner
 
 
 def _dtype_name(found: Any, types: Any) -> Any:
@@ -180,28 +230,6 @@ def _dtype_name(found: Any, types: Any) -> Any:
     if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
         return found.to_pandas_dtype()
     return None
-
-
-def _is_text(found: Any, types: Any) -> bool:
-    return bool(types.is_string(found) or types.is_large_string(found))
-
-
-def _is_bytes(found: Any, types: Any) -> bool:
-    return bool(types.is_binary(found) or types.is_large_binary(found))
-
-
-def _measured(name: str, file: Any, kind: str) -> DType:
-    """Return the type for a column of text or bytes: that of the longest value."""
-    compute = import_package("pyarrow.compute", "tables", "reading Parquet")
-    length_of = compute.utf8_length if kind == "U" else compute.binary_length
-    lengths = Lengths()
-    for batch in file.iter_batches(columns=[name]):
-        values = _decoded(_whole(batch.column(0), name))
-        found = length_of(values)
-        lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
-        lengths.total += compute.sum(found).as_py() or 0
-        lengths.count += len(found)
-    return lengths.dtype(name, kind)
 
 
 def _decoded(array: Any) -> Any:
@@ -222,40 +250,19 @@ def _missing(name: str) -> UsageValueError:
     )
 
 
-def _batches(
-    file: Any,
-    columns: dict[str, Column],
-    stored: dict[str, str],
-    path: str,
-    pyarrow: Any,
-    only: list[str] | None = None,
-) -> Iterator[Columns]:
-    """Yield blocks of rows; `stored` has the names of the columns in the file."""
-    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    wanted = only and [stored[name] for name in only]
-    with _named(path, pyarrow):
-        for batch in file.iter_batches(batch_size=step, columns=wanted):
-            yield {
-                name: _items(batch.column(stored[name]), columns[name], name, pyarrow)
-                for name in only or columns
-            }
-
-
-def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
+def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array:
     """Return an array of Arrow as one of NumPy."""
-    dtype, array = column.dtype, _decoded(array)
-    if column.inner:
+    array, pyarrow = _decoded(array), _pyarrow("reading")
+    if inner:
         length = len(array)
         while pyarrow.types.is_fixed_size_list(array.type):
             array = _whole(array, name).flatten()
-        return _items(array, Column(dtype), name, pyarrow).reshape(
-            length, *column.inner
-        )
+        return _items(array, dtype, (), name).reshape(length, *inner)
     if dtype.kind == "V":
         joined = b"".join(_whole(array, name).to_pylist())
         return numpy.frombuffer(joined, dtype)
     if dtype.kind in "US":
-        return _text(_whole(array, name), dtype, name, pyarrow)
+        return _text(_whole(array, name), dtype, name)
     if dtype.kind in "mM":
         missing = numpy.asarray(array.is_null())
         integer = pyarrow.int32() if dtype == "M8[D]" else pyarrow.int64()
@@ -270,8 +277,9 @@ def _items(array: Any, column: Column, name: str, pyarrow: Any) -> Array:
     return result
 
 
-def _text(array: Any, dtype: DType, name: str, pyarrow: Any) -> Array:
+def _text(array: Any, dtype: DType, name: str) -> Array:
     """Return text or bytes as items of fixed length."""
+    pyarrow = _pyarrow("reading")
     large = array.cast(
         pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
     )
@@ -288,13 +296,12 @@ def _text(array: Any, dtype: DType, name: str, pyarrow: Any) -> Array:
 
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
-    assert not isinstance(content, GroupContent)
-    pyarrow, parquet = _pyarrow("writing Parquet")
+    pyarrow = _pyarrow("writing")
     table = as_table(content)
     schema = _schema(table, pyarrow)
     with (
         request.new_file() as out_fp,
-        parquet.ParquetWriter(out_fp, schema) as writer,
+        _pyarrow("writing", "pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
         for block in table.blocks():
             arrays = [
@@ -308,7 +315,7 @@ def _schema(table: TableContent, pyarrow: Any) -> Any:
     fields = []
     for name, column in table.columns.items():
         found = _type_for(column.dtype, name, pyarrow)
-        for size in reversed(column.inner):
+        for size in reversed(column.shape[1:]):
             found = pyarrow.list_(found, size)
         fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
     return pyarrow.schema(fields, metadata=_metadata(table.attrs))

@@ -17,17 +17,16 @@ from zipfile import BadZipFile
 
 import numpy
 
-from ..._archives.names import BLP
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.urls import is_url, shown_name
+from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
 from ...zip_io import loadz
 from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .blp import content_of
-from .contents import ArrayContent, GroupContent, rows_in_block
+from .contents import ArrayContent, GroupContent, import_package, rows_in_block
 from .npy import add_member
-from .request import import_package
 from .text_columns import Lengths, fixed, longest
 from .zip_files import DAMAGED, open_zip
 
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
-    from .contents import Content
-    from .request import Request
+    from .contents import Content, Request
 
 # The file that an array or group of each format has.
 MARKERS = ("zarr.json", ".zarray", ".zgroup")
@@ -106,11 +104,11 @@ def read(path: str, request: Request) -> Content:
 def _add_own(group: GroupContent, path: str, request: Request) -> None:
     """Add the arrays of an archive of `savez` that Zarr has no shards of."""
     with open_zip(path, path) as opened:
-        names = [name for name in opened.namelist() if name.endswith(BLP)]
+        names = [name for name in opened.namelist() if name.endswith(EXTENSION)]
     if not names or ZARR_JSON not in opened.namelist():
         return
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
-    for name in (name.removesuffix(BLP) for name in names):
+    for name in (name.removesuffix(EXTENSION) for name in names):
         content = content_of(archive[name])
         content.may_be_lost = True
         add_member(group, name, content, path)
@@ -256,6 +254,7 @@ def _content(found: Any, path: str) -> Content:
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
     fill = getattr(found, "fill_value", None)
+    dims = getattr(getattr(found, "metadata", None), "dimension_names", None)
     if dtype.kind in "OT":
         dtype = _measured(rows(), path, fill)
         rows = partial(_text_rows, found, path, dtype)
@@ -265,7 +264,7 @@ def _content(found: Any, path: str) -> Content:
         rows,
         attrs=attrs,
         fill_value=fill if _is_item(fill, dtype) else None,
-        dims=getattr(getattr(found, "metadata", None), "dimension_names", None),
+        dims=dims if any(dims or ()) else None,
     )
 
 

@@ -1,19 +1,19 @@
 """The layouts of datasets, and which one a folder has.
 
-To add a layout, add a module and one entry of `LAYOUTS`.
+To add a layout, add a module and one entry of `LAYOUTS`, which other modules ask what
+the layout can do.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
 
-from ..._archives.names import BLP
 from ..._storage.open_folder import LinkFound
+from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..access import DESCRIPTIONS
 from ..folder import is_member_name
@@ -25,38 +25,84 @@ if TYPE_CHECKING:
 
     from ..change import Change
     from ..folder import Folder
-    from ..writer import SharedWriter
+    from ..writer import Writer
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
-    WriterOf = Callable[[Folder], SharedWriter]
+    WriterOf = Callable[[Folder], Writer]
 
-# Name → the places of the function `detect`, of the class for each kind, and of the
-# function `prepare`, which is called with the first change of a dataset. The first
-# layout that detects a folder wins.
+
+class Layout:
+    """Where the code of a layout is, and what the layout can do.
+
+    Attributes
+    ----------
+    kinds
+        The class for ``'array'``, ``'table'`` and ``'group'``: module and name.
+    detect
+        The function that returns the kind of a folder; None if `find` does not ask.
+    prepare
+        The function that is called with the first change of a dataset, if any.
+    instead
+        The layout in which a dataset is written that can only be read in this one.
+    fits_groups
+        Whether a group is converted to this layout, with its arrays and tables.
+    changes_at_urls
+        Whether datasets at a URL can be changed.
+    has_digests
+        Whether chunks have digests.
+    """
+
+    def __init__(
+        self,
+        detect: str | None = None,
+        prepare: str | None = None,
+        *,
+        instead: str | None = None,
+        fits_groups: bool = False,
+        changes_at_urls: bool = False,
+        has_digests: bool = True,
+        **kinds: str,
+    ) -> None:
+        self.kinds = kinds
+        self.detect = detect
+        self.prepare = prepare
+        self.instead = instead
+        self.fits_groups = fits_groups
+        self.changes_at_urls = changes_at_urls
+        self.has_digests = has_digests
+
+
+# By name. The first layout that detects a folder wins.
 LAYOUTS = {
-    "zarr": {
-        "detect": "zarr_group.detect",
-        "array": "zarr_array.ZarrArray",
-        "table": "zarr_group.ZarrTable",
-        "group": "zarr_group.ZarrGroup",
-        "prepare": "zarr_group.drop_consolidated",
-    },
-    "superchunk": {
-        "detect": "superchunk.detect",
-        "array": "superchunk.SuperchunkArray",
-        "table": "superchunk_table.SuperchunkTable",
-    },
-    "blz": {
-        "detect": "blz.detect",
-        "array": "blz.BlzArray",
-        "table": "blz.BlzTable",
-    },
-    "bcolz": {
-        "detect": "bcolz.detect",
-        "array": "bcolz.BcolzArray",
-        "table": "bcolz.BcolzTable",
-    },
-    "folder": {"group": "plain_folder.PlainFolder"},
+    "zarr": Layout(
+        "zarr_group.detect",
+        "zarr_group.drop_consolidated",
+        fits_groups=True,
+        changes_at_urls=True,
+        array="zarr_array.ZarrArray",
+        table="zarr_group.ZarrTable",
+        group="zarr_group.ZarrGroup",
+    ),
+    "superchunk": Layout(
+        "superchunk.detect",
+        fits_groups=True,
+        array="superchunk.SuperchunkArray",
+        table="superchunk_table.SuperchunkTable",
+    ),
+    "blz": Layout(
+        "bcolz.detect_blz",
+        instead="bcolz",
+        has_digests=False,
+        array="bcolz.BlzArray",
+        table="bcolz.BlzTable",
+    ),
+    "bcolz": Layout(
+        "bcolz.detect",
+        has_digests=False,
+        array="bcolz.BcolzArray",
+        table="bcolz.BcolzTable",
+    ),
+    "folder": Layout(instead="zarr", changes_at_urls=True, group="base.PlainFolder"),
 }
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
@@ -73,13 +119,14 @@ def _load(place: str) -> Any:
 
 def _class(layout: str, kind: str) -> Any:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
-    if kind not in LAYOUTS.get(layout, ()):
-        having = [name for name in LAYOUTS if kind in LAYOUTS[name]]
+    place = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
+    if place is None:
+        having = [name for name, found in LAYOUTS.items() if kind in found.kinds]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    return _load(LAYOUTS[layout][kind])
+    return _load(place)
 
 
 def array_class(name: str) -> type[ArrayLayout]:
@@ -115,12 +162,10 @@ def find(folder: Folder) -> tuple[str, str] | None:
 
     The kind is ``'array'``, ``'table'`` or ``'group'``.
     """
-    for name, parts in LAYOUTS.items():
-        if "detect" in parts:
-            detect_kind: Callable[[Folder], str | None] = _load(parts["detect"])
-            kind = detect_kind(folder)
-            if kind is not None:
-                return name, kind
+    for name, layout in LAYOUTS.items():
+        kind = None if layout.detect is None else _load(layout.detect)(folder)
+        if kind is not None:
+            return name, kind
     return None
 
 
@@ -139,11 +184,14 @@ class Found:
         return found.writable
 
 
-def find_any(folder: Folder) -> Found | None:
+def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
     """Return the dataset in a folder; a folder of datasets is a group.
 
     None if there is no dataset in the folder or in the folders inside of it.
+    `skip_unreadable` says that folders inside of it that this user may not read do not
+    count; otherwise they raise ``PermissionError``.
     """
+    skipped = (PermissionError,) if skip_unreadable else ()
     found = find(folder)
     if found is not None:
         return Found(folder, *found)
@@ -153,10 +201,10 @@ def find_any(folder: Folder) -> Found | None:
     for searched, place in enumerate(places):
         if searched == MAX_SEARCHED:
             break
-        with suppress(PermissionError):
+        with suppress(*skipped):
             for name in place.folders():
                 inner = place.subfolder(name)
-                with suppress(PermissionError, LinkFound):
+                with suppress(*skipped, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
                 places.append(inner)
@@ -180,16 +228,19 @@ def member_names(folder: Folder) -> list[str]:
     return folder.folders()
 
 
-def find_members(folder: Folder) -> Iterator[tuple[str, Found]]:
+def find_members(
+    folder: Folder, *, skip_unreadable: bool = True
+) -> Iterator[tuple[str, Found]]:
     """Yield the members of a group, sorted by name.
 
-    Those that this user may not read are left out, and so is a link in the place of the
-    folder that has the description.
+    Those that this user may not read are left out, or raise ``PermissionError``. A link
+    in the place of the folder that has the description is left out.
     """
+    skipped = (PermissionError,) if skip_unreadable else ()
     for name in member_names(folder):
         found = None
-        with suppress(PermissionError, LinkFound):
-            found = find_any(folder.dataset(name))
+        with suppress(*skipped, LinkFound):
+            found = find_any(folder.dataset(name), skip_unreadable=skip_unreadable)
         if found is not None:
             yield name, found
             found.folder.forget_document()  # the caller may keep all members
@@ -203,7 +254,7 @@ def blp_files(folder: Folder) -> list[str]:
     return [
         name
         for name, kind in folder.entries()
-        if kind == stat.S_IFREG and name.endswith(BLP)
+        if kind == stat.S_IFREG and name.endswith(EXTENSION)
     ]
 
 
@@ -215,8 +266,9 @@ def prepare_change(
     `writer_of` returns a writer for a group around the dataset. Without a change, the
     dataset is going to be changed, or a member of it is being made or removed.
     """
-    if "prepare" in LAYOUTS[layout]:
-        _load(LAYOUTS[layout]["prepare"])(folder, writer_of, change)
+    prepare = LAYOUTS[layout].prepare
+    if prepare is not None:
+        _load(prepare)(folder, writer_of, change)
 
 
 def table_around(folder: Folder) -> tuple[Found, str] | None:
@@ -253,7 +305,8 @@ def is_inside_table(folder: Folder) -> bool:
     if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        found = _find_around(type(folder)(os.path.dirname(folder.root)))
+        around = folder.store.parent()
+        found = None if around is None else _find_around(type(folder)(around[0]))
         return found is not None and found[1] == "table"
     return False
 

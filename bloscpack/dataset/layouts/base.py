@@ -11,22 +11,27 @@ makes a change safe in a crash is the same for all layouts.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from functools import partial
 
+from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
 from ..rows import check_fill_value, check_nbytes, row_count
+from .array_files import MAX_RATIO
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, Protocol, TypeGuard, TypeVar
 
     from ..._format.dtypes import Array, DType
-    from ...serializers import JsonObject
+    from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
+    from .array_files import ChunkFiles
 
     AnyTable = TypeVar("AnyTable", bound="TableLayout")
 
@@ -38,21 +43,6 @@ if TYPE_CHECKING:
         def get(self, key: Any) -> Any:
             """Return the items that an index of NumPy selects."""
 
-    class ChunkFiles(Protocol):
-        """The chunks of one state of an array, and the files that they are in."""
-
-        nchunks: int
-
-        @property
-        def nfiles(self) -> int:
-            """Number of files of the array, also if some are missing."""
-
-        def stored(self) -> Sequence[int]:
-            """Return the numbers of the files that exist, ascending."""
-
-        def place_of(self, number: int) -> tuple[str, range]:
-            """Return the name of a file in the folder, and its chunks' numbers."""
-
     # The fields of an item, from outside to inside, and the chunks of this part of it.
     Part = tuple[tuple[str, ...], ChunkFiles]
     # Rows that a change writes: the number of a block, and all its rows.
@@ -63,7 +53,8 @@ if TYPE_CHECKING:
     NewColumn = tuple["NewArray", Blocks]
 
 
-# What users copy to another layout, by kind.
+# The layouts that users are advised to write, and what they copy to it, by kind.
+INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
 
@@ -112,6 +103,20 @@ class NewArray:
         self.fill_value = fill_value
         self.attrs: JsonObject = {} if attrs is None else dict(attrs)
         self.settings: Mapping[str, Any] = {} if settings is None else settings
+
+    @property
+    def row_nbytes(self) -> int:
+        """Size of a row in bytes."""
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def check_settings(self, known: Iterable[str], layout: str) -> None:
+        """Raise `UsageError` for settings that a layout does not have."""
+        unknown = set(self.settings).difference(known)
+        if unknown:
+            raise UsageError(
+                "unknown settings: %s; the layout '%s' has %s"
+                % (", ".join(sorted(unknown)), layout, ", ".join(known))
+            )
 
 
 class NodeLayout(ABC):
@@ -164,8 +169,9 @@ class NodeLayout(ABC):
         """Raise `UsageError` if this layout can only be read."""
         if not cls.writable:
             raise UsageError(
-                "%ss of the layout '%s' can only be read; create one of another "
-                "layout and copy the %s" % (cls.kind, cls.name, CONTENTS[cls.kind])
+                "%ss of the layout '%s' can only be read: create one of the layout "
+                "'%s' or '%s', and copy the %s"
+                % (cls.kind, cls.name, *INSTEAD, CONTENTS[cls.kind])
             )
 
 
@@ -201,19 +207,25 @@ class ArrayLayout(NodeLayout):
     block_rows: int
     fill_value: Any
     reader: ItemReader
+    # The chunks, unless each field of an item has files of its own.
+    _source: ChunkFiles
+
+    def parts(self) -> list[Part]:
+        """Return where the chunks are, by the fields of an item, if they are apart."""
+        return [((), self._source)]
 
     @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
-        raise NotImplementedError
+        return sum(
+            source.folder.total_size([*map(source.names, source.stored())])
+            for _, source in self.parts()
+        )
 
     def close_files(self) -> None:
         """Close the files that are kept open, when no thread reads them any more."""
-        return
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are, by the fields of an item, if they are apart."""
-        raise NotImplementedError
+        for _, source in self.parts():
+            source.close()
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -257,18 +269,46 @@ class ArrayLayout(NodeLayout):
     def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of new rows that must be written as fill values.
 
-        The array grows from `start` to `stop` rows, or shrinks.
+        The array grows from `start` to `stop` rows, or shrinks. Raises `UsageError` if
+        the file system has no room for them, however well they are compressed.
         """
         if start < stop:
+            from shutil import disk_usage
+
+            row = math.prod(self.shape[1:]) * self.dtype.itemsize
+            least = (stop - start) * row // MAX_RATIO
+            free = least if self.folder.is_remote else disk_usage(self.folder.root).free
+            if least > free:
+                raise UsageError(
+                    "%d new rows take at least '%d' bytes, and '%d' are free: the "
+                    "layout 'zarr' does not store rows that have the fill value"
+                    % (stop - start, least, free)
+                )
             yield start, stop
 
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
         raise NotImplementedError
 
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        raise NotImplementedError
+    def remove_unused(self) -> None:
+        """Remove the files of rows that the array had before it shrank.
+
+        At a URL they stay: they do not count, and new rows replace them.
+        """
+        for _, source in self.parts() if not self.folder.is_remote else ():
+            for number in source.names.stored(source.folder, MAX_NBYTES):
+                if number >= source.nfiles:
+                    with suppress(FileNotFoundError):
+                        source.folder.remove(source.names(number))
+
+
+def are_names(found: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:
+    """Return whether a value is a list of different names."""
+    return (
+        isinstance(found, list)
+        and all(map(is_name, found))
+        and len(set(found)) == len(found)
+    )
 
 
 class TableLayout(NodeLayout):
@@ -339,15 +379,10 @@ class TableLayout(NodeLayout):
         """Raise `UsageError` if no column can have this name."""
         raise NotImplementedError
 
-    def folder_of(self, name: str) -> str:
-        """Return the name of the folder of a column, which may be a new one."""
-        return name
-
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        place = self.folder_of(name)
-        self.folder.remove_tree(place)  # of a column that was removed
-        self.array_class.create(change, self.folder.full(place) + "/", *column)
+        self.folder.remove_tree(name)  # of a column that was removed
+        self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
@@ -356,13 +391,11 @@ class TableLayout(NodeLayout):
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
         old = self.columns
-        places = {name: self.folder_of(name) for name in (*names, *old)}
         self.columns = {
-            name: old.get(name) or self._open_column(name, places[name])
-            for name in names
+            name: old.get(name) or self._open_column(name, name) for name in names
         }
         for name in set(old) - set(names):
-            self.folder.remove_tree(places[name])
+            self.folder.remove_tree(name)
 
 
 class GroupLayout(NodeLayout):
@@ -374,3 +407,25 @@ class GroupLayout(NodeLayout):
     def create(cls, change: Change, attrs: JsonObject) -> None:
         """Write a new group without members to the folder of `change`."""
         cls.check_layout()
+
+
+class PlainFolder(GroupLayout):
+    """A folder of datasets without a file that describes it: it can only be read."""
+
+    name = "folder"
+    writable = False
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+
+    def read_attributes(self) -> JsonObject:
+        """Return no attributes."""
+        return {}
+
+    @classmethod
+    def check_layout(cls) -> None:
+        """Raise `UsageError`: a plain folder has no file for attributes."""
+        raise UsageError(
+            "a plain folder of datasets can only be read as a group; open_group with "
+            "the mode 'a' makes it one of the layout 'zarr'"
+        )

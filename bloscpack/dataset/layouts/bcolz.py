@@ -1,4 +1,4 @@
-"""The layout of bcolz 1.x: ``carray`` and ``ctable``, as zipline's bundles have them.
+"""The layouts of bcolz 1.x, as zipline's bundles have it, and of BLZ 0.6.
 
 ::
 
@@ -8,45 +8,47 @@
     ROOT/__attrs__       attributes of users
 
 A table is a folder of arrays with the file ``__rootdirs__``, which names the columns.
+
+BLZ is the predecessor of bcolz, and is only read. Its settings of Blosc have another
+key, and a table may have a column in a folder of another name.
 """
 
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from functools import partial
 
-from ..._engine.blosc_settings import own_settings
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from ..._format.blosc_header import decode_header
-from ..._format.chunks import decompress
-from ..._format.dtypes import decode_dtype, shown
+from ..._format.dtypes import decode_dtype, refuse
 from ..._reading.array_reader import ArrayReader
+from ..._storage.base import naming_errors
 from ...constants import MAX_BUFFERSIZE
-from ...exceptions import DamageError, FormatError, UsageValueError
+from ...exceptions import FormatError, UsageValueError
 from ..folder import encode_attributes, encode_json, is_safe_part
-from .base import ArrayLayout, NewArray, TableLayout
-from .bcolz_storage import BCOLZ, decode_fill_value
-from .chunk_files import (
-    DATA,
-    HEADER,
-    FileChunks,
-    chunk_name,
-    write_chunks,
+from .array_files import DescriptionCheck, allocate_checked
+from .base import ArrayLayout, NewArray, TableLayout, are_names
+from .bcolz_storage import (
+    SETTINGS,
+    check_dtype,
+    chunk_rows,
+    decode_fill_value,
+    decode_settings,
+    encode_fill_value,
+    encode_settings,
 )
-from .description_check import DescriptionCheck
+from .chunk_files import DATA, FileChunks, ObjectChunks, write_chunks
 from .objects import OBJECT, ObjectReader
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import NoReturn
+    from collections.abc import Mapping
 
     from ..._format.dtypes import DType
+    from ...args import BloscArgs
     from ...serializers import Json, JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, NewColumn, Part
+    from .base import Blocks, Length, NewColumn
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -64,15 +66,6 @@ def detect(folder: Folder) -> str | None:
 
 
 # Values in the files
-
-
-def refuse(folder: Folder, name: str, expected: str, found: object) -> NoReturn:
-    """Raise `FormatError` for a value in a file."""
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)),
-        section="metadata",
-        filename=folder.path(name),
-    )
 
 
 def read_attributes(folder: Folder) -> JsonObject:
@@ -97,29 +90,18 @@ def _decode_shape(folder: Folder) -> tuple[int, ...]:
         or not 1 <= len(shape) <= NUMPY_NDIM
         or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
     ):
-        refuse(folder, SIZES, "'shape' to be a list of sizes", shape)
+        refuse("'shape' to be a list of sizes", shape)
     return tuple(shape)
 
 
-def _decode_number(folder: Folder, storage: JsonObject, key: str, most: int) -> int:
-    number = storage.get(key)
-    if type(number) is not int or not 1 <= number <= most:
-        refuse(folder, STORAGE, "'%s' to be 1 to %d" % (key, most), number)
-    return number
-
-
-def _decode_dtype(folder: Folder, text: Json) -> DType:
+def _decode_dtype(text: Json) -> DType:
     if text in OBJECTS:
         return OBJECT
-    try:
-        if not isinstance(text, str):
-            refuse(folder, STORAGE, "'dtype' to be text", text)
-        dtype = decode_dtype(text)
-        check_itemsize(dtype)
-        return dtype
-    except FormatError as error:
-        error.filename = folder.path(STORAGE)
-        raise
+    if not isinstance(text, str):
+        refuse("'dtype' to be text", text)
+    dtype = decode_dtype(text)
+    check_itemsize(dtype)
+    return dtype
 
 
 def types_of(storage: JsonObject) -> tuple[Json, Json]:
@@ -140,8 +122,9 @@ class BcolzArray(ArrayLayout):
 
     name = "bcolz"
     description_files = (STORAGE, SIZES, ATTRIBUTES)
-    rules = BCOLZ
-    _source: FileChunks | ObjectChunks
+    # The key of the settings of Blosc in the storage file.
+    settings_key = "cparams"
+    _source: FileChunks
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -150,12 +133,11 @@ class BcolzArray(ArrayLayout):
         self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
         self._check.expect(folder.path(), read, types_of(storage))
-        self.dtype = _decode_dtype(folder, storage.get("dtype"))
+        with naming_errors(folder.path(STORAGE)):
+            self.dtype = _decode_dtype(storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
-        self._read_sizes()
-
-    def _read_sizes(self) -> None:
-        self._set_shape(_decode_shape(self.folder))
+        with naming_errors(folder.path(SIZES)):
+            self._set_shape(_decode_shape(folder))
 
     def _set_shape(self, shape: tuple[int, ...]) -> None:
         """Take over a shape, and read from the files of this state from now on."""
@@ -167,55 +149,43 @@ class BcolzArray(ArrayLayout):
         nbytes = math.prod(n or 1 for n in shape) * self.dtype.itemsize
         if not 0 < row <= MAX_BUFFERSIZE or nbytes > MAX_NBYTES:
             refuse(
-                folder,
-                SIZES,
                 "rows of 1 to %d bytes, in at most %d" % (MAX_BUFFERSIZE, MAX_NBYTES),
                 "shape %s with items of %d bytes" % (shape, self.dtype.itemsize),
             )
-        most = MAX_BUFFERSIZE // row
-        self.block_rows = _decode_number(folder, self.storage, "chunklen", most)
+        most, rows = MAX_BUFFERSIZE // row, self.storage.get("chunklen")
+        if type(rows) is not int or not 1 <= rows <= most:
+            with naming_errors(folder.path(STORAGE)):
+                refuse("'chunklen' to be 1 to %d" % most, rows)
+        self.block_rows: int = rows
         self.chunks = (self.block_rows, *shape[1:])
         source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
         self._source = source
-        self.reader = ArrayReader(source, self.dtype, shape, allocate=source.allocate)
+        allocate = partial(allocate_checked, [source])
+        self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
 
     def _set_objects(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
-            refuse(self.folder, SIZES, "objects to have one axis", shape)
+            refuse("objects to have one axis", shape)
         self.block_rows, self.chunks = 1, (1,)
-        self._source = source = ObjectChunks(self.folder, shape[0], self._check)
+        source = ObjectChunks(self.folder, shape[0], self._check)
+        self._source = source
         self.reader = ObjectReader(
             shape, source.read, self.allow_pickle, self.folder.path()
         )
 
-    @property
-    def cbytes(self) -> int:
-        """Size in bytes of the files of chunks."""
-        nchunks = self._source.nchunks
-        if not self.folder.lists:
-            return self.folder.total_size(list(map(chunk_name, self._source.stored())))
-        total = 0
-        with suppress(FileNotFoundError):
-            for name, size in self.folder.sizes(DATA):
-                number = chunk_name.number(name)
-                total += size if number is not None and number < nchunks else 0
-        return total
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are."""
-        return [((), self._source)]
-
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        rules = self.rules
-        args = rules.decode_settings(self.storage.get(rules.key), self.dtype)
+        args = self._args()
         return NewArray(
             self.dtype,
             self.shape,
             self.block_rows,
             self.fill_value,
-            settings={name: getattr(args, name) for name in rules.settings},
+            settings={name: getattr(args, name) for name in SETTINGS},
         )
+
+    def _args(self) -> BloscArgs:
+        return decode_settings(self.storage.get(self.settings_key), self.dtype)
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -226,8 +196,8 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows in a chunk of a new array."""
-        cls.rules.check_dtype(new.dtype)
-        row = math.prod(new.shape[1:]) * new.dtype.itemsize
+        check_dtype(new.dtype)
+        row = new.row_nbytes
         if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
             raise UsageValueError(
                 "the layout '%s' holds rows of 1 to %d bytes, not an array of shape "
@@ -236,7 +206,7 @@ class BcolzArray(ArrayLayout):
             )
         most = MAX_BUFFERSIZE // row
         if new.chunks is None:
-            return cls.rules.chunk_rows(new.shape[0] * row, row)
+            return chunk_rows(new.shape[0] * row, row)
         if not 1 <= new.chunks <= most:
             raise UsageValueError(
                 "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
@@ -246,53 +216,30 @@ class BcolzArray(ArrayLayout):
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        rules, inner = cls.rules, new.shape[1:]
+        rows, row = cls.block_rows_for(new), new.row_nbytes
+        settings = encode_settings(new)
         storage = {
             "dtype": str(new.dtype),
-            rules.key: rules.encode_settings(new.settings),
-            "chunklen": cls.block_rows_for(new),
+            cls.settings_key: settings,
+            "chunklen": rows,
             "expectedlen": new.shape[0],
-            "dflt": rules.encode_fill_value(new.dtype, inner, new.fill_value),
+            "dflt": encode_fill_value(new.dtype, new.fill_value),
         }
         attributes = encode_attributes(new.attrs)
         for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
             if name:
                 change.make_folder(name)
         change.write(prefix + STORAGE, encode_json(storage))
-        cbytes = cls._write(storage, new.dtype, blocks, prefix, change.write)
-        row = math.prod(inner) * new.dtype.itemsize
-        cbytes += storage["chunklen"] * row  # the buffer that bcolz has in memory
+        args = decode_settings(settings, new.dtype)
+        cbytes = write_chunks(blocks, args, rows, prefix, change.write)
+        cbytes += rows * row  # the buffer that bcolz has in memory
         change.write(prefix + SIZES, encode_sizes(new.shape, row, cbytes))
         change.write(prefix + ATTRIBUTES, attributes)
-
-    @classmethod
-    def _write(
-        cls,
-        storage: JsonObject,
-        dtype: DType,
-        blocks: Blocks,
-        prefix: str,
-        write: Callable[[str, bytes], object],
-    ) -> int:
-        """Write blocks of rows; return the size of full chunks, as bcolz counts it."""
-        rules, cbytes = cls.rules, 0
-
-        def deliver(name: str, nrows: int, content: bytes) -> Callable[[], object]:
-            nonlocal cbytes
-            chunk = memoryview(content)[HEADER.size :]
-            rules.check_chunk(chunk)
-            if nrows == storage["chunklen"]:
-                cbytes += len(chunk) + rules.overhead
-            return partial(write, prefix + name, content)
-
-        args = rules.decode_settings(storage.get(rules.key), dtype)
-        write_chunks(blocks, args, deliver)
-        return cbytes
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        self.rules.check_dtype(self.dtype)
+        check_dtype(self.dtype)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -304,7 +251,7 @@ class BcolzArray(ArrayLayout):
         """Let `change` write blocks of rows, and set the number of rows."""
         write = change.write if extends else change.stage
         prefix = self.folder.prefix
-        written = self._write(self.storage, self.dtype, blocks, prefix, write)
+        written = write_chunks(blocks, self._args(), self.block_rows, prefix, write)
         nrows = length()
         if nrows != self.shape[0]:
             row = math.prod(self.shape[1:]) * self.dtype.itemsize
@@ -328,57 +275,12 @@ class BcolzArray(ArrayLayout):
         """Take over the number of rows of a change that was committed."""
         self._set_shape((length, *self.shape[1:]))
 
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        first, after = (-(-n // self.block_rows) for n in (self.shape[0], old_length))
-        for number in chunk_name.stored(self.folder, after):
-            if number >= first:
-                with suppress(FileNotFoundError):
-                    self.folder.remove(chunk_name(number))
-
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     """Return the content of the sizes file."""
     return encode_json(
         {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
     )
-
-
-class ObjectChunks:
-    """The chunks of an array of objects: each is a pickle of any size."""
-
-    def __init__(
-        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
-    ) -> None:
-        self.nchunks = nchunks
-        self._chunks = FileChunks(folder, nchunks, 1, check_description)
-        self._folder = folder
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files: each has a chunk."""
-        return self.nchunks
-
-    def stored(self) -> Sequence[int]:
-        """Return the numbers of the files that exist, ascending."""
-        return self._chunks.stored()
-
-    def place_of(self, number: int) -> tuple[str, range]:
-        """Return the name of a file in the folder, and the number of its chunk."""
-        return self._chunks.place_of(number)
-
-    def read(self, number: int) -> bytes:
-        """Return a pickle; raise `FormatError` if it is damaged or missing."""
-        # The chunk says how many bytes it has; the file says so too.
-        chunk = self._chunks.read_chunk(number, None)
-        try:
-            header = decode_header(chunk)
-            with own_settings:
-                return decompress(chunk[: header.ctbytes], header)
-        except FormatError as error:
-            error.locate(number, None)
-            error.filename = self._folder.path()
-            raise
 
 
 # Tables
@@ -395,19 +297,16 @@ class BcolzTable(TableLayout):
         self.folder = folder
         self.allow_pickle = allow_pickle
         stored = folder.read_description(COLUMNS)
-        names = stored.get("names")
-        if (
-            not isinstance(names, list)
-            or not all(map(is_safe_part, names))
-            or len(set(names)) < len(names)
-        ):
-            refuse(folder, COLUMNS, "'names' to be different names of folders", names)
-        places = {name: self.find_folder(stored, name) for name in names}
+        with naming_errors(folder.path(COLUMNS)):
+            if not are_names(stored.get("names"), is_safe_part):
+                found = stored.get("names")
+                refuse("'names' to be different names of folders", found)
+            places = self.places_of(stored)
         self.columns = self.open_columns(places)
 
-    def find_folder(self, stored: JsonObject, name: str) -> str:
-        """Return the name of the folder of a column."""
-        return name
+    def places_of(self, stored: JsonObject) -> dict[str, str]:
+        """Return the name of the folder of each column."""
+        return {name: name for name in stored["names"]}
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
@@ -423,13 +322,8 @@ class BcolzTable(TableLayout):
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
             cls.array_class.create(change, name + "/", new, blocks)
-        change.write(COLUMNS, cls.encode_columns({name: name for name in columns}))
+        change.write(COLUMNS, encode_json({"names": list(columns)}))
         change.write(ATTRIBUTES, attributes)
-
-    @classmethod
-    def encode_columns(cls, places: Mapping[str, str]) -> bytes:
-        """Return the file that lists the columns; `places` has the folder of each."""
-        return encode_json({"names": list(places)})
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -448,5 +342,68 @@ class BcolzTable(TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        content = self.encode_columns({name: self.folder_of(name) for name in names})
-        change.stage(self.folder.full(COLUMNS), content)
+        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+
+
+# BLZ
+
+
+def detect_blz(folder: Folder) -> str | None:
+    """Return ``'array'`` or ``'table'``; None for a folder of another kind."""
+    kind = detect(folder)
+    try:
+        if kind == "array":
+            storage = folder.read_json(STORAGE)
+            return kind if "bparams" in storage and "cparams" not in storage else None
+        if kind == "table":
+            stored = folder.read_json(COLUMNS)
+            return kind if _is_blz_table(folder, stored) else None
+    except (FormatError, FileNotFoundError, TypeError, KeyError):
+        pass  # the error of opening it is better
+    return None
+
+
+def _is_blz_table(folder: Folder, stored: JsonObject) -> bool:
+    """Return whether the first column is an array of BLZ: bcolz had ``dirs``, too."""
+    if "dirs" not in stored:
+        return False
+    for name in stored["names"]:
+        place = _blz_place(stored, name)
+        return not is_safe_part(place) or detect_blz(folder.child(place)) == "array"
+    return True
+
+
+def _blz_place(stored: JsonObject, name: str) -> str:
+    """Return the name of the folder of a column.
+
+    Old files have longer paths, of which only the last part counts.
+    """
+    places = stored.get("dirs")
+    place = places.get(name) if isinstance(places, dict) else None
+    if not isinstance(place, str):
+        return name
+    return place.replace("\\", "/").rstrip("/").rpartition("/")[2]
+
+
+class BlzArray(BcolzArray):
+    """A ``barray``."""
+
+    name = "blz"
+    writable = False
+    settings_key = "bparams"
+
+
+class BlzTable(BcolzTable):
+    """A ``btable``."""
+
+    name = "blz"
+    writable = False
+    array_class = BlzArray
+
+    def places_of(self, stored: JsonObject) -> dict[str, str]:
+        """Return the name of the folder of each column."""
+        places = {name: _blz_place(stored, name) for name in stored["names"]}
+        for place in places.values():
+            if not is_safe_part(place):
+                refuse("'dirs' to be folders", place)
+        return places

@@ -1,7 +1,7 @@
 """Values in the storage file of bcolz and BLZ: dtype, fill value, chunk size, settings.
 
-The genuine programs take some dtypes only with certain fill values, and find the items
-in a chunk by its type size. The values written here follow these rules.
+bcolz takes some dtypes only with certain fill values, and finds the items in a chunk by
+its type size. The values written here follow these rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 import numpy
 
-from ..._format.blosc_header import BLOSC_FLAG_SPLIT, unpack_header
+from ..._format.codecs import read_by
 from ..._format.dtypes import holds_objects
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
@@ -19,204 +19,114 @@ from ...exceptions import UsageError, UsageValueError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ..._format.dtypes import DType
     from ...serializers import Json, JsonObject
+    from .base import NewArray
 
-# Kinds of items that the genuine readers take.
+# Kinds of items that bcolz reads.
 KINDS = "biufcSUmMV"
 # Maximum size in bytes of real and of complex numbers: the size of a long double
 # depends on the machine.
 MAX_SIZES = {"f": 8, "c": 16}
 # Number of plain bytes for which the chunk size of a smaller array is chosen.
 MIN_EXPECTED = 2**20
+# Size in bytes from which the chunk size of an array is computed.
+CHUNK_BASE = 4096
+# Settings of Blosc that users can choose, and the values that bcolz uses by default.
+SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}
+# The codecs and filters that bcolz reads.
+CODECS = read_by("bcolz")
+SHUFFLES = (0, 1, 2)
 
 
-# Maximum number of items of a row in whose shape BLZ stores the fill value. Its reader
-# takes a single value, too, and a longer list would fill the file.
-MAX_NESTED = 2**16
-# Blosc 1.3 splits a block if its items have at most this size in bytes, and if it has
-# at least this number of items. It ignores the flag for blocks that are not split.
-MAX_SPLIT_TYPESIZE = 16
-MIN_SPLIT_ITEMS = 128
+def check_dtype(dtype: DType) -> None:
+    """Raise `UsageError` for items that bcolz can't read back."""
+    if dtype.names is not None:
+        raise UsageError(
+            "bcolz can't open an array of structured items (dtype %s): create a table "
+            "with a column for each field" % dtype
+        )
+    if holds_objects(dtype):
+        raise UsageError(
+            "arrays of Python objects (dtype '%s') can't be stored" % dtype
+        )
+    if dtype.kind in "mM" and numpy.datetime_data(dtype)[0] == "generic":
+        raise UsageError("the layout 'bcolz' needs a unit of time, as in 'M8[ns]'")
+    most = MAX_SIZES.get(dtype.kind, sys.maxsize)
+    if dtype.kind not in KINDS or not 0 < dtype.itemsize <= most or dtype.subdtype:
+        raise UsageError(
+            "the layout 'bcolz' can't hold items of dtype '%s'; a '.blp' file can"
+            % dtype
+        )
 
 
-class Rules:
-    """How one of the two programs describes an array.
+def encode_fill_value(dtype: DType, value: Any) -> Json:
+    """Return a fill value for the storage file.
 
-    Attributes
-    ----------
-    layout
-        The name of the layout.
-    key
-        The key of the settings of Blosc in the storage file.
-    settings
-        The settings of Blosc that the program uses unless it is told otherwise.
-    codecs, shuffles
-        The codecs and filters that its Blosc reads right.
-    shuffle_type
-        The type of the filter in the storage file.
-    more_settings
-        Other settings in the storage file.
-    chunk_base
-        Size in bytes of the chunks of the smallest arrays.
-    overhead
-        Number of bytes that the program adds to the size of a chunk.
-    nested
-        Whether the fill value has the shape of a row.
-    always_splits
-        Whether its Blosc ignores the flag for blocks that are not split.
+    Raises `UsageError` if there is none: bcolz can't make a complex number or a time
+    from what JSON can hold.
     """
-
-    def __init__(
-        self,
-        layout: str,
-        key: str,
-        settings: Mapping[str, Any],
-        codecs: tuple[str, ...],
-        shuffles: tuple[int, ...],
-        *,
-        shuffle_type: type[int] = int,
-        more_settings: JsonObject | None = None,
-        chunk_base: int,
-        overhead: int = 0,
-        nested: bool = False,
-        always_splits: bool = False,
-    ) -> None:
-        self.layout = layout
-        self.key = key
-        self.settings = settings
-        self.codecs = codecs
-        self.shuffles = shuffles
-        self.shuffle_type = shuffle_type
-        self.more_settings = more_settings or {}
-        self.chunk_base = chunk_base
-        self.overhead = overhead
-        self.nested = nested
-        self.always_splits = always_splits
-
-    def check_dtype(self, dtype: DType) -> None:
-        """Raise `UsageError` for items that the program can't read back."""
-        if dtype.names is not None:
-            raise UsageError(
-                "%s can't open an array of structured items (dtype %s): create a table "
-                "with a column for each field" % (self.layout, dtype)
+    zero = numpy.zeros((), dtype)[()]
+    value = zero if value is None else numpy.array(value).astype(dtype)[()]
+    if dtype.kind in "cmMV":
+        if value != zero:
+            raise UsageValueError(
+                "the layout 'bcolz' has no fill value but zero for the dtype '%s'"
+                % dtype
             )
-        if holds_objects(dtype):
-            raise UsageError(
-                "arrays of Python objects (dtype '%s') can't be stored" % dtype
-            )
-        if dtype.kind in "mM" and numpy.datetime_data(dtype)[0] == "generic":
-            raise UsageError(
-                "the layout '%s' needs a unit of time, as in 'M8[ns]'" % self.layout
-            )
-        most = MAX_SIZES.get(dtype.kind, sys.maxsize)
-        if dtype.kind not in KINDS or not 0 < dtype.itemsize <= most or dtype.subdtype:
-            raise UsageError(
-                "the layout '%s' can't hold items of dtype '%s'; a '.blp' file can"
-                % (self.layout, dtype)
-            )
+        return "\0" * dtype.itemsize if dtype.kind == "V" else 0
+    if dtype.kind == "S":
+        try:
+            return value.decode("ascii")
+        except UnicodeDecodeError as error:
+            raise UsageValueError(
+                "the layout 'bcolz' has fill values of ASCII only, not %r" % value
+            ) from error
+    return value.item()
 
-    def encode_fill_value(
-        self, dtype: DType, inner: tuple[int, ...], value: Any
-    ) -> Json:
-        """Return a fill value for the storage file; `inner` is the shape of a row.
 
-        Raises `UsageError` if there is none: the genuine readers can't make a complex
-        number or a time from what JSON can hold.
-        """
-        stored = self._encode_item(dtype, value)
-        if self.nested and math.prod(inner) <= MAX_NESTED:
-            for count in reversed(inner):
-                stored = [stored] * count
-        return stored
+def chunk_rows(nbytes: int, row: int) -> int:
+    """Return the number of rows in a chunk, as bcolz chooses it."""
+    expected = max(nbytes, MIN_EXPECTED) / 2**20
+    size: int = CHUNK_BASE << math.trunc(math.log10(min(expected, 1e4))) + 6
+    return max(1, min(size, MAX_BUFFERSIZE) // row)
 
-    def _encode_item(self, dtype: DType, value: Any) -> Json:
-        zero = numpy.zeros((), dtype)[()]
-        value = zero if value is None else numpy.array(value).astype(dtype)[()]
-        if dtype.kind in "cmMV":
-            if value != zero:
-                raise UsageValueError(
-                    "the layout '%s' has no fill value but zero for the dtype '%s'"
-                    % (self.layout, dtype)
-                )
-            return "\0" * dtype.itemsize if dtype.kind == "V" else 0
-        if dtype.kind == "S":
-            try:
-                return value.decode("ascii")
-            except UnicodeDecodeError as error:
-                raise UsageValueError(
-                    "the layout '%s' has fill values of ASCII only, not %r"
-                    % (self.layout, value)
-                ) from error
-        return value.item()
 
-    def chunk_rows(self, nbytes: int, row: int) -> int:
-        """Return the number of rows in a chunk, as the program chooses it."""
-        expected = max(nbytes, MIN_EXPECTED) / 2**20
-        size: int = self.chunk_base << math.trunc(math.log10(min(expected, 1e4))) + 6
-        return max(1, min(size, MAX_BUFFERSIZE) // row)
-
-    def encode_settings(self, settings: Mapping[str, Any]) -> JsonObject:
-        """Return settings for the storage file; raise `UsageError` if wrong."""
-        unknown = set(settings) - set(self.settings)
-        if unknown:
-            raise UsageError(
-                "unknown settings: %s; the layout '%s' has %s"
-                % (", ".join(sorted(unknown)), self.layout, ", ".join(self.settings))
-            )
-        args = BloscArgs(typesize=1, **{**self.settings, **settings})
-        args.check()
-        self._check_readable("codec", args.cname, self.codecs)
-        self._check_readable("filter", int(args.shuffle), self.shuffles)
-        return {
-            "clevel": args.clevel,
-            "shuffle": self.shuffle_type(args.shuffle),
-            "cname": args.cname,
-            **self.more_settings,
-        }
-
-    def _check_readable(
-        self, name: str, value: object, known: Sequence[object]
-    ) -> None:
+def encode_settings(new: NewArray) -> JsonObject:
+    """Return settings for the storage file; raise `UsageError` if wrong."""
+    new.check_settings(SETTINGS, "bcolz")
+    args = BloscArgs(typesize=1, **{**SETTINGS, **new.settings})
+    args.check()
+    for name, value, known in (
+        ("codec", args.cname, CODECS),
+        ("filter", int(args.shuffle), SHUFFLES),
+    ):
         if value not in known:
             raise UsageValueError(
-                "the layout '%s' can't have the %s '%s', which the genuine program "
-                "can't read; it has %s"
-                % (self.layout, name, value, ", ".join("'%s'" % each for each in known))
+                "the layout 'bcolz' can't have the %s '%s', which bcolz can't read; it "
+                "has %s" % (name, value, ", ".join("'%s'" % each for each in known))
             )
+    return {
+        "clevel": args.clevel,
+        "shuffle": int(args.shuffle),
+        "cname": args.cname,
+        "quantize": 0,
+    }
 
-    def decode_settings(self, stored: Json, dtype: DType) -> BloscArgs:
-        """Return the settings of Blosc for new chunks; defaults for unusable values."""
-        stored = stored if isinstance(stored, dict) else {}
-        found = {key: stored.get(key) for key in self.settings}
-        settings: dict[str, Any] = dict(self.settings)
-        if found["cname"] in self.codecs and found["cname"] in CNAME_AVAIL:
-            settings["cname"] = found["cname"]
-        if found["clevel"] in range(10):
-            settings["clevel"] = int(found["clevel"])
-        if found["shuffle"] in self.shuffles:
-            settings["shuffle"] = int(found["shuffle"])
-        return BloscArgs(typesize=typesize_of(dtype), **settings)
 
-    def check_chunk(self, chunk: memoryview) -> None:
-        """Raise `UsageError` for a chunk that the program would read wrong."""
-        if not self.always_splits:
-            return
-        header = unpack_header(chunk)
-        if (
-            not header.is_copy
-            and header.flags & BLOSC_FLAG_SPLIT
-            and header.typesize <= MAX_SPLIT_TYPESIZE
-            and header.blocksize // header.typesize >= MIN_SPLIT_ITEMS
-        ):
-            raise UsageError(
-                "Blosc did not split the blocks of a chunk (codec '%s'), and the "
-                "genuine BLZ would read the chunk wrong: unset BLOSC_SPLITMODE, or use "
-                "the compression level 0" % header.codec
-            )
+def decode_settings(stored: Json, dtype: DType) -> BloscArgs:
+    """Return the settings of Blosc for new chunks; defaults for unusable values."""
+    found = stored if isinstance(stored, dict) else {}
+    settings = dict(SETTINGS)
+    if found.get("cname") in CODECS and found["cname"] in CNAME_AVAIL:
+        settings["cname"] = found["cname"]
+    if found.get("clevel") in range(10):
+        settings["clevel"] = int(found["clevel"])
+    if found.get("shuffle") in SHUFFLES:
+        settings["shuffle"] = int(found["shuffle"])
+    return BloscArgs(typesize=typesize_of(dtype), **settings)
 
 
 def decode_fill_value(dtype: DType, stored: Json) -> Any:
@@ -242,33 +152,9 @@ def decode_fill_value(dtype: DType, stored: Json) -> Any:
 
 
 def typesize_of(dtype: DType) -> int:
-    """Return the type size for Blosc by which the genuine reader finds items."""
+    """Return the type size for Blosc by which bcolz finds items."""
     if dtype.kind == "S":
         return 1
     if dtype.kind == "U":
         return 4
     return dtype.itemsize if dtype.itemsize <= 255 else 1
-
-
-BCOLZ = Rules(
-    "bcolz",
-    "cparams",
-    {"cname": "lz4", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"),
-    (0, 1, 2),
-    more_settings={"quantize": 0},
-    chunk_base=4096,
-)
-# The key of the codec is an addition: BLZ ignores it, and writes with blosclz.
-BLZ = Rules(
-    "blz",
-    "bparams",
-    {"cname": "blosclz", "clevel": 5, "shuffle": 1},
-    ("blosclz", "lz4", "lz4hc", "zlib"),
-    (0, 1),
-    shuffle_type=bool,
-    chunk_base=1024,
-    overhead=128,
-    nested=True,
-    always_splits=True,
-)

@@ -7,30 +7,26 @@ Then its first rows count. Sizes are checked before memory is allocated.
 
 from __future__ import annotations
 
-import math
 import struct
+from functools import partial
 
 import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
-from ..._format.array_metadata import new_array
-from ..._format.blosc_header import MAX_RATIOS, decode_header
-from ..._format.chunks import compress, decompress_into
+from ..._format.blosc_header import decode_header
+from ..._format.chunks import compress, decompress, decompress_into
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
-from ..._reading.opened import CACHE_NBYTES
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError
-from .file_names import FileNames
+from .array_files import ChunkFiles, FileNames, placed
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..._format.dtypes import Array, DType
+    from ..._format.dtypes import Array
     from ..._reading.chunk_source import Room
     from ...args import BloscArgs
     from ..folder import Folder
@@ -41,11 +37,6 @@ HEADER_VERSION = 1
 DATA = "data"
 # The name of the file of a chunk, by its number.
 chunk_name = FileNames(DATA, "__", ".blp")
-# Size in bytes from which an array is allocated only if the sizes of the files show
-# that they can hold all its chunks.
-LARGE = 64 * 2**20
-# Maximum number of plain bytes per byte of a file, with the best codec.
-MAX_RATIO = max(MAX_RATIOS.values())
 
 
 def encode_file(chunk: bytes) -> bytes:
@@ -53,95 +44,43 @@ def encode_file(chunk: bytes) -> bytes:
     return HEADER.pack(MAGIC, HEADER_VERSION, 1) + chunk
 
 
-class FileChunks(ChunkSource):
-    """The chunks of one state of an array.
-
-    Parameters
-    ----------
-    folder
-        The folder of the array.
-    nbytes
-        Number of plain bytes of the array.
-    chunk_size
-        Number of plain bytes of all chunks but the last one.
-    check_description
-        Called when a file was read or is missing: raises `StorageError` if the files
-        are those of another array now.
-    """
+class FileChunks(ChunkFiles):
+    """The chunks of one state of an array, each in a file of its own."""
 
     def __init__(
         self,
         folder: Folder,
         nbytes: int,
         chunk_size: int,
-        check_description: Callable[[], object] = bool,
+        check_description: Callable[[], object],
     ) -> None:
-        self.nbytes = nbytes
-        self.chunk_size = chunk_size
-        self.nchunks = -(-nbytes // chunk_size)
-        self._folder = folder
-        self._check_description = check_description
-        self._cache = ChunkCache(CACHE_NBYTES)
+        nchunks = -(-nbytes // chunk_size)
+        super().__init__(
+            folder, chunk_name, nbytes, chunk_size, nchunks, 1, check_description
+        )
         self._workspace = Workspace()
 
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-        start = number * self.chunk_size
-        return start, min(start + self.chunk_size, self.nbytes)
-
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
-        return range(start // self.chunk_size, -(-stop // self.chunk_size))
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files: each has a chunk."""
-        return self.nchunks
-
-    def stored(self) -> Sequence[int]:
-        """Return the numbers of the files that exist, ascending."""
-        return chunk_name.stored(self._folder, self.nchunks)
-
-    def place_of(self, number: int) -> tuple[str, range]:
-        """Return the name of a file in the folder, and the number of its chunk."""
-        return chunk_name(number), range(number, number + 1)
-
-    def allocate(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return a new array; raise `FormatError` if the files can't hold so much."""
-        if math.prod(shape) * dtype.itemsize >= LARGE:
-            self._check_files()
-        return new_array(shape, dtype)
-
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
         """Raise `FormatError` unless each chunk has a file, of a possible size."""
         found = 0
-        for name, size in self._folder.sizes(DATA):
+        for name, size in self.folder.sizes(DATA):
             number = chunk_name.number(name)
             if number is None or number >= self.nchunks:
                 continue
             found += 1
             start, stop = self.span(number)
-            if stop - start > size * MAX_RATIO:
-                raise self._damage(
-                    "expected a chunk of '%d' plain bytes, found a file of '%d' bytes"
-                    % (stop - start, size),
-                    number,
-                )
+            self.check_size(number, size, stop - start)
         if found < self.nchunks:
             raise DamageError(
                 "the array has '%d' chunks, but there are only '%d' files of them"
                 % (self.nchunks, found),
                 section="chunks",
-                filename=self._folder.path(DATA),
+                filename=self.folder.path(DATA),
             )
 
     def _damage(self, message: str, number: int) -> DamageError:
-        return DamageError(
-            message,
-            section="chunks",
-            chunk=number,
-            filename=self._folder.path(chunk_name(number)),
-        )
+        path = self.path_of(number)
+        return DamageError(message, section="chunks", chunk=number, filename=path)
 
     def load(
         self,
@@ -168,55 +107,36 @@ class FileChunks(ChunkSource):
             )
             for_each(numbers, work, deliver, nthreads, batch)
 
-    def cached(self, number: int, size: int) -> bytes | None:
-        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
-        return self._cache.get(number)
-
     def _plain(self, number: int, room: Room | None) -> memoryview:
         """Return the plain bytes of a chunk, in `room` if there is some."""
         start, stop = self.span(number)
+        size = stop - start
         place = None if room is None else room(number)
-        plain = self._cache.get(number)
-        if plain is not None:
-            if place is None:
-                return memoryview(plain)
-            place[:] = plain
-            return place
+        cached = self._cache.get(number)
+        if cached is not None:
+            return placed(memoryview(cached), place)
         try:
-            if place is not None:
-                return self._decompress(number, stop - start, place)
-            found = self._decompress(number, stop - start, None)
+            chunk = self.read_chunk(number)
+            header = decode_header(chunk)
+            most = self.chunk_size if number == self.nchunks - 1 else size
+            if not size <= header.nbytes <= most:
+                raise self._damage(
+                    "expected a chunk of '%d' plain bytes, found '%d'"
+                    % (size, header.nbytes),
+                    number,
+                )
+            if place is not None and header.nbytes == size:
+                decompress_into(chunk[: header.ctbytes], place, header)
+                return place
+            view = self._workspace.view(header.nbytes)
+            decompress_into(chunk[: header.ctbytes], view, header)
         except FormatError as error:
             error.locate(number, HEADER.size)
-            error.filename = self._folder.path(chunk_name(number))
+            error.filename = self.path_of(number)
             raise
-        self._cache.put(number, bytes(found))
-        return found
-
-    def _decompress(
-        self, number: int, size: int, place: memoryview | None
-    ) -> memoryview:
-        """Return the first `size` plain bytes of a chunk, in `place` if possible."""
-        chunk = self.read_chunk(number)
-        header = decode_header(chunk)
-        is_last = number == self.nchunks - 1
-        most = self.chunk_size if is_last else size
-        if not size <= header.nbytes <= most:
-            raise self._damage(
-                "expected a chunk of '%d' plain bytes, found '%d'"
-                % (size, header.nbytes),
-                number,
-            )
-        compressed = chunk[: header.ctbytes]
-        if place is not None and header.nbytes == size:
-            decompress_into(compressed, place, header)
-            return place
-        view = self._workspace.view(header.nbytes)
-        decompress_into(compressed, view, header)
         if place is None:
-            return view[:size]
-        place[:] = view[:size]
-        return place
+            self._cache.put(number, bytes(view[:size]))
+        return placed(view[:size], place)
 
     def read_chunk(self, number: int, limit: int | None = 0) -> memoryview:
         """Return the Blosc chunk in a file, with what may follow it.
@@ -228,7 +148,7 @@ class FileChunks(ChunkSource):
             # Blosc makes a chunk longer by at most its header.
             limit = HEADER.size + self.chunk_size + BLOSC_HEADER_LENGTH
         try:
-            content = self._folder.read(chunk_name(number), limit)
+            content = self.folder.read(chunk_name(number), limit)
         except FileNotFoundError as error:
             self._check_description()
             raise self._damage(
@@ -246,24 +166,66 @@ class FileChunks(ChunkSource):
         return memoryview(content)[HEADER.size :]
 
 
+class ObjectChunks(FileChunks):
+    """The chunks of an array of objects: each is a pickle of any size."""
+
+    def __init__(
+        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
+    ) -> None:
+        super().__init__(folder, nchunks, 1, check_description)
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+        joined: bool = False,
+    ) -> None:
+        """Call ``use(number, plain)`` with the pickles of items."""
+        for number in numbers:
+            use(number, memoryview(self.read(number)))
+
+    def read(self, number: int) -> bytes:
+        """Return a pickle; raise `FormatError` if it is damaged or missing."""
+        # The chunk says how many bytes it has; the file says so too.
+        chunk = self.read_chunk(number, None)
+        try:
+            header = decode_header(chunk)
+            with own_settings:
+                return decompress(chunk[: header.ctbytes], header)
+        except FormatError as error:
+            error.locate(number, None)
+            error.filename = self.folder.path()
+            raise
+
+
 def write_chunks(
     blocks: Blocks,
     args: BloscArgs,
-    deliver: Callable[[str, int, bytes], Callable[[], object]],
-) -> None:
-    """Compress blocks of rows on several threads, and hand them to `deliver` in order.
+    full_rows: int,
+    prefix: str,
+    write: Callable[[str, bytes], object],
+) -> int:
+    """Compress blocks of rows on several threads, and write each to a file.
 
-    `deliver` gets the name of a file, its number of rows and its content. It returns a
-    function that writes the file, which any thread may call.
+    `write` gets the name of a file, after `prefix`, and its content; any thread may
+    call it. Returns the size in bytes of the chunks with `full_rows` rows.
     """
+    total = 0
 
     def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
         number, rows = block
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
         return chunk_name(number), len(rows), encode_file(compress(plain, args))
 
-    def unpack(result: tuple[str, int, bytes]) -> Callable[[], object]:
-        return deliver(*result)
+    def deliver(done: tuple[str, int, bytes]) -> Callable[[], object]:
+        nonlocal total
+        name, nrows, content = done
+        if nrows == full_rows:
+            total += len(content) - HEADER.size
+        return partial(write, prefix + name, content)
 
     with own_settings:
-        for_each(blocks, work, unpack, effective_nthreads(None, 2**31), quick=True)
+        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
+    return total

@@ -17,23 +17,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
 
-from ..._format.array_metadata import MAX_NBYTES, new_array
+from ..._format.array_metadata import MAX_NBYTES
+from ..._format.dtypes import refuse
 from ..._reading.array_reader import ArrayReader
+from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError
 from ..folder import MAX_JSON, encode_attributes, encode_json
+from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray
-from .chunk_files import LARGE
-from .description_check import DescriptionCheck
-from .file_names import FileNames
 from .identity import KEY, Identity, check_identity, identified
-from .shard_index import Cut
-from .shard_place import ShardPlaces
-from .superchunk_files import SuperchunkFiles
+from .shard_files import ShardFiles
+from .shard_writer import ShardWriter, write_shards
 from .superchunk_items import ItemParts
 from .superchunk_storage import (
     DATA,
@@ -41,23 +39,19 @@ from .superchunk_storage import (
     Storage,
     decode_storage,
     new_storage,
-    refuse,
     with_spare,
 )
-from .superchunk_writer import ShardFolder, write_folders
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ..._format.dtypes import Array, DType
+    from ..._format.dtypes import DType
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
     from .base import Blocks, Length
     from .base import Part as BasePart
-    from .superchunk_storage import Leaf
-    from .superchunk_writer import Part
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -86,30 +80,14 @@ def detect(folder: Folder) -> str | None:
 # Values in the files
 
 
-def read_object(folder: Folder, name: str, identity: str | None = None) -> JsonObject:
-    """Return the JSON object in a file, whose `KEY` is the identity of the dataset.
+def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
+    """Return the description of a dataset, whose `KEY` is its identity.
 
-    Raises `FormatError` if the file is missing, damaged, or not of the dataset with
-    this `identity`.
+    `kind` and version are checked if `kind` is given.
     """
-    check = partial(check_identity, expected=identity, is_first=name == STORAGE)
-    try:
-        return folder.read_description(name, check)
-    except FormatError as error:
-        error.filename = folder.path(name)
-        raise
-
-
-def encode_object(document: JsonObject, identity: str | None) -> bytes:
-    """Return the content of a file, which belongs to the dataset with this identity."""
-    if identity is None:
-        return encode_json(document)
-    return identified(document, Identity(identity), encode_json)
-
-
-def read_storage(folder: Folder, kind: str) -> JsonObject:
-    """Return the description of a dataset, of which `kind` and version are checked."""
-    stored = read_object(folder, STORAGE)
+    stored = Documents(folder, None).read(STORAGE)
+    if kind is None:
+        return stored
     if stored.get("superchunk") != VERSION:
         raise UsageError(
             "this version reads superchunks of version '%d', found '%.200s': '%s'"
@@ -120,66 +98,66 @@ def read_storage(folder: Folder, kind: str) -> JsonObject:
     return stored
 
 
-def read_attributes(folder: Folder, name: str, identity: str | None) -> JsonObject:
-    """Return the attributes in a file of the dataset with this identity.
+class Documents:
+    """The documents of a dataset, which state its identity, if it has one."""
 
-    In a dataset without one the file may be missing, and is the attributes itself.
-    """
-    if identity is None:
-        return read_object(folder, name) if folder.exists(name) else {}
-    found = read_object(folder, name, identity).get(name.rpartition("/")[2])
-    if not isinstance(found, dict):
-        refuse("the attributes", found)
-    return found
+    def __init__(self, folder: Folder, identity: str | None) -> None:
+        self.folder = folder
+        self.identity = identity
 
+    def read(self, name: str) -> JsonObject:
+        """Return the object in a document.
 
-def encode_values(values: JsonObject, name: str, identity: str | None) -> bytes:
-    """Return the content of a file of attributes."""
-    content = encode_attributes(values)  # raises the errors
-    if identity is None:
-        return content
-    return encode_object({name.rpartition("/")[2]: values}, identity)
+        Raises `FormatError` if the file is missing, damaged, or not of this dataset.
+        """
+        is_first = name == STORAGE
+        check = partial(check_identity, expected=self.identity, is_first=is_first)
+        with naming_errors(self.folder.path(name)):
+            return self.folder.read_description(name, check)
 
+    def encode(self, document: JsonObject) -> bytes:
+        """Return the content of a document."""
+        if self.identity is None:
+            return encode_json(document)
+        return identified(document, Identity(self.identity), encode_json)
 
-def read_length(folder: Folder, inner: tuple[int, ...], identity: str | None) -> int:
-    """Return the number of rows in the sizes file."""
-    shape = read_object(folder, SIZES, identity).get("shape")
-    if (
-        not isinstance(shape, list)
-        or len(shape) != 1 + len(inner)
-        or tuple(shape[1:]) != inner
-        or type(shape[0]) is not int
-        or not 0 <= shape[0] <= MAX_NBYTES
-    ):
-        refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
-    length: int = shape[0]
-    return length
+    def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
+        """Return the attributes in a document.
 
+        In a dataset without identity it may be missing, and is the attributes itself.
+        """
+        if self.identity is None:
+            return self.read(name) if self.folder.exists(name) else {}
+        found = self.read(name).get(name.rpartition("/")[2])
+        if not isinstance(found, dict):
+            refuse("the attributes", found)
+        return found
 
-def encode_sizes(
-    shape: tuple[int, ...], nbytes: int, cbytes: int, identity: str | None
-) -> bytes:
-    """Return the content of the sizes file."""
-    sizes = {"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes}
-    return encode_object(sizes, identity)
+    def encode_attributes(self, values: JsonObject, name: str = ATTRIBUTES) -> bytes:
+        """Return the content of a document of attributes."""
+        content = encode_attributes(values)  # raises the errors
+        if self.identity is None:
+            return content
+        return self.encode({name.rpartition("/")[2]: values})
 
+    def read_length(self, inner: tuple[int, ...] = ()) -> int:
+        """Return the number of rows, which have the shape `inner`."""
+        shape = self.read(SIZES).get("shape")
+        if (
+            not isinstance(shape, list)
+            or len(shape) != 1 + len(inner)
+            or tuple(shape[1:]) != inner
+            or type(shape[0]) is not int
+            or not 0 <= shape[0] <= MAX_NBYTES
+        ):
+            with naming_errors(self.folder.path(SIZES)):
+                refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
+        length: int = shape[0]
+        return length
 
-# Reading
-
-
-def namer(prefix: str, leaf: Leaf) -> FileNames:
-    """Return the names of the files of a leaf."""
-    return FileNames((prefix + leaf.folder).rstrip("/"), "__", "__.bin", 1)
-
-
-def allocate_checked(
-    sources: Sequence[SuperchunkFiles], shape: tuple[int, ...], dtype: DType
-) -> Array:
-    """Return a new array; raise `FormatError` if the files can't hold so much."""
-    if math.prod(shape) * dtype.itemsize >= LARGE:
-        for source in sources:
-            source.check_files()
-    return new_array(shape, dtype)
+    def encode_sizes(self, shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
+        """Return the content of the sizes file."""
+        return self.encode({"shape": list(shape), "nbytes": nbytes, "cbytes": cbytes})
 
 
 # Arrays
@@ -191,36 +169,18 @@ class SuperchunkArray(ArrayLayout):
     name = "superchunk"
     description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     by_field = True
-    # Where the superchunks are in the folder.
-    data = DATA + "/"
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         self._check = DescriptionCheck(folder, STORAGE)
-        try:
+        with naming_errors(folder.path(STORAGE)):
             stored = read_storage(folder, self.kind)
             self.storage = decode_storage(stored)
-            self.storage.identity = stored.get(KEY)
-        except FormatError as error:
-            error.filename = error.filename or folder.path(STORAGE)
-            raise
-        read = partial(read_object, folder, STORAGE)
-        self._check.expect(folder.path(), read, stored)
-        length = self.read_length()
-        try:
-            self._take(length)
-        except FormatError as error:
-            error.filename = error.filename or folder.path(SIZES)
-            raise
-
-    def read_length(self) -> int:
-        """Return the number of rows in the files now."""
-        try:
-            identity = self.storage.identity
-            return read_length(self.folder, self.storage.inner, identity)
-        except FormatError as error:
-            error.filename = error.filename or self.folder.path(SIZES)
-            raise
+        self.storage.identity = stored.get(KEY)
+        self._documents = Documents(folder, self.storage.identity)
+        self._check.expect(folder.path(), partial(read_storage, folder), stored)
+        with naming_errors(folder.path(SIZES)):
+            self._take(self._documents.read_length(self.storage.inner))
 
     def _take(self, length: int) -> None:
         """Read from the files of this number of rows from now on."""
@@ -236,13 +196,11 @@ class SuperchunkArray(ArrayLayout):
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
         # No methods of this object: a cycle would keep the files open.
         self._sources = [
-            SuperchunkFiles(
-                self.folder,
-                namer(self.data, leaf),
-                cut_of(storage, leaf),
+            ShardFiles(
+                self.data_folder,
+                storage.grid_of(leaf),
                 length,
                 None,
-                places_of(storage, leaf),
                 check_description=self._check,
             )
             for leaf in storage.leaves
@@ -250,10 +208,7 @@ class SuperchunkArray(ArrayLayout):
         allocate = partial(allocate_checked, self._sources)
         readers = [
             ArrayReader(
-                source,
-                leaf.dtype,
-                (*self.shape, *leaf.shape),
-                allocate=allocate,
+                source, leaf.dtype, (*self.shape, *leaf.shape), allocate=allocate
             )
             for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
@@ -263,17 +218,13 @@ class SuperchunkArray(ArrayLayout):
             parts = list(zip(storage.leaves, readers, strict=True))
             count = max(source.chunks_in_run for source in self._sources)
             self.reader = ItemParts(
-                self.dtype,
-                self.shape,
-                parts,
-                allocate,
-                storage.chunk_rows * count,
+                self.dtype, self.shape, parts, allocate, storage.chunk_rows * count
             )
 
     @property
-    def cbytes(self) -> int:
-        """Size in bytes of the superchunks."""
-        return count_cbytes(self.folder, self.data, self.storage, self.shape[0])
+    def data_folder(self) -> Folder:
+        """The folder of the shards."""
+        return self.folder.child(DATA)
 
     def parts(self) -> list[BasePart]:
         """Return where the chunks are, by the fields of an item."""
@@ -296,7 +247,7 @@ class SuperchunkArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES, self.storage.identity)
+        return self._documents.read_attributes()
 
     # Writing
 
@@ -309,46 +260,42 @@ class SuperchunkArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         storage = new_storage(new)
+        documents = Documents(change.folder, storage.identity)
         head = {"superchunk": VERSION, "kind": cls.kind}
-        content = encode_object({**head, **storage.encode()}, storage.identity)
-        attributes = encode_values(new.attrs, ATTRIBUTES, storage.identity)
+        content = documents.encode({**head, **storage.encode()})
+        attributes = documents.encode_attributes(new.attrs)
         for name in (prefix.rstrip("/"), prefix + META, prefix + DATA):
             if name:
                 change.make_folder(name)
         written = write_leaves(change, prefix + DATA + "/", storage, blocks)
         nbytes = math.prod(new.shape) * storage.dtype.itemsize
+        sizes = documents.encode_sizes(new.shape, nbytes, sum(written.values()))
         change.write(prefix + STORAGE, content)
         change.write(prefix + ATTRIBUTES, attributes)
-        cbytes = sum(written.values())
-        sizes = encode_sizes(new.shape, nbytes, cbytes, storage.identity)
         change.write(prefix + SIZES, sizes)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        content = encode_values(values, ATTRIBUTES, self.storage.identity)
+        content = self._documents.encode_attributes(values)
         change.stage(self.folder.full(ATTRIBUTES), content)
 
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
         """Let `change` write blocks of rows, and set the number of rows."""
+        data = self.data_folder
         written = write_leaves(
-            change,
-            self.folder.prefix + self.data,
-            self.storage,
-            blocks,
-            self._sources,
-            at_once=extends,
+            change, data.prefix, self.storage, blocks, self._sources, at_once=extends
         )
         nrows = length()
-        cbytes = count_cbytes(self.folder, self.data, self.storage, nrows, written)
+        cbytes = count_cbytes(data, self.storage, nrows, written)
         self.stage_sizes(change, nrows, cbytes)
 
     def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
         """Let `change` set the number of rows."""
         shape = (length, *self.storage.inner)
         nbytes = math.prod(shape) * self.dtype.itemsize
-        sizes = encode_sizes(shape, nbytes, cbytes, self.storage.identity)
+        sizes = self._documents.encode_sizes(shape, nbytes, cbytes)
         change.stage(self.folder.full(SIZES), sizes)
 
     def committed(self, length: int) -> None:
@@ -356,55 +303,21 @@ class SuperchunkArray(ArrayLayout):
         self.close_files()
         self._take(length)
 
-    def close_files(self) -> None:
-        """Close the superchunks, when no thread reads them any more."""
-        for source in self._sources:
-            source.close()
-
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        start = self.shape[0]
-        for names in files_of(self.data, self.storage, start, old_length):
-            with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-                for name in names:
-                    self.folder.remove(name)
-
-
-def cut_of(storage: Storage, leaf: Leaf) -> Cut:
-    """Return how the array of a leaf is cut."""
-    inner = (*storage.inner, *leaf.shape)
-    return Cut(leaf.dtype, inner, storage.chunk_rows, storage.slots)
-
-
-def places_of(storage: Storage, leaf: Leaf) -> ShardPlaces:
-    """Return the metadata that the files of a leaf must have."""
-    return ShardPlaces(storage.identity, cut_of(storage, leaf), namer("", leaf))
-
-
-def files_of(
-    prefix: str, storage: Storage, start: int, stop: int
-) -> Iterator[Iterator[str]]:
-    """Yield for each leaf the files of `stop` rows that `start` rows lack."""
-    for leaf in storage.leaves:
-        cut = cut_of(storage, leaf)
-        numbers = range(cut.count_files(start), cut.count_files(stop))
-        yield map(namer(prefix, leaf), numbers)
-
 
 def count_cbytes(
-    folder: Folder,
-    prefix: str,
+    data: Folder,
     storage: Storage,
     length: int,
     written: Mapping[str, int] | None = None,
 ) -> int:
     """Return the size of the files; `written` has those that are not in place."""
     total = 0
-    for names in files_of(prefix, storage, 0, length):
+    for leaf in storage.leaves:
+        grid = storage.grid_of(leaf)
         with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-            for name in names:
-                size = written.get(folder.full(name)) if written else None
-                total += folder.size(name) if size is None else size
+            for name in map(grid.names, range(grid.count_files(length))):
+                size = written.get(data.full(name)) if written else None
+                total += data.size(name) if size is None else size
     return total
 
 
@@ -413,7 +326,7 @@ def write_leaves(
     prefix: str,
     storage: Storage,
     blocks: Blocks,
-    old: Sequence[SuperchunkFiles | None] | None = None,
+    old: Sequence[ShardFiles | None] | None = None,
     *,
     at_once: bool = True,
 ) -> dict[str, int]:
@@ -425,38 +338,25 @@ def write_leaves(
     blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
 
-    def part_of(leaf: Leaf, source: SuperchunkFiles | None, blocks: Blocks) -> Part:
-        def finish_chunk(chunk: bytes) -> bytes:
-            return with_spare(chunk, storage.settings["spare"])
+    def finish_chunk(chunk: bytes) -> bytes:
+        return with_spare(chunk, storage.settings["spare"])
 
-        cut, args = cut_of(storage, leaf), storage.args_of(leaf)
-        folder = ShardFolder(
+    writers = [
+        ShardWriter(
             change,
-            namer(prefix, leaf),
-            cut,
-            args,
-            places_of(storage, leaf),
+            prefix,
+            storage.grid_of(leaf),
+            storage.args_of(leaf),
+            source,
             at_once=at_once,
+            part_of=leaf.of,
             finish_chunk=finish_chunk,
         )
-        rows = ((number, leaf.of(rows)) for number, rows in blocks)
-        return folder, folder.pieces(rows, source), source
-
-    leaves = [
-        (leaf, source)
         for leaf, source in zip(storage.leaves, sources, strict=True)
-        if cut_of(storage, leaf).row_nbytes and leaf.fields[:1] in fields
+        if leaf.fields[:1] in fields
     ]
-    if not leaves:  # the rows count, but there is nothing to store
-        for _ in blocks:
-            pass
-    copies = copies_of(blocks, len(leaves))
-    parts = [
-        part_of(leaf, source, shared)
-        for (leaf, source), shared in zip(leaves, copies, strict=True)
-    ]
-    write_folders(parts)
-    return {name: size for folder, _, _ in parts for name, size in folder.sizes.items()}
+    write_shards(writers, blocks)
+    return {name: size for each in writers for name, size in each.sizes.items()}
 
 
 def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:
@@ -465,25 +365,3 @@ def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]
     first = list(islice(remaining, 1))
     names = first[0][1].dtype.names if first else dtype.names
     return chain(first, remaining), {(name,) for name in names} if names else {()}
-
-
-def copies_of(blocks: Blocks, count: int) -> list[Blocks]:
-    """Return `count` iterators over the same blocks.
-
-    A block is dropped when all of them have passed it; `itertools.tee` keeps 57.
-    """
-    source = iter(blocks)
-    waiting: list[deque[tuple[int, Array]]] = [deque() for _ in range(count)]
-
-    def copy(own: deque[tuple[int, Array]]) -> Iterator[tuple[int, Array]]:
-        while True:
-            if not own:
-                for block in islice(source, 1):
-                    for each in waiting:
-                        each.append(block)
-                    del block
-            if not own:
-                return
-            yield own.popleft()
-
-    return [copy(own) for own in waiting]

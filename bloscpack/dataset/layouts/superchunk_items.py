@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
     from ..._format.dtypes import DType
     from ..._reading.array_reader import Allocate, ArrayReader
-    from ..._reading.boxes import Picks
+    from ..._reading.boxes import PositionList
     from .superchunk_storage import Leaf
 
     # Rows of the result and their positions; a leaf, its reader and its further axes.
-    Task = tuple[tuple[slice, Steps | Picks], tuple[Leaf, ArrayReader, Sequence[Steps]]]
+    Task = tuple[
+        tuple[slice, Steps | PositionList], tuple[Leaf, ArrayReader, Sequence[Steps]]
+    ]
 
 
 class ItemParts:
@@ -95,7 +97,9 @@ class ItemParts:
             for_each(tasks, work, deliver, nthreads, quick=True)
         return index.finish(items)
 
-    def _blocks(self, axis: Steps | Picks) -> Iterator[tuple[slice, Steps | Picks]]:
+    def _blocks(
+        self, axis: Steps | PositionList
+    ) -> Iterator[tuple[slice, Steps | PositionList]]:
         """Yield parts of the first axis that are read together, and their rows.
 
         All leaves of a block are put into the items while these are in the cache of

@@ -21,20 +21,21 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
-from ..._format.dtypes import check_text, decode_dtype, encode_dtype, shown
+from ..._format.dtypes import check_text, decode_dtype, encode_dtype, refuse
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ...exceptions import DamageError, UsageError, UsageValueError
+from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import is_safe_part
+from .array_files import FileNames
 from .identity import Identity
-from .superchunk_sizes import rows_and_slots
+from .shard_grid import ShardGrid, rows_and_slots
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any, NoReturn
+    from typing import Any
 
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
@@ -156,6 +157,13 @@ class Storage:
         self.settings = settings
         self.leaves = leaves_of(dtype)
 
+    def grid_of(self, leaf: Leaf) -> ShardGrid:
+        """Return how the array of a leaf is cut; its names begin in the data folder."""
+        inner = (*self.inner, *leaf.shape)
+        names = FileNames(leaf.folder, "__", "__.bin", 1)
+        cut = leaf.dtype, inner, self.chunk_rows, self.slots
+        return ShardGrid(*cut, names, self.identity)
+
     def args_of(self, leaf: Leaf) -> BloscArgs:
         """Return the settings of Blosc for a leaf."""
         cname = self.settings["cname"]
@@ -190,12 +198,7 @@ def new_storage(new: NewArray) -> Storage:
             "item to (1,)"
         )
     encode_dtype(new.dtype)  # raises the error for objects
-    unknown = set(new.settings) - set(SETTINGS)
-    if unknown:
-        raise UsageError(
-            "unknown settings: %s; the layout 'superchunk' has %s"
-            % (", ".join(sorted(unknown)), ", ".join(SETTINGS))
-        )
+    new.check_settings(SETTINGS, "superchunk")
     dtype = packed(new.dtype)
     fill = numpy.zeros((), dtype)
     if new.fill_value is not None:
@@ -235,13 +238,6 @@ def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
         default=0,
     )
     return rows_and_slots(new, row)
-
-
-def refuse(expected: str, found: object) -> NoReturn:
-    """Raise the `FormatError` of a wrong value in a description."""
-    raise DamageError(
-        "expected %s, found %s" % (expected, shown(found)), section="metadata"
-    )
 
 
 def decode_storage(stored: Json) -> Storage:

@@ -6,9 +6,11 @@ import math
 from copy import copy
 from functools import partial
 
-from ...exceptions import FormatError, UsageValueError
+from ..._format.dtypes import refuse
+from ..._storage.base import naming_errors
+from ...exceptions import UsageValueError
+from .array_files import DescriptionCheck
 from .base import ArrayLayout, TableLayout
-from .description_check import DescriptionCheck
 from .identity import KEY, Identity
 from .superchunk import (
     ATTRIBUTES,
@@ -16,13 +18,9 @@ from .superchunk import (
     META,
     SIZES,
     STORAGE,
+    Documents,
     SuperchunkArray,
     count_cbytes,
-    encode_object,
-    encode_sizes,
-    encode_values,
-    read_attributes,
-    read_length,
     read_storage,
     write_leaves,
 )
@@ -33,7 +31,6 @@ from .superchunk_storage import (
     decode_storage,
     encode_name,
     new_storage,
-    refuse,
 )
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from .base import NewColumn
 
 
-class Parts:
+class TableDocuments(Documents):
     """What the columns of a table share: its description, attributes and sizes.
 
     The table and its columns refer to it, and it to none of them: a cycle would keep
@@ -54,52 +51,38 @@ class Parts:
 
     Attributes
     ----------
-    folder
-        The folder of the table.
     storages
         How the columns are stored, by name.
-    identity
-        The identity of the table; None without one.
     """
 
     def __init__(
         self, folder: Folder, storages: dict[str, Storage], identity: str | None
     ) -> None:
-        self.folder = folder
-        self.identity = identity
+        super().__init__(folder, identity)
         self.storages = storages
         self._cbytes: dict[str, int] = {}
 
-    def read_attributes(self) -> dict[str, JsonObject]:
+    def of_columns(self) -> dict[str, JsonObject]:
         """Return the attributes of the columns by name."""
-        found = read_attributes(self.folder, COLUMNS, self.identity)
+        found = self.read_attributes(COLUMNS)
         return {name: value for name, value in found.items() if isinstance(value, dict)}
-
-    def stage_attributes(
-        self, change: Change, values: Mapping[str, JsonObject]
-    ) -> None:
-        """Let `change` replace all attributes of some columns."""
-        found = {**self.read_attributes(), **values}
-        content = encode_values(found, COLUMNS, self.identity)
-        change.stage(self.folder.full(COLUMNS), content)
 
     def stage_sizes(
         self, change: Change, length: int, column: str, cbytes: int
     ) -> None:
         """Let `change` set the number of rows; `cbytes` is the size of a column."""
         self._cbytes[column] = cbytes
-        nbytes = total = 0
-        for name, storage in self.storages.items():
-            nbytes += length * math.prod(storage.inner) * storage.dtype.itemsize
-            if name not in self._cbytes:
-                self._cbytes[name] = count_cbytes(
-                    self.folder.child(column_folder(name)),
-                    SuperchunkColumn.data,
-                    storage,
-                    read_length(self.folder, (), self.identity),
-                )
-            total += self._cbytes[name]
-        sizes = encode_sizes((length,), nbytes, total, self.identity)
+        unknown = self.storages.keys() - self._cbytes.keys()
+        old_length = self.read_length() if unknown else 0
+        for name in unknown:
+            data = self.folder.child(column_folder(name))
+            self._cbytes[name] = count_cbytes(data, self.storages[name], old_length)
+        nbytes = sum(
+            length * math.prod(storage.inner) * storage.dtype.itemsize
+            for storage in self.storages.values()
+        )
+        total = sum(self._cbytes[name] for name in self.storages)
+        sizes = self.encode_sizes((length,), nbytes, total)
         change.stage(self.folder.full(SIZES), sizes)
 
     def forget(self, name: str) -> None:
@@ -110,28 +93,34 @@ class Parts:
 class SuperchunkColumn(SuperchunkArray):
     """A column of a table, which has its description."""
 
-    data = ""
     description_files = ()
 
     def __init__(
-        self, parts: Parts, name: str, length: int, check: DescriptionCheck
+        self, table: TableDocuments, name: str, length: int, check: DescriptionCheck
     ) -> None:
-        self.folder = parts.folder.child(column_folder(name))
-        self.storage = parts.storages[name]
-        self._table = parts
+        self.folder = table.folder.child(column_folder(name))
+        self.storage = table.storages[name]
+        self._table = table
         self._column = name
         self._check = check
-        read = partial(_read_column, parts.folder, name)
+        read = partial(_read_column, table.folder, name)
         check.expect(self.folder.path(), read, _encode_column(self.storage))
         self._take(length)
 
+    @property
+    def data_folder(self) -> Folder:
+        """The folder of the shards."""
+        return self.folder
+
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return self._table.read_attributes().get(self._column, {})
+        return self._table.of_columns().get(self._column, {})
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        self._table.stage_attributes(change, {self._column: values})
+        found = {**self._table.of_columns(), self._column: values}
+        content = self._table.encode_attributes(found, COLUMNS)
+        change.stage(self._table.folder.full(COLUMNS), content)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process."""
@@ -157,31 +146,25 @@ class SuperchunkTable(TableLayout):
         self.folder = folder
         self._new: dict[str, tuple[Storage, JsonObject]] = {}
         before = DescriptionCheck(folder, STORAGE)
-        try:
+        with naming_errors(folder.path(STORAGE)):
             storages, identity = _read_columns(folder)
-        except FormatError as error:
-            error.filename = error.filename or folder.path(STORAGE)
-            raise
-        self._parts = Parts(folder, storages, identity)
+        self._documents = TableDocuments(folder, storages, identity)
         self.columns = self._open(storages, before)
 
     def _open(
         self, names: Iterable[str], check: DescriptionCheck
     ) -> dict[str, ArrayLayout]:
         """Return columns; `check` was made before their description was read."""
-        try:
-            length = read_length(self.folder, (), self._parts.identity)
+        length = self._documents.read_length()
+        with naming_errors(self.folder.path(SIZES)):
             return {
-                name: SuperchunkColumn(self._parts, name, length, copy(check))
+                name: SuperchunkColumn(self._documents, name, length, copy(check))
                 for name in names
             }
-        except FormatError as error:
-            error.filename = error.filename or self.folder.path(SIZES)
-            raise
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_attributes(self.folder, ATTRIBUTES, self._parts.identity)
+        return self._documents.read_attributes()
 
     # Writing
 
@@ -191,8 +174,8 @@ class SuperchunkTable(TableLayout):
     ) -> None:
         """Write a new table to the folder of `change`."""
         storages = {name: new_storage(new) for name, (new, _) in columns.items()}
-        identity = Identity().name
-        attributes = encode_values(attrs, ATTRIBUTES, identity)
+        documents = Documents(change.folder, Identity().name)
+        attributes = documents.encode_attributes(attrs)
         of_columns = {name: new.attrs for name, (new, _) in columns.items()}
         for name in (META, DATA):
             change.make_folder(name)
@@ -203,10 +186,10 @@ class SuperchunkTable(TableLayout):
             cbytes += sum(written.values())
             nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
             length = new.shape[0]
-        change.write(STORAGE, encode_columns(storages, identity))
+        change.write(STORAGE, encode_columns(storages, documents))
         change.write(ATTRIBUTES, attributes)
-        change.write(COLUMNS, encode_values(of_columns, COLUMNS, identity))
-        change.write(SIZES, encode_sizes((length,), nbytes, cbytes, identity))
+        change.write(COLUMNS, documents.encode_attributes(of_columns, COLUMNS))
+        change.write(SIZES, documents.encode_sizes((length,), nbytes, cbytes))
 
     @classmethod
     def check_column_name(cls, name: str) -> None:
@@ -219,7 +202,7 @@ class SuperchunkTable(TableLayout):
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
-        content = encode_values(values, ATTRIBUTES, self._parts.identity)
+        content = self._documents.encode_attributes(values)
         change.stage(self.folder.full(ATTRIBUTES), content)
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
@@ -235,30 +218,31 @@ class SuperchunkTable(TableLayout):
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
         storages = self._with_new()
-        identity = self._parts.identity
-        content = encode_columns({name: storages[name] for name in names}, identity)
+        documents = self._documents
+        content = encode_columns({name: storages[name] for name in names}, documents)
         change.stage(self.folder.full(STORAGE), content)
-        attributes = self._parts.read_attributes()
+        attributes = documents.of_columns()
         attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
         kept = {name: attributes.get(name, {}) for name in names}
-        change.stage(self.folder.full(COLUMNS), encode_values(kept, COLUMNS, identity))
+        content = documents.encode_attributes(kept, COLUMNS)
+        change.stage(self.folder.full(COLUMNS), content)
 
     def _with_new(self) -> dict[str, Storage]:
         """Return how all columns are stored, also those that are being added."""
         new = {name: storage for name, (storage, _) in self._new.items()}
-        return self._parts.storages | new
+        return self._documents.storages | new
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""
         check = DescriptionCheck(self.folder, STORAGE)
         storages = self._with_new()
         self._new.clear()
-        self._parts.storages = {name: storages[name] for name in names}
+        self._documents.storages = {name: storages[name] for name in names}
         old = self.columns
         opened = self._open([name for name in names if name not in old], check)
         self.columns = {name: opened.get(name) or old[name] for name in names}
         for name in set(old) - set(names):
-            self._parts.forget(name)
+            self._documents.forget(name)
             self.folder.remove_tree(column_folder(name))
 
 
@@ -274,13 +258,13 @@ def _make_column(change: Change, prefix: str, name: str) -> str:
     return place + "/"
 
 
-def encode_columns(storages: Mapping[str, Storage], identity: str | None) -> bytes:
+def encode_columns(storages: Mapping[str, Storage], documents: Documents) -> bytes:
     """Return the description of a table."""
     columns: list[Json] = [
         {"name": name, **_encode_column(storage)} for name, storage in storages.items()
     ]
     head = {"superchunk": VERSION, "kind": "table"}
-    return encode_object({**head, "columns": columns}, identity)
+    return documents.encode({**head, "columns": columns})
 
 
 def _encode_column(storage: Storage) -> JsonObject:

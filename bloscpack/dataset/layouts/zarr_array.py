@@ -14,7 +14,6 @@ the new one.
 from __future__ import annotations
 
 import errno
-import math
 from contextlib import suppress
 from functools import partial
 
@@ -46,9 +45,8 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
+from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
-from .description_check import DescriptionCheck
-from .file_names import FileNames
 from .identity import (
     KEY,
     Identity,
@@ -57,11 +55,9 @@ from .identity import (
     read_identity,
     seems_signed,
 )
-from .shard_index import Cut
-from .shard_place import ShardPlaces, place_of
-from .superchunk_files import SuperchunkFiles
-from .superchunk_sizes import rows_and_slots
-from .superchunk_writer import ShardFolder
+from .shard_files import ShardFiles
+from .shard_grid import ShardGrid, place_of, rows_and_slots
+from .shard_writer import ShardWriter, write_shards
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -70,7 +66,7 @@ if TYPE_CHECKING:
     from ...serializers import JsonObject
     from ..change import Change
     from ..folder import Folder
-    from .base import Blocks, Length, Part
+    from .base import Blocks, Length
 
 # Folder of the shards.
 SHARDS = "c"
@@ -121,30 +117,25 @@ class OwnDocument:
 
 def read_array_document(folder: Folder) -> OwnDocument:
     """Return the document of an array, which is in its file now."""
-    content, document = folder.read_document(ZARR_JSON)
-    value = None
+    content, value = folder.read_document(ZARR_JSON)
+    document = value if isinstance(value, dict) else {}
+    attributes = document.get("attributes")
+    stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
+    identity, is_own = read_identity(content, stated)
     try:
-        document = document if isinstance(document, dict) else {}
-        if isinstance(document.get("attributes"), dict):
-            value = document["attributes"].pop(KEY, None)
-        array = decode_array(document)
-        identity, is_own = read_identity(content, value)
-        return OwnDocument(array, identity, is_own=is_own)
-    except FormatError as error:
-        error.filename = error.filename or folder.path(ZARR_JSON)
-        raise
-    except UsageError as error:
-        path = folder.path(ZARR_JSON)
-        if seems_signed(content) and not read_identity(content, value)[1]:
-            reason = str(error).removesuffix(READ_OTHERWISE)  # it might be damaged
-            raise DamageError(
-                "the digest in '%s' is wrong, so it is damaged or another program has "
-                "changed it (then remove this attribute): %s" % (KEY, reason),
-                section="metadata",
-                filename=path,
-            ) from error
+        return OwnDocument(decode_array(document), identity, is_own=is_own)
+    except (FormatError, UsageError) as error:
+        text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
-        raise
+        if isinstance(error, FormatError) or is_own or not seems_signed(content):
+            raise
+        reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
+        raise DamageError(
+            "the digest in '%s' is wrong, so it is damaged or another program has "
+            "changed it (then remove this attribute): %s" % (KEY, reason),
+            section="metadata",
+            filename=path,
+        ) from error
 
 
 def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
@@ -184,11 +175,6 @@ def mark_sparse(document: ArrayDocument) -> None:
     document.attributes = {**document.attributes, MISSING_SHARDS: MISSING_READ_AS}
 
 
-def shard_names(ndim: int) -> FileNames:
-    """Return the names of the shards, relative to their array."""
-    return FileNames(SHARDS, after="/0" * (ndim - 1))
-
-
 class ZarrArray(ArrayLayout):
     """An array of Zarr format 3."""
 
@@ -196,6 +182,7 @@ class ZarrArray(ArrayLayout):
     sparse = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
+    _source: ShardFiles
     # The document that a change has staged, and what the identity of its file will be.
     _staged: tuple[OwnDocument, object] | None = None
 
@@ -226,47 +213,30 @@ class ZarrArray(ArrayLayout):
         self.block_rows = document.chunk_rows
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
-        self._cut = cut_of(document)
+        self._grid = grid_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
         is_sparse = MISSING_SHARDS in document.attributes
         self.may_lack_files = is_sparse or not own.is_own
         self._source = self._files(check, sparse=self.may_lack_files)
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
 
-    def _files(self, check: Callable[[], object], *, sparse: bool) -> SuperchunkFiles:
+    def _files(self, check: Callable[[], object], *, sparse: bool) -> ShardFiles:
         # No methods of this object: a cycle would keep the files open.
-        names = shard_names(len(self.shape))
-        return SuperchunkFiles(
+        return ShardFiles(
             self.folder,
-            names,
-            self._cut,
+            self._grid,
             self.shape[0],
             self.fill_value,
-            ShardPlaces(self._own.certain_identity, self._cut, names),
             partial(check_rows, self.folder, self.shape[0]),
             check,
             sparse=sparse,
         )
-
-    def _shard_name(self, number: int) -> str:
-        return shard_names(len(self.shape))(number)
 
     @property
     def column_word(self) -> str | None:
         """A checksum of the name, if this was made as a column of a table."""
         own = self._own
         return own.identity.column if own.identity is not None and own.is_own else None
-
-    @property
-    def cbytes(self) -> int:
-        """Size in bytes of the files of shards."""
-        return self.folder.total_size(
-            list(map(self._shard_name, self._source.stored()))
-        )
-
-    def parts(self) -> list[Part]:
-        """Return where the chunks are."""
-        return [((), self._source)]
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -284,16 +254,12 @@ class ZarrArray(ArrayLayout):
 
     def _stored_shards(self) -> list[int]:
         """Return the numbers of the shards that have a file: few, if it is sparse."""
-        return [*shard_names(len(self.shape)).stored(self.folder, MAX_NBYTES)]
+        return [*self._grid.names.stored(self.folder, MAX_NBYTES)]
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
         stored = self._read().attributes.items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
-
-    def close_files(self) -> None:
-        """Close the shards, when no thread reads them any more."""
-        self._source.close()
 
     # Writing
 
@@ -311,19 +277,11 @@ class ZarrArray(ArrayLayout):
         own.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
-        names = shard_names(len(new.shape))
-        shards = ShardFolder(
-            change,
-            lambda number: prefix + names(number),
-            cut_of(document),
-            args_of(document),
-            ShardPlaces(own.certain_identity, cut_of(document), names),
-            at_once=True,
-        )
-        shards.write(blocks)
+        grid = grid_of(document, own.certain_identity)
+        shards = ShardWriter(change, prefix, grid, args_of(document))
+        write_shards([shards], blocks)
         document.shape = new.shape
-        count = cut_of(document).count_files(new.shape[0])
-        if len(shards.sizes) < count:
+        if len(shards.sizes) < grid.count_files(new.shape[0]):
             mark_sparse(document)
         change.stage(prefix + ZARR_JSON, own.encode())
 
@@ -386,7 +344,7 @@ class ZarrArray(ArrayLayout):
     def _place_in(self, number: int) -> str | None:
         """Return the identity of the array that a shard states; None without one."""
         with suppress(FormatError, FileNotFoundError, NotADirectoryError):
-            storage = self.folder.storage(self._shard_name(number))
+            storage = self.folder.storage(self._grid.names(number))
             place = place_of(read_beginning(Cursor(StorageFile(storage))).metadata)
             return place and place.partition("/")[0]
         return None
@@ -396,23 +354,23 @@ class ZarrArray(ArrayLayout):
 
         If the document has lost its identity, any identity will do.
         """
-        rows, identity = self._cut.chunk_rows * self._cut.slots, self._own.identity
-        for number in self._stored_shards() if self._cut.row_nbytes else ():
-            name = self._shard_name(number)
+        rows, identity = self._grid.chunk_rows * self._grid.slots, self._own.identity
+        for number in self._stored_shards() if self._grid.row_nbytes else ():
+            name = self._grid.names(number)
             with suppress(FormatError, OSError):
                 cursor = Cursor(StorageFile(self.folder.storage(name)))
                 beginning = read_beginning(cursor)
                 known, _, place = (place_of(beginning.metadata) or "").partition("/")
                 if place == name and (identity is None or identity.name == known):
                     nbytes, start = beginning.header.nbytes or 0, number * rows
-                    yield name, (start, start + nbytes // self._cut.row_nbytes)
+                    yield name, (start, start + nbytes // self._grid.row_nbytes)
 
     def _is_complete(self, stored: list[int]) -> bool:
         """Return whether each shard has a file with all rows; `stored` have a file.
 
         At a URL, only the last shard is opened.
         """
-        count = self._cut.count_files(self.shape[0])
+        count = self._grid.count_files(self.shape[0])
         has_all = count == sum(number < count for number in stored)
         if not self.folder.lists or not has_all:
             return False
@@ -429,17 +387,16 @@ class ZarrArray(ArrayLayout):
         """Let `change` write blocks of rows, and set the number of rows."""
         own = self._read_of_same_shape()
         assert own.identity is not None
-        places = ShardPlaces(own.identity.name, self._cut, self._shard_name)
-        shards = ShardFolder(
+        self._source.prepare_copies()
+        shards = ShardWriter(
             change,
-            lambda number: self.folder.full(self._shard_name(number)),
-            self._cut,
+            self.folder.prefix,
+            grid_of(own.array, own.identity.name),
             args_of(own.array),
-            places,
+            self._source,
             at_once=extends,
         )
-        self._source.prepare_copies()
-        shards.write(blocks, self._source)
+        write_shards([shards], blocks)
         nrows = length()
         if nrows != self.shape[0] or not own.is_own:
             own.array.shape = (nrows, *self.shape[1:])
@@ -460,24 +417,24 @@ class ZarrArray(ArrayLayout):
         own.array.shape = (length, *self.shape[1:])
         self._stage_document(change, own)
 
-    def _lacks_shards(self, length: int, written: ShardFolder) -> bool:
+    def _lacks_shards(self, length: int, written: ShardWriter) -> bool:
         """Return whether a shard with new rows has no file, also not from before.
 
         Raises `FormatError` if a shard of old rows has been lost: the new state would
         have the fill value in its place.
         """
-        full = self.shape[0] // (self._cut.chunk_rows * self._cut.slots)
-        new = range(full, self._cut.count_files(length))
+        full = self.shape[0] // (self._grid.chunk_rows * self._grid.slots)
+        new = range(full, self._grid.count_files(length))
         if len(written.sizes) >= len(new):  # as after any append
             return False
         stored = set(self._stored_shards())
         names = written.sizes
 
         def lacks(number: int) -> bool:
-            name = self.folder.full(self._shard_name(number))
+            name = self.folder.full(self._grid.names(number))
             return number not in stored and name not in names
 
-        old = range(min(self._cut.count_files(self.shape[0]), new.stop))
+        old = range(min(self._grid.count_files(self.shape[0]), new.stop))
         lost = None if self.may_lack_files else next(filter(lacks, old), None)
         if lost is not None:
             self._source.file(lost)
@@ -489,9 +446,9 @@ class ZarrArray(ArrayLayout):
         These are the rows of shards that have a file: the last shard, and those that
         an interrupted append left. Other shards stay missing.
         """
-        if start >= stop or not self._cut.row_nbytes:
+        if start >= stop or not self._grid.row_nbytes:
             return
-        count = self._cut.chunk_rows * self._cut.slots
+        count = self._grid.chunk_rows * self._grid.slots
         for number in self._stored_shards():
             low, high = max(start, number * count), min(stop, (number + 1) * count)
             if low < high:
@@ -508,21 +465,13 @@ class ZarrArray(ArrayLayout):
         else:
             self._take(staged[0], check)
 
-    def remove_unused(self, old_length: int) -> None:
-        """Remove the files of rows that the array had before it shrank."""
-        if self.folder.is_remote:  # they do not count, and are replaced by new rows
-            return
-        first = self._cut.count_files(self.shape[0])
-        for number in self._stored_shards():
-            if number >= first:
-                with suppress(FileNotFoundError):
-                    self.folder.remove(self._shard_name(number))
 
-
-def cut_of(document: ArrayDocument) -> Cut:
+def grid_of(document: ArrayDocument, identity: str | None) -> ShardGrid:
     """Return how an array is cut."""
     inner = document.shape[1:]
-    return Cut(document.dtype, inner, document.chunk_rows, document.slots)
+    names = FileNames(SHARDS, after="/0" * len(inner))
+    cut = document.dtype, inner, document.chunk_rows, document.slots
+    return ShardGrid(*cut, names, identity)
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
@@ -536,12 +485,7 @@ def args_of(document: ArrayDocument) -> BloscArgs:
 def _document_of(new: NewArray) -> ArrayDocument:
     """Return the document of a new array; raise `UsageError` if there can't be one."""
     rows, slots = _rows_for(new)
-    unknown = set(new.settings) - set(SETTINGS)
-    if unknown:
-        raise UsageError(
-            "unknown settings: %s; the layout 'zarr' has %s"
-            % (", ".join(sorted(unknown)), ", ".join(SETTINGS))
-        )
+    new.check_settings(SETTINGS, ZarrArray.name)
     typesize = typesize_of(new.dtype)
     args = BloscArgs(**{"typesize": typesize, **new.settings})
     args.check()
@@ -594,5 +538,4 @@ def _rows_for(new: NewArray) -> tuple[int, int]:
             "the layout 'zarr' holds arrays with at least one axis: reshape the item "
             "to (1,)"
         )
-    row_nbytes = math.prod(new.shape[1:]) * new.dtype.itemsize
-    return rows_and_slots(new, row_nbytes)
+    return rows_and_slots(new, new.row_nbytes)

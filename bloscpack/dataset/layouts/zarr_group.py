@@ -20,7 +20,7 @@ from ..._format.zarr_metadata import (
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import BAD_NAME, is_member_name
-from .base import GroupLayout, TableLayout
+from .base import GroupLayout, TableLayout, are_names
 from .identity import (
     KEY,
     Identity,
@@ -57,67 +57,64 @@ def detect(folder: Folder) -> str | None:
     if not folder.exists(ZARR_JSON):
         return None
     try:
-        document = _checked(folder, *folder.detect_document(ZARR_JSON))[1]
+        node = NodeDocument(folder, *folder.detect_document(ZARR_JSON))
     except FormatError:  # the error of opening it is better
         return "group"
     except FileNotFoundError:  # it was removed meanwhile
         return None
-    if document.get("node_type") == "array":
+    if node.kind == "array":
         return "array"
-    return "table" if COLUMN_ORDER in document["attributes"] else "group"
+    return "table" if COLUMN_ORDER in node.attributes else "group"
 
 
-def read_document(folder: Folder) -> JsonObject:
-    """Return the document of a node, without its identity.
+class NodeDocument:
+    """The document of a node; raises `FormatError` if it is damaged.
 
-    Raises `FormatError` if it is damaged.
+    Attributes
+    ----------
+    document, attributes
+        The document and the attributes in it, without the identity.
+    kind
+        ``'array'`` or ``'group'``.
+    identity, is_own
+        What `read_identity` returns.
     """
-    document = _read_checked(folder)[1]
-    document["attributes"].pop(KEY, None)
-    return document
+
+    def __init__(self, folder: Folder, content: bytes, value: Json) -> None:
+        wrong = None if isinstance(value, dict) else shown(value)
+        document = value if isinstance(value, dict) else {}
+        attributes = document.get("attributes", {})
+        self.kind = document.get("node_type")
+        for name, is_right in (
+            ("zarr_format", document.get("zarr_format") == 3),
+            ("node_type", self.kind in ("array", "group")),
+            ("attributes", isinstance(attributes, dict)),
+        ):
+            if wrong is None and not is_right:
+                wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
+        if wrong is not None:
+            raise DamageError(
+                "expected the document of a Zarr node of format 3, found %s" % wrong,
+                section="metadata",
+                filename=folder.path(ZARR_JSON),
+            )
+        self.attributes = dict(attributes)  # `folder` keeps the value in the file
+        stated = self.attributes.pop(KEY, None)
+        self.identity, self.is_own = read_identity(content, stated)
+        self.document = {**document, "attributes": self.attributes}
 
 
-def read_node(folder: Folder) -> tuple[JsonObject, Identity | None, bool]:
-    """Return the document of a node, and what `read_identity` returns."""
-    content, document = _read_checked(folder)
-    identity, is_own = read_identity(content, document["attributes"].pop(KEY, None))
-    return document, identity, is_own
-
-
-def _read_checked(folder: Folder) -> tuple[bytes, JsonObject]:
-    return _checked(folder, *folder.read_document(ZARR_JSON))
-
-
-def _checked(
-    folder: Folder, content: bytes, document: Json
-) -> tuple[bytes, JsonObject]:
-    wrong = None
-    if not isinstance(document, dict):
-        wrong = shown(document)
-        document = {}
-    attributes = document.get("attributes", {})
-    for name, is_right in (
-        ("zarr_format", document.get("zarr_format") == 3),
-        ("node_type", document.get("node_type") in ("array", "group")),
-        ("attributes", isinstance(attributes, dict)),
-    ):
-        if wrong is None and not is_right:
-            wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
-    if wrong is not None:
-        raise DamageError(
-            "expected the document of a Zarr node of format 3, found %s" % wrong,
-            section="metadata",
-            filename=folder.path(ZARR_JSON),
-        )
-    return content, {**document, "attributes": attributes}
+def read_node(folder: Folder) -> NodeDocument:
+    """Return the document that is in the file now."""
+    return NodeDocument(folder, *folder.read_document(ZARR_JSON))
 
 
 def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
     """Let `change` replace the attributes of a group, those of Bloscpack included."""
-    document, identity, _ = read_node(folder)
+    node = read_node(folder)
+    document = {**node.document, "attributes": attributes}
     document.pop(CONSOLIDATED, None)
-    document["attributes"] = attributes
-    change.stage(folder.full(ZARR_JSON), encode_node(document, identity))
+    change.stage(folder.full(ZARR_JSON), encode_node(document, node.identity))
 
 
 def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes:
@@ -135,17 +132,16 @@ def drop_consolidated(
     """
     while True:
         try:
-            document = read_document(folder)
+            node = read_node(folder)
         except (FormatError, FileNotFoundError):  # not in a group of Zarr
             return
-        if document.get(CONSOLIDATED) is not None:
-            attributes = document["attributes"]
+        if node.document.get(CONSOLIDATED) is not None:
             if change is not None:
-                stage_document(change, folder, attributes)
+                stage_document(change, folder, node.attributes)
             else:
                 with writer_of(folder).change() as own:
                     # Another writer may have changed the attributes until now.
-                    stage_document(own, folder, read_document(folder)["attributes"])
+                    stage_document(own, folder, read_node(folder).attributes)
         change, outer = None, folder.parent_dataset()
         if outer is None:
             return
@@ -160,19 +156,18 @@ class ZarrGroup(GroupLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        document, _, is_own = read_node(folder)
-        if document["node_type"] != "group":
+        node = read_node(folder)
+        if node.kind != "group":
             raise DamageError(
                 "expected the document of a group, found one of an array",
                 section="metadata",
                 filename=folder.path(ZARR_JSON),
             )
-        self.changed_elsewhere = not is_own
+        self.changed_elsewhere = not node.is_own
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        attributes: JsonObject = read_document(self.folder)["attributes"]
-        return attributes
+        return read_node(self.folder).attributes
 
     @classmethod
     def create(cls, change: Change, attrs: JsonObject) -> None:
@@ -195,14 +190,10 @@ class ZarrTable(TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        document, _, is_own = read_node(folder)
-        self.changed_elsewhere = not is_own
-        names = document["attributes"].get(COLUMN_ORDER)
-        if (
-            not isinstance(names, list)
-            or not all(map(is_member_name, names))
-            or len(set(names)) < len(names)
-        ):
+        node = read_node(folder)
+        self.changed_elsewhere = not node.is_own
+        names = node.attributes.get(COLUMN_ORDER)
+        if not are_names(names, is_member_name):
             raise DamageError(
                 "expected '%s' to be different names of members, found %s"
                 % (COLUMN_ORDER, shown(names)),
@@ -226,8 +217,9 @@ class ZarrTable(TableLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        attributes: JsonObject = read_document(self.folder)["attributes"]
-        return {name: v for name, v in attributes.items() if name != COLUMN_ORDER}
+        attributes = read_node(self.folder).attributes
+        attributes.pop(COLUMN_ORDER, None)
+        return attributes
 
     # Writing
 

@@ -1,17 +1,11 @@
-"""Superchunks: an array that is cut into files of chunks, each a Zarr shard.
+"""Read an array from its shards: files of chunks, each a `.blp` file, too.
 
-::
-
-    chunk n is chunk n % slots of file n // slots
-    a chunk has `chunk_rows` rows; the last one of the array may have fewer
-
-Every file is a complete `.blp` file with an offset table, digests crc32c, the metadata
-of an array, and the trailer of a shard (docs/format.rst, Shards).
+Every file of this package is a complete `.blp` file with an offset table, digests
+crc32c, the metadata of an array, and the trailer of a shard (docs/format.rst, Shards).
 
 Reading uses the index at the end of a file, as other readers of shards do: a chunk
 there always has all its rows, and rows behind the end of the array do not count. So a
-file that has got more rows reads as before. `shard_index` finds the chunks in a file,
-`superchunk_writer` writes the files.
+file that has got more rows reads as before.
 """
 
 from __future__ import annotations
@@ -23,25 +17,18 @@ from functools import partial
 import numpy
 
 from ..._engine.blosc_settings import own_settings
+from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._format.array_metadata import new_array
-from ..._format.blosc_header import decode_header
-from ..._format.chunks import (
-    check_digest,
-    check_plain_size,
-    decompress_into,
-)
+from ..._format.blosc_header import check_plain_size, decode_header
+from ..._format.chunks import check_digest, decompress_into
 from ..._loop.nthreads import effective_nthreads, nthreads_to_read
-from ..._reading.chunk_cache import ChunkCache
-from ..._reading.chunk_source import ChunkSource
-from ..._reading.opened import CACHE_NBYTES
 from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
-from .chunk_files import MAX_RATIO
-from .open_files import Lock, OpenFiles
-from .shard_index import CHECKSUM, ShardIndex, joined
+from .array_files import ChunkFiles, OpenFiles, placed
+from .shard_grid import CHECKSUM, ShardIndex, joined
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -51,12 +38,7 @@ if TYPE_CHECKING:
     from ..._format.dtypes import Array
     from ..._reading.chunk_source import Room
     from ..folder import Folder
-    from .file_names import FileNames
-    from .shard_index import Cut
-    from .shard_place import ShardPlaces
-
-    # The name of the file with a number.
-    NameOf = Callable[[int], str]
+    from .shard_grid import ShardGrid
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 2 * 2**20
@@ -68,7 +50,7 @@ FAR_FILES = 16
 ATTEMPTS = 3
 
 
-class SuperchunkFiles(ChunkSource):
+class ShardFiles(ChunkFiles):
     """The chunks of one state of an array.
 
     A file that is missing, or a chunk in it, reads as `fill_value` if the array is
@@ -78,21 +60,16 @@ class SuperchunkFiles(ChunkSource):
 
     Parameters
     ----------
-    folder, name_of
-        The folder of the array, and the names of its files.
-    cut
-        How the array is cut.
+    folder, grid
+        The folder of the array, and how the array is cut.
     nrows
         The number of rows.
     fill_value
         The value of items that are not stored; None if other programs write no files.
-    places
-        The metadata that the files must have.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
     check_description
-        Called when a file was opened or is missing: raises `StorageError` if the files
-        are those of another array now.
+        As for `ChunkFiles`.
     sparse
         Whether items that are not stored are no damage.
     """
@@ -100,47 +77,33 @@ class SuperchunkFiles(ChunkSource):
     def __init__(
         self,
         folder: Folder,
-        name_of: FileNames,
-        cut: Cut,
+        grid: ShardGrid,
         nrows: int,
         fill_value: Any,
-        places: ShardPlaces,
         check_missing: Callable[[], object] = bool,
         check_description: Callable[[], object] = bool,
         *,
         sparse: bool = False,
     ) -> None:
-        self.nbytes = nrows * cut.row_nbytes
-        self.chunk_size = cut.chunk_nbytes
-        self.cut = cut
+        super().__init__(
+            folder,
+            grid.names,
+            nrows * grid.row_nbytes,
+            grid.chunk_nbytes,
+            grid.count_chunks(nrows),
+            grid.slots,
+            check_description,
+        )
+        self.grid = grid
         self.nrows = nrows
-        self.nchunks = cut.count_chunks(nrows)
-        self._folder = folder
-        self._name_of = name_of
-        self.places = places
         self.sparse = sparse
         self._fill_value = fill_value
         self._check_missing = check_missing
-        self._check_description = check_description
         self._for_copies = False
         self._open = OpenFiles()
-        self._opening = Lock()  # threads that need the same file open it once
-        self._cache = ChunkCache(CACHE_NBYTES)
+        self._opening = ForkSafeLock()  # threads that need the same file open it once
         self._workspace = Workspace()
         self._plain_workspace = Workspace()
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-        start = number * self.chunk_size
-        return start, min(start + self.chunk_size, self.nbytes)
-
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
-        return range(start // self.chunk_size, -(-stop // self.chunk_size))
-
-    def cached(self, number: int, size: int) -> bytes | None:
-        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
-        return self._cache.get(number)
 
     def close(self) -> None:
         """Forget the open files: they are closed when no thread reads them."""
@@ -155,14 +118,14 @@ class SuperchunkFiles(ChunkSource):
     @property
     def chunks_in_run(self) -> int:
         """Number of neighbouring chunks that one thread reads at a time."""
-        run_nbytes = FAR_RUN_NBYTES if self._folder.is_remote else RUN_NBYTES
-        return max(1, run_nbytes // max(1, self.cut.chunk_nbytes))
+        run_nbytes = FAR_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
+        return max(1, run_nbytes // max(1, self.grid.chunk_nbytes))
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
-            if self._folder.is_remote:  # the threads wait for answers, side by side
+            if self.folder.is_remote:  # the threads wait for answers, side by side
                 return self._reopened(number)
             with self._opening:
                 kept = self._open.get(number)
@@ -180,19 +143,19 @@ class SuperchunkFiles(ChunkSource):
     def _open_file(self, number: int) -> ShardIndex | None:
         file = self._open_now(number)
         if file is None:
-            with naming_errors(self._folder.path(self._name_of(number))):
+            with naming_errors(self.path_of(number)):
                 self._check_missing()
             # A writer may have removed rows, and added others, meanwhile.
             file = self._open_now(number)
         if file is None and not self.sparse:
-            slots = self.cut.slots
+            slots = self.grid.slots
             raise self._missing("file", number, range(number * slots, self.nchunks))
         return file
 
     def _missing(self, what: str, number: int, chunks: range) -> DamageError:
         """Return the error for a file, or for chunks in it, that must be there."""
-        start, stop = chunks[0], min(chunks[-1] + 1, (number + 1) * self.cut.slots)
-        rows = self.cut.chunk_rows
+        start, stop = chunks[0], min(chunks[-1] + 1, (number + 1) * self.grid.slots)
+        rows = self.grid.chunk_rows
         advice = (
             "if a writer has just removed rows, open the dataset again, else they are "
             "lost: 'blpk recover' saves the others"
@@ -206,13 +169,13 @@ class SuperchunkFiles(ChunkSource):
             "expected the %s with the rows %d to %d, found none; %s"
             % (what, start * rows, min(stop * rows, self.nrows), advice),
             section="chunks",
-            filename=self._folder.path(self._name_of(number)),
+            filename=self.path_of(number),
         )
 
     def _open_now(self, number: int) -> ShardIndex | None:
-        name = self._name_of(number)
+        name = self.names(number)
         try:
-            storage = self._folder.storage(name)
+            storage = self.folder.storage(name)
         except FileNotFoundError:
             self._check_description()
             return None
@@ -225,10 +188,10 @@ class SuperchunkFiles(ChunkSource):
                 and not self._for_copies
             ):
                 # One request less: only copying would make a wrong file permanent.
-                return ShardIndex(storage, self.cut)
-            return ShardIndex(storage, self.cut, partial(self._check_front, number))
+                return ShardIndex(storage, self.grid)
+            return ShardIndex(storage, self.grid, partial(self._check_front, number))
         except FormatError as error:
-            error.filename = error.filename or self._folder.path(name)
+            error.filename = error.filename or self.folder.path(name)
             raise
 
     def _check_front(self, number: int, file: ShardIndex, front: bytes) -> float:
@@ -248,48 +211,25 @@ class SuperchunkFiles(ChunkSource):
                 % (least, "an unknown number" if nbytes is None else nbytes),
                 section="header",
             )
-        nrows = nbytes // self.cut.row_nbytes
-        self.places.check(number, file.storage, front, nrows)
+        nrows = nbytes // self.grid.row_nbytes
+        self.grid.check(number, file.storage, front, nrows)
         return nbytes
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files of the array, also if some are missing."""
-        return self.cut.count_files(self.nrows)
-
-    def stored(self) -> Sequence[int]:
-        """Return the numbers of the files that exist, ascending."""
-        return self._name_of.stored(self._folder, self.nfiles)
-
-    def place_of(self, number: int) -> tuple[str, range]:
-        """Return the name of a file in the folder, and the numbers of its chunks."""
-        first = number * self.cut.slots
-        numbers = range(first, min(first + self.cut.slots, self.nchunks))
-        return self._name_of(number), numbers
 
     def _stored_nbytes(self, number: int) -> int:
         """Return the number of plain bytes that the array has in a file."""
-        file_rows = self.cut.slots * self.cut.chunk_rows
-        return min(self.nrows - number * file_rows, file_rows) * self.cut.row_nbytes
+        file_rows = self.grid.slots * self.grid.chunk_rows
+        return min(self.nrows - number * file_rows, file_rows) * self.grid.row_nbytes
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
-        cut = self.cut
-        for number in range(cut.count_files(self.nrows)):
-            name = self._name_of(number)
+        for number in range(self.nfiles):
+            name = self.names(number)
             try:
-                size = self._folder.size(name)
+                size = self.folder.size(name)
             except FileNotFoundError:
                 self.file(number)  # raises the error, unless a writer was here
                 continue
-            nbytes = self._stored_nbytes(number)
-            if nbytes > size * MAX_RATIO:
-                raise DamageError(
-                    "expected chunks of '%d' plain bytes, found a file of '%d' bytes"
-                    % (nbytes, size),
-                    section="chunks",
-                    filename=self._folder.path(name),
-                )
+            self.check_size(number, size, self._stored_nbytes(number))
 
     def load(
         self,
@@ -308,8 +248,8 @@ class SuperchunkFiles(ChunkSource):
             pass
 
         batch, limit = 1, self.chunks_in_run
-        if self._folder.is_remote:  # the threads wait for answers
-            count = len({number // self.cut.slots for number in numbers})
+        if self.folder.is_remote:  # the threads wait for answers
+            count = len({number // self.grid.slots for number in numbers})
             count = max(count, -(-len(numbers) // limit))
             nthreads = max(effective_nthreads(None, count), min(count, FAR_FILES))
         else:
@@ -323,7 +263,7 @@ class SuperchunkFiles(ChunkSource):
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[list[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""
-        slots = self.cut.slots
+        slots = self.grid.slots
         run: list[int] = []
         for number in numbers:
             if run and (len(run) >= limit or run[0] // slots != number // slots):
@@ -341,16 +281,12 @@ class SuperchunkFiles(ChunkSource):
     ) -> None:
         wanted = []
         for number in run:
-            kept = self._cache.get(number)
-            if kept is None:
+            cached = self._cache.get(number)
+            if cached is None:
                 wanted.append(number)
                 continue
-            plain = memoryview(kept)
             place = None if room is None else room(number)
-            if place is not None:
-                place[:] = plain
-                plain = place
-            use(number, plain)
+            use(number, placed(memoryview(cached), place))
         if not wanted:
             return
         for number, frame in zip(wanted, self._frames(wanted), strict=True):
@@ -361,7 +297,7 @@ class SuperchunkFiles(ChunkSource):
         self, numbers: list[int]
     ) -> tuple[ShardIndex | None, list[tuple[int, int] | None]]:
         """Return the file of chunks, and the extents of these chunks in it."""
-        slots = self.cut.slots
+        slots = self.grid.slots
         file = self.file(numbers[0] // slots)
         if file is not None and not self._has_rows(file, numbers):
             # A writer may have removed rows, and added others, since the file was
@@ -382,7 +318,7 @@ class SuperchunkFiles(ChunkSource):
 
     def _has_rows(self, file: ShardIndex, numbers: list[int]) -> bool:
         """Return whether a file has all rows of chunks, apart from padding."""
-        slots, last = self.cut.slots, max(numbers)
+        slots, last = self.grid.slots, max(numbers)
         start = self.span(last - last % slots)[0]
         return file.nbytes >= self.span(last)[1] - start and None not in (
             file.extents[n % slots] for n in numbers
@@ -421,57 +357,43 @@ class SuperchunkFiles(ChunkSource):
         return view[:position]
 
     def _plain(
-        self,
-        number: int,
-        frame: memoryview | None,
-        place: memoryview | None,
+        self, number: int, frame: memoryview | None, place: memoryview | None
     ) -> memoryview:
         """Return the plain bytes of a chunk, in `place` if that is given."""
         start, stop = self.span(number)
         size = stop - start
         if frame is None:
             return self._filled(size, place)
+        target = place
+        if target is None or size < self.chunk_size:
+            target = self._plain_workspace.view(self.chunk_size)
+        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
         try:
-            plain = self._decompress(frame, place if self._is_full(size) else None)
+            check_digest(chunk, digest, CHECKSUM)
+            header = decode_header(chunk)
+            check_plain_size(header, self.chunk_size)
+            decompress_into(chunk, target, header)
         except FormatError as error:
             self._locate(error, number)
             raise
-        if plain is place:
-            return plain
         if place is None:
-            self._cache.put(number, bytes(plain[:size]))
-            return plain[:size]
-        place[:] = plain[:size]
-        return place
-
-    def _is_full(self, size: int) -> bool:
-        return size == self.cut.chunk_nbytes
-
-    def _decompress(self, frame: memoryview, place: memoryview | None) -> memoryview:
-        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
-        check_digest(chunk, digest, CHECKSUM)
-        header = decode_header(chunk)
-        check_plain_size(header, self.cut.chunk_nbytes)
-        if place is None:
-            place = self._plain_workspace.view(self.cut.chunk_nbytes)
-        decompress_into(chunk, place, header)
-        return place
+            self._cache.put(number, bytes(target[:size]))
+        return target if target is place else placed(target[:size], place)
 
     def _locate(self, error: FormatError, number: int) -> None:
-        name = self._name_of(number // self.cut.slots)
-        error.locate(number % self.cut.slots, None)
-        error.filename = self._folder.path(name)
+        error.locate(number % self.grid.slots, None)
+        error.filename = self.path_of(number // self.grid.slots)
 
     def _filled(self, size: int, place: memoryview | None) -> memoryview:
         if place is None:
             place = memoryview(bytearray(size))
-        items: Array = numpy.frombuffer(place, self.cut.dtype)
+        items: Array = numpy.frombuffer(place, self.grid.dtype)
         items[...] = self._fill_value
         return place
 
     def rows(self, start: int, stop: int) -> Array:
         """Return the rows of a span that is in one chunk."""
-        result = new_array((stop - start, *self.cut.inner), self.cut.dtype)
+        result = new_array((stop - start, *self.grid.inner), self.grid.dtype)
         flat: Any = result.reshape(-1).view("u1")
-        self.read_into(memoryview(flat), start * self.cut.row_nbytes)
+        self.read_into(memoryview(flat), start * self.grid.row_nbytes)
         return result

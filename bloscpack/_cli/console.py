@@ -1,0 +1,260 @@
+"""The standard streams of the command: messages, errors and data.
+
+Messages go to standard output, or to standard error while standard output carries data.
+Warnings and errors go to standard error.
+
+A standard stream that fails once is not used again: its file descriptor is connected to
+the null device. Otherwise the interpreter would write its buffer again at exit, and end
+with exit code 120. A failure therefore has the same result with and without buffering.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .. import log
+from ..log import encodable, printable
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+# Begins each message of the command.
+PREFIX = "blpk"
+
+
+class OutputLost(Exception):
+    """Standard output has failed or is closed, and the output was needed."""
+
+
+class Console:
+    """What the command knows about its standard streams, and all that it writes there.
+
+    Attributes
+    ----------
+    owns_streams
+        Whether the command is all that this process does: a failed stream may then be
+        connected to the null device.
+    quiet
+        Whether only errors are shown.
+    is_data
+        Whether standard output carries data: messages then go to standard error.
+    is_optional
+        Whether the files of the verb matter more than its messages: a failure of
+        standard output is then kept in ``lost``, and does not stop the verb.
+    lost
+        The first failure of standard output. Later output is dropped.
+    hidden
+        What messages show in place of secrets in the arguments, the longest texts
+        first.
+    erase
+        Erases the progress bar, and is called before each line. None without a bar.
+    """
+
+    def __init__(self) -> None:
+        self.owns_streams = self.quiet = self.is_data = self.is_optional = False
+        self.lost: Exception | None = None
+        self.hidden: dict[str, str] = {}
+        self.erase: Callable[[], None] | None = None
+        # Prefix and level of the library, which the command replaces.
+        self._library = log.PREFIX, log.LEVEL
+
+    def begin(self, owns_streams: bool) -> None:
+        """Start a command: forget an earlier one, and take the messages of `log`."""
+        vars(self).update(vars(Console()))
+        self.owns_streams = owns_streams
+        self._library = log.PREFIX, log.LEVEL
+        log.set_prefix(PREFIX)
+        log.set_level(log.NORMAL)
+        log.RECEIVER = self
+
+    def finish(self) -> None:
+        """Flush both standard streams, dropping failures; give `log` back."""
+        self._failure()
+        self.put_error("")
+        log.RECEIVER = None
+        log.PREFIX, log.LEVEL = self._library
+
+    # Standard output
+
+    def need_output(self) -> None:
+        """Raise if standard output was closed before the command, or has failed."""
+        if self.lost is not None:
+            raise self.lost
+        if sys.stdout is None:
+            raise OutputLost("standard output is closed")
+
+    def reserve_for_data(self) -> None:
+        """Write all messages to standard error from now on.
+
+        Earlier messages are flushed, so that they precede the data.
+
+        Raises
+        ------
+        BrokenPipeError, OutputLost
+            If standard output has failed.
+        """
+        self.flush()
+        self.is_data = True
+
+    def put(self, text: str) -> None:
+        """Write text to standard output, unchanged.
+
+        Raises
+        ------
+        BrokenPipeError, OutputLost
+            If standard output has failed, unless it is optional.
+        """
+        if self.erase is not None:
+            self.erase()
+        try:
+            self.need_output()
+            self._call_output("write", text)
+        except (BrokenPipeError, OutputLost) as error:
+            self.lost = error
+            if not self.is_optional:
+                raise
+
+    def put_line(self, line: str) -> None:
+        """Write a line to standard output, also where that carries data."""
+        self.put(encodable(printable(line), sys.stdout) + "\n")
+
+    def put_bytes(self, data: bytes, flush: bool = False) -> None:
+        """Write bytes to standard output, and flush it if more may come much later.
+
+        Raises
+        ------
+        BrokenPipeError, OutputLost
+            If standard output fails.
+        """
+        from .._storage.base import write_all
+
+        try:
+            write_all(sys.stdout.buffer, data)
+            if flush:
+                sys.stdout.buffer.flush()
+        except OSError as error:
+            raise _lost_output(error) from error
+
+    def flush(self) -> None:
+        """Flush standard output.
+
+        Raises
+        ------
+        BrokenPipeError, OutputLost
+            If any output, now or earlier, was lost.
+        """
+        if self.lost is not None:
+            raise self.lost
+        if sys.stdout is not None:
+            self._call_output("flush")
+
+    def _call_output(self, method: str, *args: str) -> None:
+        try:
+            getattr(sys.stdout, method)(*args)
+        except OSError as error:
+            self.lost = _lost_output(error)
+            self._give_up(sys.stdout)
+            raise self.lost from error
+
+    def _failure(self) -> Exception | None:
+        """Flush standard output; return the exception instead of raising it."""
+        try:
+            self.flush()
+        except (BrokenPipeError, OutputLost) as error:
+            return error
+        return None
+
+    # Standard error
+
+    def put_error(self, text: str) -> None:
+        """Write text to standard error. If that fails, the text is dropped."""
+        if self.erase is not None:
+            self.erase()
+        self.draw(text)
+
+    def draw(self, text: str) -> None:
+        """Write text to standard error as `put_error` does, beside the progress bar."""
+        if sys.stderr is not None:
+            try:
+                sys.stderr.write(text)
+                sys.stderr.flush()
+            except OSError:
+                self._give_up(sys.stderr)
+
+    def _give_up(self, stream: TextIO) -> None:
+        """Connect a failed stream to the null device, which takes its buffered text."""
+        if not self.owns_streams:
+            return
+        try:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+        except OSError:  # the stream has no file descriptor, or there is no null device
+            return
+
+    # Messages
+
+    def say(self, line: str = "") -> None:
+        """Print a line for a person, without a prefix."""
+        if self.is_data:
+            self.put_error(encodable(printable(line), sys.stderr) + "\n")
+        else:
+            self.put_line(line)
+
+    def message(self, text: str) -> None:
+        """Show a message."""
+        if self.quiet:
+            return
+        if self.is_data:
+            self._to_error(text)
+        elif sys.stdout is not None:
+            self.put(log.lines(self.hide(text), sys.stdout))
+
+    def warning(self, text: str) -> None:
+        """Warn the user, on one line of standard error."""
+        if not self.quiet:
+            self._flush_before_error()
+            self._to_error(printable(text))
+
+    def report(self, text: str) -> None:
+        """Show an error, and continue."""
+        self._flush_before_error()
+        self._show_error(text)
+
+    def last_error(self, text: str) -> None:
+        """Show the error that ends the command, whatever happens to the messages."""
+        self._failure()
+        self._show_error(text)
+
+    def hide(self, text: str) -> str:
+        """Return text without the secrets of ``hidden``."""
+        for secret, shown in self.hidden.items():
+            text = text.replace(secret, shown)
+        return text
+
+    def _flush_before_error(self) -> None:
+        """Flush standard output, so that its messages precede one on standard error."""
+        failure = self._failure()
+        if failure is not None and not self.is_optional:
+            raise failure
+
+    def _show_error(self, text: str) -> None:
+        for line in text.split("\n"):
+            self._to_error("error: " + line)
+
+    def _to_error(self, text: str) -> None:
+        self.put_error(log.lines(self.hide(text), sys.stderr))
+
+
+def _lost_output(error: OSError) -> Exception:
+    """Return the exception to raise after a write to standard output has failed."""
+    if isinstance(error, BrokenPipeError):
+        return error
+    return OutputLost("standard output: %s" % error.strerror)
+
+
+# A process has one standard output.
+console = Console()

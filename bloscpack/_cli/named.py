@@ -1,0 +1,348 @@
+"""Files and datasets that the user named, with the operations of the verbs.
+
+`named` looks at a path once, and returns a `NamedFile` or a `NamedDataset`. Both have
+the same methods, so that a verb need not know which of them it has.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .. import log
+from ..constants import MAGIC, NPY_MAGIC
+from ..exceptions import (
+    AnotherFileFollows,
+    BloscpackError,
+    MetadataSectionTooSmall,
+    NoMetadataFound,
+    NotEnoughSpace,
+    OffsetsRequired,
+)
+from .display import json_text, size_text
+from .exit_codes import (
+    BIGFILE_TREE,
+    EXIT_COULD_NOT,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+)
+from .file_jobs import check_extension
+from .inputs import is_dataset, plain_size_of
+from .options import blosc_args, process_metadata_args
+from .stdio import (
+    STREAM,
+    check_exists,
+    descriptor_of,
+    name_of_input,
+    name_of_output,
+    plain_name,
+    standard_input,
+    warn_of_second_file,
+)
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
+
+    from .._crashsafe.snapshot import Check
+    from .._damage.findings import Report
+    from .._format.sections import Beginning
+    from .._storage.protocols import Seekable
+    from ..recover import Recovery
+    from ..serializers import Json, JsonObject
+    from .chunk_table import ChunkTable
+    from .named_dataset import NamedDataset
+    from .progress import Bar
+
+    Named: TypeAlias = "NamedFile | NamedDataset"
+
+# Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
+LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
+
+
+def named(path: str) -> Named:
+    """Return the file or the dataset of a name; a missing file is a file.
+
+    Raises `Refusal` for any other folder, and `OSError` if it can't be read.
+    """
+    if is_dataset(path):
+        from .named_dataset import NamedDataset
+
+        return NamedDataset(path)
+    if not os.path.isdir(path):
+        return NamedFile(path)
+    os.scandir(path).close()  # raises why it can't be read
+    from ..dataset.conversion.bigfile_trees import is_tree
+
+    if is_tree(path):
+        raise Refusal(BIGFILE_TREE % path, EXIT_COULD_NOT)
+    raise Refusal(
+        "expected a file or a dataset, found a folder without the files of one: '%s'"
+        % path,
+        EXIT_COULD_NOT,
+    )
+
+
+class NamedFile:
+    """A file, an archive, or standard input. It need not exist."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    # info and list
+
+    def show(self) -> int:
+        """Show the header and the metadata; return the exit code."""
+        from .quick_answers import info
+
+        info(self.path)
+        return EXIT_OK
+
+    def describe(self) -> tuple[JsonObject, int]:
+        """Return all fields, and the exit code."""
+        from ..describe import describe
+
+        check_exists("file", self.path)
+        fields = describe(self.path, strict=False)
+        return {**fields, "file": plain_name(self.path)}, EXIT_OK
+
+    def chunks(self, nthreads: int) -> ChunkTable:
+        """Return sizes and state of all chunks."""
+        from .chunk_table import of_file
+
+        check_exists("file", self.path)
+        return of_file(self.path, nthreads)
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields for a line of ``list``, and the exit code."""
+        from ..describe import describe
+
+        found = {k: v for k, v in describe(self.path).items() if k not in LEFT_OUT}
+        return [{**found, "file": plain_name(self.path)}], EXIT_OK
+
+    # verify and recover
+
+    def plain_size(self) -> int | None:
+        """Return the plain bytes from the header; None if it does not tell."""
+        return plain_size_of(self.path)
+
+    def verify(self, nthreads: int, progress: Bar | None) -> Report:
+        """Check the file."""
+        from .._crashsafe.journal import SUFFIX, is_journal
+        from ..verify import verify
+
+        if is_journal(self.path):
+            name = self.path.removesuffix(SUFFIX)
+            raise Refusal(
+                "'%s' is the journal of '%s', and has the bytes that an interrupted "
+                "change replaced: keep it beside that file; 'blpk verify %s' checks "
+                "both, and the next writer of the file removes it"
+                % (self.path, name, name),
+                EXIT_COULD_NOT,
+            )
+        report: Report = verify(self.path, nthreads=nthreads, progress=progress)
+        report.filename = plain_name(self.path)
+        return report
+
+    def counts(self, report: Any, damaged: bool) -> str:
+        """Return what `report` has counted, in words."""
+        from .._damage.findings import counted
+
+        chunks = counted(report.nchunks, "chunk")
+        if damaged:
+            nbytes = size_text(report.nbytes_intact)
+            return "%d of %s, %s good" % (report.nintact, chunks, nbytes)
+        if report.nbytes is None:
+            return chunks
+        return "%s, %s" % (chunks, size_text(report.nbytes))
+
+    def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
+        """Write an intact file from the good chunks."""
+        from ..recover import recover
+        from .console import console
+        from .outputs import check_free, check_no_terminal
+
+        check_no_terminal(args.target, args)
+        if args.target == STREAM:
+            console.need_output()
+        else:
+            check_free(args.target, args)
+        if args.json and descriptor_of(args.target) == 1:
+            raise Refusal(
+                "--json and the new file can't both go to standard output", EXIT_USAGE
+            )
+        found: Recovery = recover(
+            self.path,
+            name_of_output(args.target),
+            fill=args.fill or 0,
+            drop=args.drop,
+            nthreads=args.nthreads,
+            sync=args.sync,
+            progress=progress,
+        )
+        return found
+
+    # cat
+
+    def cat(
+        self,
+        bytes_: slice | None,
+        rows: slice | None,
+        deliver: Callable[[bytes, bool], None],
+        nthreads: int,
+    ) -> None:
+        """Pass plain bytes to `deliver`, and whether more may come much later."""
+        from .._crashsafe.snapshot import read_snapshot
+        from ..reader import Reader, StreamReader
+
+        def read(fp: Seekable, check: Check) -> None:
+            streamed = not fp.seekable()
+            reader = StreamReader(fp) if streamed else Reader(fp)
+            check(reader.header)
+            if rows is None:
+                selected = reader.select(bytes_ or slice(None))
+            else:
+                selected = reader.select_rows(rows)
+            reader.deliver(
+                selected, lambda plain: deliver(plain, streamed), nthreads=nthreads
+            )
+            if selected.stop == reader.nbytes:
+                warn_of_second_file(self.path, reader._peek_behind(len(MAGIC)))
+
+        parts = bytes_ is not None or rows is not None
+        read_snapshot(self.path, read, attempts=1, parts=parts)
+
+    # append
+
+    def append(self, args: Namespace) -> None:
+        """Append the content of another file."""
+        original_file, new_file = process_append_args(args)
+        metadata = process_metadata_args(args)
+        if original_file == STREAM:
+            raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
+        check_exists("original file", original_file)
+        check_exists("new file", new_file)
+        log.verbose("original file is: '%s'" % original_file)
+        log.verbose("new file is: '%s'" % new_file)
+        try:
+            self._append(args, new_file, metadata)
+        except BloscpackError as error:
+            if not args.grow:
+                _tell_how_to_grow(error)
+            raise
+
+    def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
+        from .._format.append_plan import UNCHANGED
+        from .._storage.spool import seekable_with_size
+        from ..append import append, append_from
+        from .progress import shown
+
+        settings = blosc_args(args)
+        options: dict[str, Any] = {
+            "nthreads": args.nthreads,
+            "sync": args.sync is not False,
+            "grow": args.grow,
+            "metadata": UNCHANGED if metadata is None else metadata,
+        }
+        with shown(new_file, None, args.progress) as bar:
+            if bar is not None:
+                options.update(progress=bar, expect=bar.expect)
+            if args.npy:
+                from ..npy_io import append_npy
+
+                append_npy(self.path, name_of_input(new_file), settings, **options)
+            elif new_file == STREAM:
+                with seekable_with_size(standard_input()) as (fp, left):
+                    append_from(self.path, fp, left, settings, **options)
+            else:
+                if not args.force and os.path.isfile(new_file):
+                    self._check_no_npy(new_file)
+                append(self.path, new_file, settings, **options)
+
+    def _check_no_npy(self, new_file: str) -> None:
+        """Raise `Refusal` if the header of a .npy file would be appended as rows."""
+        with open(new_file, "rb") as fp:
+            if fp.read(len(NPY_MAGIC)) == NPY_MAGIC and self.is_array():
+                raise Refusal(
+                    "'%s' is a .npy file: --npy appends its rows, --force its bytes"
+                    % new_file,
+                    EXIT_USAGE,
+                )
+
+    # metadata
+
+    def _beginning(self, *, needs_metadata: bool = False) -> Beginning:
+        from .._crashsafe.snapshot import read_snapshot
+        from .._format.sections import read_beginning
+        from .._storage.cursor import Cursor
+
+        def read(fp: Seekable, check: Check) -> Beginning:
+            beginning = read_beginning(Cursor(fp))
+            check(beginning.header)
+            if needs_metadata and beginning.metadata_header is None:
+                raise NoMetadataFound("the file has no metadata section")
+            return beginning
+
+        return read_snapshot(self.path, read, parts=True)
+
+    def is_array(self) -> bool:
+        """Return whether the metadata describe an array."""
+        from ..serializers import is_array
+
+        return is_array(self._beginning().metadata)
+
+    def metadata(self) -> Json:
+        """Return the metadata; raises `NoMetadataFound` for a file without any."""
+        return self._beginning(needs_metadata=True).metadata
+
+    def change_metadata(
+        self, args: Namespace, edit: Callable[[Json, str], Json]
+    ) -> None:
+        """Replace the metadata of the user by what `edit` returns for them.
+
+        In an array file, the description of the array stays. The second argument of
+        `edit` is the name of the metadata in messages.
+        """
+        from .._format.append_plan import UNCHANGED
+        from ..append import change_metadata
+        from ..serializers import is_array, replaced_metadata, user_metadata
+
+        def changed(old: Json) -> Json:
+            noun = "metadata beside the array" if is_array(old) else "metadata"
+            new = replaced_metadata(old, edit(user_metadata(old), noun))
+            # Compared as text, because 1 and true are not the same in JSON.
+            if json_text(new, True, "ascii") == json_text(old, True, "ascii"):
+                log.verbose("the metadata are already the same")
+                return UNCHANGED
+            return new
+
+        grow = args.grow or self._beginning().metadata_header is None
+        try:
+            change_metadata(self.path, changed, sync=args.sync is not False, grow=grow)
+        except MetadataSectionTooSmall as error:
+            error.args = (
+                "%s; --grow rewrites the file with more space" % error.args[0],
+            )
+            raise
+
+
+def process_append_args(args: Namespace) -> tuple[str, str]:
+    """Return the names of the original file and the new file."""
+    if not args.no_check_extension:
+        check_extension("original file", args.original_file)
+    return args.original_file, args.new_file
+
+
+def _tell_how_to_grow(error: BloscpackError) -> None:
+    """Add to the message of an error about missing room how to get room."""
+    room = ""
+    if isinstance(error, AnotherFileFollows):
+        return
+    if isinstance(error, (OffsetsRequired, NotEnoughSpace)):
+        room = "'blpk repack --max-app-chunks N' makes room for N chunks, and "
+    elif not isinstance(error, (NoMetadataFound, MetadataSectionTooSmall)):
+        return
+    hint = "%s'blpk append --grow' makes room and appends" % room
+    error.args = ("%s; %s" % (error.args[0], hint),)

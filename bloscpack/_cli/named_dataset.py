@@ -1,0 +1,321 @@
+"""Datasets that the user named, with the operations of the verbs: see `named`.
+
+`dataset_rows` finds the rows in the files that ``append`` takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+
+from .. import dataset
+from .._damage.findings import counted
+from .._storage.urls import is_url, joined_url, public_name, shown_name
+from ..exceptions import BloscpackError, UsageError
+from ..log import printable
+from .chunk_table import of_dataset
+from .console import console
+from .display import UNKNOWN, dataset_array_text, json_text, size_text, table
+from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from .stdio import STREAM, check_exists
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from .._format.dtypes import Array as Items
+    from ..dataset.findings import DatasetRecovery, DatasetReport
+    from ..serializers import Json, JsonObject
+    from .chunk_table import ChunkTable
+    from .progress import Bar
+
+# Maximum number of characters of attributes that ``info`` shows.
+MOST_SHOWN = 2**16
+# About the number of plain bytes that ``cat`` reads at a time.
+READ_NBYTES = 16 * 2**20
+
+
+class NamedDataset:
+    """An array, a table or a group, in a folder or at a URL."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    # info and list
+
+    def show(self) -> int:
+        """Show the description; return the exit code."""
+        described, code = self.describe()
+        for line in _info_lines(described):
+            console.say(line)
+        return code
+
+    def describe(self) -> tuple[JsonObject, int]:
+        """Return the description, and the exit code: some members may not open."""
+        described = {"path": shown_name(self.path), **dataset.describe(self.path)}
+        return described, _code_of(described)
+
+    def chunks(self, nthreads: int) -> ChunkTable:
+        """Return sizes and state of all chunks, array by array."""
+        return of_dataset(self.path, nthreads)
+
+    def entries(self) -> tuple[list[JsonObject], int]:
+        """Return the fields of each array for ``list``, and the exit code.
+
+        An array that can't be opened is reported.
+        """
+        from ..dataset.description import arrays_of
+
+        found, code = [], EXIT_OK
+        for described in arrays_of(dataset.describe(self.path)):
+            name = described["name"]
+            file = self._member_name(name) if name else shown_name(self.path)
+            if "error" in described:
+                texts = printable(file), printable(described["error"])
+                console.report("'%s': %s" % texts)
+                code = max(code, _code_of(described))
+                continue
+            fields = {k: v for k, v in described.items() if k != "attributes"}
+            found.append({"file": file, **fields})
+        return found, code
+
+    def _member_name(self, name: str) -> str:
+        if is_url(self.path):
+            return joined_url(public_name(self.path), name)
+        return os.path.join(self.path, *name.split("/"))
+
+    # verify and recover
+
+    def plain_size(self) -> int | None:
+        """Return the plain bytes; None if they are unknown."""
+        if is_url(self.path):  # this would take many requests
+            return None
+        try:
+            nbytes: int = dataset.describe(self.path)["nbytes"]
+        except (BloscpackError, OSError):
+            return None
+        return nbytes
+
+    def verify(self, nthreads: int, progress: Bar | None) -> DatasetReport:
+        """Check everything in the dataset."""
+        return dataset.verify(self.path, nthreads=nthreads, progress=progress)
+
+    def counts(self, report: Any, damaged: bool) -> str:
+        """Return what `report` has counted, in words."""
+        chunks = counted(report.nchunks, "chunk")
+        nbytes = size_text(report.nbytes_intact)
+        if not report.ok:
+            chunks, nbytes = "%d of %s" % (report.nintact, chunks), nbytes + " good"
+        kind = "%s %s" % (report.layout, report.kind)
+        return "%s, %s in %s, %s" % (
+            kind,
+            chunks,
+            counted(report.nfiles, "file"),
+            nbytes,
+        )
+
+    def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
+        """Write a new dataset from the intact chunks."""
+        if args.target == STREAM:
+            raise Refusal(
+                "the new dataset is a folder, which can't go to standard output",
+                EXIT_USAGE,
+            )
+        return dataset.recover(
+            self.path,
+            args.target,
+            fill=args.fill,
+            drop=args.drop,
+            mode="w" if args.force else "x",
+            nthreads=args.nthreads,
+            sync=args.sync is not False,
+            progress=progress,
+        )
+
+    # cat, append and metadata
+
+    @contextmanager
+    def _opened_rows(self, mode: str = "r", **settings: Any) -> Iterator[Any]:
+        """Open an array or a table; raise `Refusal` for a group."""
+        with dataset.open(self.path, mode, **settings) as found:
+            if isinstance(found, dataset.Group):
+                names = list(found)[:5] if found._layout.folder.lists else []
+                raise Refusal(
+                    "'%s' is a group: name an array or a table in it%s"
+                    % (
+                        shown_name(self.path),
+                        ", such as '%s'" % names[0] if names else "",
+                    ),
+                    EXIT_USAGE,
+                )
+            yield found
+
+    def cat(
+        self,
+        bytes_: slice | None,
+        rows: slice | None,
+        deliver: Callable[[bytes, bool], None],
+        nthreads: int,
+    ) -> None:
+        """Pass the plain bytes of rows to `deliver`, of a table as structured items."""
+        with self._opened_rows() as found:
+            row = _row_nbytes(found)
+            if rows is not None:
+                for part in _parts(range(*rows.indices(len(found))), row):
+                    plain = _plain(found[part.start : part.stop : part.step])
+                    deliver(plain, False)
+                return
+            span = range(*(bytes_ or slice(None)).indices(row * len(found)))
+            touched = range(span.start // row, -(-span.stop // row)) if span else span
+            for part in _parts(touched, row):
+                plain = _plain(found[part.start : part.stop])
+                start = max(0, span.start - part.start * row)
+                deliver(plain[start : span.stop - part.start * row], False)
+
+    def append(self, args: Namespace) -> None:
+        """Append the rows in a file, or in another dataset, in one step.
+
+        The dataset keeps its settings.
+        """
+        from .dataset_rows import rows_of
+
+        for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
+            if given:
+                raise Refusal(
+                    "%s is for files: '%s' is a dataset" % (option, self.path),
+                    EXIT_USAGE,
+                )
+        check_exists("new file", args.new_file)
+        with (
+            self._opened_rows("r+", sync=args.sync is not False) as found,
+            rows_of(args, args.new_file, found) as rows,
+        ):
+            found.append(rows)
+
+    def metadata(self) -> JsonObject:
+        """Return the attributes."""
+        with dataset.open(self.path) as found:
+            return found.attrs.asdict()
+
+    def change_metadata(
+        self, args: Namespace, edit: Callable[[Json, str], Json]
+    ) -> None:
+        """Replace the attributes by what `edit` returns for them, in one step."""
+        with dataset.open(self.path, "r+", sync=args.sync is not False) as found:
+            new = edit(found.attrs.asdict(), "attributes")
+            if not isinstance(new, dict):
+                raise Refusal(
+                    "the attributes of '%s' must be a JSON object" % self.path,
+                    EXIT_COULD_NOT,
+                )
+            found.attrs.put(new)
+
+
+# Rows
+
+
+def _row_nbytes(found: Any) -> int:
+    row: int = found.dtype.itemsize
+    for length in found.shape[1:]:
+        row *= length
+    return row
+
+
+def _plain(items: Items) -> bytes:
+    """Return the bytes of items; raise `UsageError` for Python objects."""
+    if items.dtype.hasobject:
+        raise UsageError("Python objects have no plain bytes")
+    return items.tobytes()
+
+
+def _parts(rows: range, row: int) -> Iterator[range]:
+    """Yield ranges of rows that are read at a time."""
+    step = max(1, READ_NBYTES // max(1, row * rows.step))
+    for start in range(0, len(rows), step):
+        yield rows[start : start + step]
+
+
+# Descriptions
+
+
+def _code_of(described: JsonObject) -> int:
+    """Return the exit code for a dataset with all its members."""
+    own = EXIT_OK
+    if "error" in described:
+        own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
+    return max([own, *map(_code_of, _inner(described))])
+
+
+def _inner(described: JsonObject) -> list[JsonObject]:
+    return [*described.get("members", ()), *described.get("columns", ())]
+
+
+def _info_lines(described: JsonObject) -> Iterator[str]:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    attributes = json_text(described["attributes"], True, encoding)
+    if len(attributes) > MOST_SHOWN:
+        attributes = attributes[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
+    fields = {"kind": described["kind"], "layout": described["layout"]}
+    if described["kind"] == "array":
+        fields |= {
+            "shape": str(tuple(described["shape"])),
+            "dtype": described["dtype"],
+            "chunks": "%d of shape %s"
+            % (described["nchunks"], tuple(described["chunks"])),
+            "shards": UNKNOWN
+            if described["shards"] is None
+            else str(tuple(described["shards"])),
+            "fill value": str(described["fill_value"]),
+            "codec": "%s, level %s, filter %s"
+            % (described["codec"], described["level"], described["filter"]),
+            "checksum": described["checksum"],
+        }
+    elif described["kind"] == "table":
+        fields |= {
+            "rows": str(described["rows"]),
+            "columns": str(len(described["columns"])),
+        }
+    else:
+        fields["members"] = str(len(described["members"]))
+    fields |= {
+        "plain": "%s (%d bytes)"
+        % (size_text(described["nbytes"]), described["nbytes"]),
+        "packed": "%s (%d bytes)"
+        % (size_text(described["cbytes"]), described["cbytes"]),
+        "ratio": "%.2f" % described["ratio"],
+        "files": str(described["nfiles"]),
+        "attributes": attributes,
+    }
+    width = max(map(len, fields)) + 1
+    for name, value in fields.items():
+        yield "%s %s" % ((name + ":").ljust(width), value)
+    rows = list(_tree(described, ""))
+    if rows:
+        yield ""
+        yield from table(rows, left=(0,))
+
+
+def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, ratio and the rest for each member and column."""
+    for inner in _inner(described):
+        name = indent + inner["name"].rpartition("/")[2]
+        yield name, _ratio(inner), _short(inner)
+        yield from _tree(inner, indent + "  ")
+
+
+def _ratio(described: JsonObject) -> str:
+    return "%.2f" % described["ratio"] if "ratio" in described else UNKNOWN
+
+
+def _short(described: JsonObject) -> str:
+    """Return what a member is, in short form."""
+    if "error" in described:
+        return "%s that can't be opened: %s" % (described["kind"], described["error"])
+    if described["kind"] == "array":
+        return dataset_array_text(described)
+    if described["kind"] == "table":
+        return "table (%s) of %d rows" % (described["layout"], described["rows"])
+    return "group (%s)" % described["layout"]

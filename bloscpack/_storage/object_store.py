@@ -1,0 +1,399 @@
+"""A store at a URL: objects with versions, in any file system of fsspec.
+
+Contract: errors and `path` name the URL without credentials. Each object keeps the
+version that it had when it was opened: if another program replaces it, reading more of
+it raises `StorageError`, and it must be opened again. S3 compares versions while it
+stores and removes an object; in other places they are compared before, and some servers
+with the interface of S3 do not compare.
+
+fsspec keeps the file systems, for each process: nothing that it returns is kept here.
+"""
+
+from __future__ import annotations
+
+import errno
+import stat
+from contextlib import contextmanager, suppress
+from functools import partial
+
+from ..exceptions import StorageError
+from .file_systems import (
+    ErrorNames,
+    IgnoresRanges,
+    find_file_system,
+    is_s3,
+    status_of,
+)
+from .places import VERSION_FIELDS
+from .remote import RemoteStorage
+from .store import Store, conflict
+from .upload import READ_ONLY, check_writable
+from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    from .base import Storage
+    from .protocols import StorageOptions
+
+    Result = TypeVar("Result")
+
+# Maximum number of requests for sizes that run at once.
+REQUESTS = 32
+# Seconds for the listing of a folder: a listing may have no end.
+LIST_SECONDS = 1800.0
+# Maximum number of times that a file is opened or read anew if a writer replaces it.
+ATTEMPTS = 5
+# What S3 answers if an object does not have the expected version, or is removed.
+CHANGED = (404, 409, 412)
+# What servers answer that don't know a condition of S3.
+UNKNOWN_CONDITION = 501
+
+
+class ObjectStore(Store):
+    """The objects below a URL."""
+
+    is_remote = True
+
+    def __init__(self, url: str, storage_options: StorageOptions | None = None) -> None:
+        self._url = with_lower_schemes(url)
+        self._options = storage_options
+        self.root = public_name(self._url)
+        # A server of HTTP can't list the files in a folder.
+        self.lists = scheme_of(self._url) not in READ_ONLY
+        # A file that was looked for, and is probably going to be read next.
+        self._found: tuple[str, Storage] | None = None
+
+    @property
+    def place(self) -> tuple[str, StorageOptions | None]:
+        """The URL, with its credentials, and the settings."""
+        return self._url, self._options
+
+    def subfolder(self, name: str) -> ObjectStore:
+        """Return the store of a folder inside."""
+        return ObjectStore(self._url_of(name), self._options)
+
+    def parent(self) -> tuple[ObjectStore, str] | None:
+        """Return the store around, and the name in it."""
+        found = parent_url(self._url)
+        return (
+            None if found is None else (ObjectStore(found[0], self._options), found[1])
+        )
+
+    def path(self, name: str = "") -> str:
+        """Return the URL of a file, without credentials."""
+        return public_name(self._url_of(name))
+
+    def _url_of(self, name: str) -> str:
+        return joined_url(self._url, name) if name else self._url
+
+    def _names_of(self, name: str) -> ErrorNames:
+        return ErrorNames(self._url_of(name), self._options)
+
+    def _path_of(self, name: str) -> str:
+        with self._using(name) as (_, path):
+            return path
+
+    @contextmanager
+    def _using(self, name: str) -> Iterator[tuple[Any, str]]:
+        """Yield the file system and the path in it of an object; translate errors."""
+        url, names = self._url_of(name), self._names_of(name)
+        fs, path = find_file_system(url, dict(self._options or {}), names)
+        with names.translating():
+            yield fs, path
+
+    # Reading
+
+    def open(self, name: str) -> Storage:
+        """Open a file for reading at any position."""
+        return self._open(name, None)
+
+    def _open(self, name: str, most: int | None) -> Storage:
+        found, self._found = self._found, None
+        if found is not None and found[0] == name:
+            return found[1]
+        return self._opened(name, whole=None, most=most)
+
+    def _opened(self, name: str, **how: Any) -> Storage:
+        settings = {"storage_options": self._options, **how}
+        return _repeated(partial(_ObjectFile, self._url_of(name), **settings))
+
+    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+        """Return the content of a file, of which at most `limit` bytes are read."""
+        return _repeated(partial(self._read, name, limit)), None
+
+    def _read(self, name: str, limit: int | None) -> bytes:
+        storage = self._open(name, limit)
+        try:
+            return storage.read_at(0, storage.size if limit is None else limit)
+        finally:
+            storage.close()
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        try:
+            self._found = name, self._opened(name, whole=False)
+        except FileNotFoundError:
+            return False
+        except IgnoresRanges:
+            return True
+        except StorageError as error:
+            if error.errno != errno.EISDIR:
+                raise
+            return False
+        return True
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        storage = self.open(name)
+        storage.close()
+        return storage.size
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        if not names:
+            return 0
+        paths = [self._path_of(name) for name in names]
+        with self._using(names[0]) as (fs, _):
+            fs.invalidate_cache()
+            found = _call_each(fs, "info", paths)
+        return sum(0 if info is None else info.get("size") or 0 for info in found)
+
+    def content_version(self) -> object:
+        """Return a value that changes when any file is replaced.
+
+        No other object has it if the store lists no files, too many, or no versions of
+        them: then files may change unnoticed.
+        """
+        from uuid import uuid4
+
+        found: list[list[str]] = []
+        try:
+            entries = self._below("", recursive=True) if self.lists else []
+        except StorageError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            entries = []
+        for info in entries:
+            versions = [str(info[key]) for key in VERSION_FIELDS if info.get(key)]
+            found.append([info["name"], *versions])
+        known = found and all(files[1:] for files in found)
+        return sorted(found) if known else uuid4().hex
+
+    # Lists
+
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types."""
+        return sorted(
+            (found, stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG)
+            for found, info in self._list(name)
+        )
+
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield name and size of each file in a folder."""
+        for found, info in self._list(name):
+            if info["type"] == "file":
+                yield found, info["size"]
+
+    def _list(self, name: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return name and description of each file and folder in a folder."""
+        if not self.lists:
+            raise self._names_of(name).error(
+                errno.ENOTSUP,
+                "a server of HTTP can't list what is in a folder: open an array, a "
+                "table or a member of a group by its name, or let "
+                "zarr.consolidate_metadata store the names in the group",
+            )
+        full = {entry["name"].strip("/"): entry for entry in self._below(name)}
+        full.pop(
+            self._path_of(name).strip("/"), None
+        )  # an empty object stands for the folder itself
+        return [(key.rpartition("/")[2], entry) for key, entry in full.items()]
+
+    def _below(self, name: str, *, recursive: bool = False) -> list[dict[str, Any]]:
+        """Return the descriptions of what is in a folder; all files if `recursive`.
+
+        Nothing is in a folder that does not exist. Raises `StorageError` if the listing
+        takes too long.
+        """
+        import asyncio
+        from time import monotonic
+
+        from fsspec.asyn import AsyncFileSystem, sync
+
+        names = self._names_of(name)
+
+        async def find(fs: Any, path: str) -> list[dict[str, Any]]:
+            if is_s3(fs) and path.strip("/"):
+                from .s3 import list_objects
+
+                return await list_objects(fs, path, recursive, names)
+            if recursive:
+                return list((await fs._find(path, detail=True)).values())
+            return list(await fs._ls(path, detail=True))
+
+        async def find_in_time(fs: Any, path: str) -> list[dict[str, Any]]:
+            start = monotonic()
+            try:
+                return await asyncio.wait_for(find(fs, path), LIST_SECONDS)
+            except asyncio.TimeoutError:
+                if monotonic() - start < LIST_SECONDS:  # of a request
+                    raise
+                text = "the server takes more than %d seconds for a listing"
+                raise names.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
+
+        found: list[dict[str, Any]] = []
+        missing = suppress(FileNotFoundError, NotADirectoryError)
+        with self._using(name) as (fs, path), missing:
+            fs.invalidate_cache()
+            if isinstance(fs, AsyncFileSystem):
+                found = sync(fs.loop, find_in_time, fs, path)
+            elif recursive:
+                found = list(fs.find(path, detail=True).values())
+            else:
+                found = list(fs.ls(path, detail=True))
+        return found
+
+    # Writing
+
+    def object_version(self, name: str) -> str:
+        """Return the version of an object; '' if there is none."""
+        with self._using(name) as (fs, path):
+            fs.invalidate_cache()
+            try:
+                info = fs.info(path)
+            except FileNotFoundError:
+                return ""
+        return str(info.get("ETag") or info.get("created") or "unknown")
+
+    def put(self, name: str, content: bytes, version: str | None) -> str:
+        """Store an object in one step, if it still has a version; return the new one.
+
+        An object that already has the content is no conflict: a request that is
+        repeated, because its answer was lost, finds what it has stored itself.
+        """
+        check_writable(self.root)
+        with self._using(name) as (fs, path):
+            if not is_s3(fs):
+                if version not in (None, self.object_version(name)):
+                    return self._version_with(name, content)
+                fs.pipe_file(path, content)
+                return self.object_version(name)
+            condition = {}
+            if version is not None:
+                condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
+            bucket, key, _ = fs.split_path(path)
+            try:
+                answer = fs.call_s3(
+                    "put_object", Bucket=bucket, Key=key, Body=content, **condition
+                )
+            except OSError as error:
+                if not condition or status_of(error) not in CHANGED:
+                    raise
+                return self._version_with(name, content)
+            fs.invalidate_cache(path)
+            return str(answer["ETag"])
+
+    def _version_with(self, name: str, content: bytes) -> str:
+        """Return the version of an object that has a content; else raise `Conflict`."""
+        # Before the content is read: the version of another content must not be
+        # returned.
+        version = self.object_version(name)
+        with self._using(name) as (fs, path), suppress(FileNotFoundError):
+            if version and fs.cat_file(path) == content:
+                return version
+        raise conflict(self.path(name)) from None
+
+    def remove(self, name: str, version: str | None = None) -> None:
+        """Remove an object, if there is one, and has the version if it is given.
+
+        S3 compares the version while it removes the object, if botocore and the server
+        know this condition.
+        """
+        check_writable(self.root)
+        if version is not None and self.object_version(name) != version:
+            return
+        with self._using(name) as (fs, path):
+            if not (version and is_s3(fs) and _remove_if(fs, path, version)):
+                _call_each(fs, "rm_file", [path])
+            fs.invalidate_cache()
+
+    def remove_tree(self, name: str) -> None:
+        """Remove all that is in a folder."""
+        self._remove_below(name, "")
+
+    def remove_all(self, *, but: str) -> None:
+        """Remove all objects but one, also those whose names no dataset has."""
+        self._remove_below("", but)
+
+    def _remove_below(self, name: str, but: str) -> None:
+        """Remove what is in a folder by paths, whose parts may have any character."""
+        check_writable(self.root)
+        stays = self._path_of(but).strip("/") if but else None
+        found = [entry["name"] for entry in self._below(name, recursive=True)]
+        with self._using(name) as (fs, _):
+            # Not `rm`: it takes a name with a star or a bracket for a pattern.
+            _call_each(fs, "rm_file", [n for n in found if n.strip("/") != stays])
+            fs.invalidate_cache()
+
+
+class _ObjectFile(RemoteStorage):
+    """An object, which is closed when it is not used any more."""
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # it could not be opened
+            self.close()
+
+
+def _repeated(call: Callable[[], Result]) -> Result:
+    """Return the result of a call; repeat it if a writer has replaced the file."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return call()
+        except StorageError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+    return call()
+
+
+def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
+    """Call a method of a file system for paths; return None for a missing file."""
+    import asyncio
+
+    from fsspec.asyn import AsyncFileSystem, sync
+
+    if not isinstance(fs, AsyncFileSystem):
+        answers: list[Any] = []
+        for path in paths:
+            answers.append(None)
+            with suppress(FileNotFoundError):
+                answers[-1] = getattr(fs, method)(path)
+        return answers
+
+    async def call_all() -> list[Any]:
+        free = asyncio.Semaphore(REQUESTS)
+
+        async def call(path: str) -> Any:
+            async with free:
+                with suppress(FileNotFoundError):
+                    return await getattr(fs, "_" + method)(path)
+
+        return await asyncio.gather(*map(call, paths))
+
+    found: list[Any] = sync(fs.loop, call_all)
+    return found
+
+
+def _remove_if(fs: Any, path: str, version: str) -> bool:
+    """Remove an object of S3 in a version; return whether the server can do that."""
+    bucket, key, _ = fs.split_path(path)
+    try:
+        fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version)
+    except OSError as error:
+        if status_of(error) == UNKNOWN_CONDITION:
+            return False
+        if status_of(error) not in CHANGED:
+            raise
+    return True

@@ -1,0 +1,294 @@
+"""A store: what the rest of the package may do with named files in one place.
+
+`FolderStore` is a folder that is held open, `ObjectStore` any store of fsspec, and
+`MemoryStore` a dictionary. They are siblings. What a store can't do is a property: the
+rules of `dataset.commit` ask for `can_rename`, and call only the methods of their kind.
+
+Names are relative to the store; they have slashes and safe parts only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from _thread import allocate_lock
+from functools import lru_cache
+
+from ..exceptions import StorageError
+from .base import MemoryStorage
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeGuard
+
+    from .base import Storage
+    from .protocols import StorageOptions
+
+# Surrogates that JSON can hold and no file system can. `os.fsdecode` returns the other
+# surrogates for bytes of a name that are no text.
+_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def is_safe_part(part: object) -> TypeGuard[str]:
+    """Return whether text is the name of a file or folder, and no path."""
+    return (
+        isinstance(part, str)
+        and part not in ("", ".", "..")
+        and not any(c in part for c in "/\\\0")
+        and (part.isascii() or not _SURROGATE.search(part))
+        and not (os.name == "nt" and ":" in part)
+    )
+
+
+def is_safe_name(name: object) -> bool:
+    """Return whether a relative name with slashes stays inside of its folder."""
+    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
+
+
+# The names that the code makes are checked again and again.
+is_checked_name = lru_cache(1024)(is_safe_name)
+
+
+class Conflict(StorageError):
+    """Another program has replaced a file, or created one."""
+
+
+class Store:
+    """Named files in one place.
+
+    Attributes
+    ----------
+    root
+        Its path, or its URL without credentials, for messages.
+    is_remote
+        Whether each read of a file is a round trip to another machine.
+    lists
+        Whether the names in it can be listed.
+    can_rename
+        Whether it has locks, folders that can be synced, and names that can be changed.
+        Then it is a `FolderStore`. In any other store, a file is stored in one step if
+        it has an expected version.
+    """
+
+    root: str
+    is_remote = False
+    lists = True
+    can_rename = False
+
+    @property
+    def place(self) -> tuple[str, StorageOptions | None]:
+        """What opens the store again: a path or a URL, and settings for fsspec."""
+        return self.root, None
+
+    def subfolder(self, name: str) -> Store:
+        """Return the store of a folder inside."""
+        raise NotImplementedError
+
+    def parent(self) -> tuple[Store, str] | None:
+        """Return the store that this one is a folder of, and its name there."""
+        raise NotImplementedError
+
+    def path(self, name: str = "") -> str:
+        """Return the path of a file, or its URL without credentials."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release what is open. It is opened again when it is used."""
+
+    # Reading
+
+    def open(self, name: str) -> Storage:
+        """Open a file for reading at any position.
+
+        It keeps its content also if the name gets another one, or is removed; or else
+        reading more of it raises `StorageError`.
+        """
+        raise NotImplementedError
+
+    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+        """Return the content of a file, at most `limit` bytes, and its `identity`."""
+        raise NotImplementedError
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a file, folder or link of this name."""
+        raise NotImplementedError
+
+    def is_folder(self, name: str) -> bool:
+        """Return whether there may be a folder of this name, and no link.
+
+        In most stores of objects a folder has no existence of its own.
+        """
+        return is_safe_name(name)
+
+    def identity(self, name: str) -> object:
+        """Return a value that changes when a file is replaced.
+
+        None if it is not known without a request to another machine.
+        """
+        return None
+
+    def size(self, name: str) -> int:
+        """Return the size of a file in bytes."""
+        raise NotImplementedError
+
+    def total_size(self, names: list[str]) -> int:
+        """Return the size of several files in bytes; those that are missing have 0."""
+        raise NotImplementedError
+
+    def names(self, name: str = "") -> list[str]:
+        """Return the names in a folder; none if there is no such folder."""
+        return [found for found, _ in self.entries(name)]
+
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        """Return the names of all in a folder, sorted, and their types.
+
+        The types are those of `stat.S_IFMT`, of links as well; 0 for pipes and so on.
+        Without such a folder there are none.
+        """
+        raise NotImplementedError
+
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield name and size of each file in a folder."""
+        raise NotImplementedError
+
+    def content_version(self) -> object:
+        """Return a value that changes when any file is replaced."""
+        raise NotImplementedError
+
+    # Writing
+
+    def remove(self, name: str, version: str | None = None) -> None:
+        """Remove a file. In a store of objects it may be missing.
+
+        With a `version`, which only a store of objects knows, a file with another one
+        stays.
+        """
+        raise NotImplementedError
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder and all in it, if there is one."""
+        raise NotImplementedError
+
+    # Without `can_rename`: files with versions
+
+    def object_version(self, name: str) -> str:
+        """Return the version of a file; '' if there is none."""
+        raise NotImplementedError
+
+    def check_version(self, name: str, version: str) -> None:
+        """Raise `Conflict` if a file has another version."""
+        if self.object_version(name) != version:
+            raise conflict(self.path(name))
+
+    def put(self, name: str, content: bytes, version: str | None) -> str:
+        """Store a file, if it still has a version; return the new version.
+
+        With '' there must be no file, and with None it may have any version. Raises
+        `Conflict` otherwise. A file that already has the content is no conflict: so a
+        content that must not be stored by two programs needs a token.
+        """
+        raise NotImplementedError
+
+    def remove_all(self, *, but: str) -> None:
+        """Remove all files but one, also those whose names no dataset has."""
+        raise NotImplementedError
+
+
+def conflict(path: str) -> Conflict:
+    """Return the error for an object that does not have the expected version."""
+    return Conflict(errno.EAGAIN, "another program has changed it meanwhile", path)
+
+
+class MemoryStore(Store):
+    """Files in a dictionary: the smallest store. It has the documents of a dataset.
+
+    It compares versions while it stores, as S3 does.
+    """
+
+    def __init__(self, root: str, files: dict[str, bytes] | None = None) -> None:
+        self.root = root
+        self.files = {} if files is None else files
+        self._versions: dict[str, int] = {}
+        self._prefix = ""
+        self._lock = allocate_lock()
+
+    def subfolder(self, name: str) -> Store:
+        inner = MemoryStore(self.path(name), self.files)
+        inner._versions, inner._lock = self._versions, self._lock
+        inner._prefix = self._prefix + name + "/"
+        return inner
+
+    def parent(self) -> None:
+        return None
+
+    def path(self, name: str = "") -> str:
+        return self.root + "/" + name if name else self.root
+
+    def open(self, name: str) -> Storage:
+        return MemoryStorage(self.read(name)[0])
+
+    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+        try:
+            return self.files[self._prefix + name][:limit], None
+        except KeyError:
+            text = os.strerror(errno.ENOENT)
+            raise FileNotFoundError(errno.ENOENT, text, self.path(name)) from None
+
+    def exists(self, name: str) -> bool:
+        return self._prefix + name in self.files
+
+    def size(self, name: str) -> int:
+        return len(self.read(name)[0])
+
+    def total_size(self, names: list[str]) -> int:
+        return sum(len(self.files.get(self._prefix + name, b"")) for name in names)
+
+    def entries(self, name: str = "") -> list[tuple[str, int]]:
+        found = {}
+        for full in self._below(name):
+            first, slash, _ = full.partition("/")
+            found[first] = stat.S_IFDIR if slash else stat.S_IFREG
+        return sorted(found.items())
+
+    def _below(self, name: str) -> Iterable[str]:
+        start = self._prefix + (name + "/" if name else "")
+        return [full[len(start) :] for full in self.files if full.startswith(start)]
+
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        for found, kind in self.entries(name):
+            if kind == stat.S_IFREG:
+                yield found, self.size(name + "/" + found if name else found)
+
+    def content_version(self) -> object:
+        return [(name, self.object_version(name)) for name in self._below("")]
+
+    def object_version(self, name: str) -> str:
+        full = self._prefix + name
+        return str(self._versions.get(full, 0) + 1) if full in self.files else ""
+
+    def put(self, name: str, content: bytes, version: str | None) -> str:
+        full = self._prefix + name
+        with self._lock:
+            is_same = self.files.get(full) == content
+            if version not in (None, self.object_version(name)) and not is_same:
+                raise conflict(self.path(name))
+            self.files[full] = content
+            self._versions[full] = self._versions.get(full, 0) + 1
+            return self.object_version(name)
+
+    def remove(self, name: str, version: str | None = None) -> None:
+        with self._lock:
+            if version in (None, self.object_version(name)):
+                self.files.pop(self._prefix + name, None)
+
+    def remove_tree(self, name: str) -> None:
+        for inner in self._below(name):
+            self.remove(name + "/" + inner)
+
+    def remove_all(self, *, but: str) -> None:
+        for name in self._below(""):
+            if name != but:
+                self.remove(name)

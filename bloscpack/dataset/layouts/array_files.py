@@ -1,0 +1,323 @@
+"""The files of an array: their names, which of them exist, and which are open.
+
+A description may claim any number of files. So callers visit only the stored files, and
+compute with the numbers of the others.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import weakref
+from functools import cached_property
+
+from ..._engine.forks import ForkSafeLock
+from ..._format.array_metadata import new_array
+from ..._format.codecs import CODECS
+from ..._reading.chunk_source import ChunkCache, ChunkSource
+from ..._reading.opened import CACHE_NBYTES
+from ..._storage.open_folder import replaced
+from ...exceptions import DamageError, FormatError, UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..._format.dtypes import Array, DType
+    from ..folder import Folder
+
+# Maximum number of files that a server which lists no names is asked for.
+MAX_ASKED = 10**6
+# Maximum number of files that are kept open: some systems allow a process only 256.
+LIMIT = 128
+# Size in bytes from which an array is allocated only if the sizes of the files show
+# that they can hold all its chunks.
+LARGE = 64 * 2**20
+# Maximum number of plain bytes per byte of a file, with the best codec.
+MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
+
+
+class FileNames:
+    """Names that differ in a number, in one folder.
+
+    Parameters
+    ----------
+    place
+        The folder, relative to the one of the array; empty for that one.
+    before, after
+        The text in front of the number, and the text behind it.
+    first
+        The number in the first name.
+    """
+
+    def __init__(
+        self, place: str, before: str = "", after: str = "", first: int = 0
+    ) -> None:
+        self.place = place
+        self._before = before
+        self._after = after
+        self._first = first
+
+    @cached_property
+    def _entry(self) -> re.Pattern[str]:
+        """The names of the files, of which the first group is the number."""
+        around = re.escape(self._before), re.escape(self._after.partition("/")[0])
+        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % around)
+
+    def __call__(self, number: int) -> str:
+        """Return the name of a file."""
+        name = "%s%d%s" % (self._before, number + self._first, self._after)
+        return "%s/%s" % (self.place, name) if self.place else name
+
+    def number(self, entry: str) -> int | None:
+        """Return the number in a name without its folder; None for other names."""
+        match = self._entry.fullmatch(entry)
+        number = -1 if match is None else int(match[1]) - self._first
+        return number if number >= 0 else None
+
+    def stored(self, folder: Folder, count: int) -> Sequence[int]:
+        """Return the numbers below `count` of the files in `folder`, ascending.
+
+        Where names can't be listed, they are all numbers below `count`.
+        """
+        if not folder.lists:
+            if count > MAX_ASKED:
+                raise UsageError(
+                    "the server lists no files, and asking for each of the '%d' files "
+                    "of '%s' would take too long" % (count, folder.path())
+                )
+            return range(count)
+        numbers = map(self.number, self._entries(folder))
+        return sorted({n for n in numbers if n is not None and n < count})
+
+    def _entries(self, folder: Folder) -> Iterator[str]:
+        """Yield the names in the folder, with those that a committed change adds."""
+        yield from folder.names(self.place)
+        start = folder.prefix + (self.place + "/" if self.place else "")
+        for name in folder.pending:
+            if name.startswith(start):
+                yield name[len(start) :].partition("/")[0]
+
+
+class ChunkFiles(ChunkSource):
+    """The chunks of one state of an array, and the files that they are in.
+
+    Parameters
+    ----------
+    folder, names
+        The folder, and the names of the files in it.
+    nbytes
+        Number of plain bytes of the array.
+    chunk_size
+        Number of plain bytes of all chunks but the last one.
+    nchunks, slots
+        Number of chunks of the array, and of a file.
+    check_description
+        Called when a file was opened or is missing: raises `StorageError` if the files
+        are those of another array now.
+    """
+
+    def __init__(
+        self,
+        folder: Folder,
+        names: FileNames,
+        nbytes: int,
+        chunk_size: int,
+        nchunks: int,
+        slots: int,
+        check_description: Callable[[], object],
+    ) -> None:
+        self.folder = folder
+        self.names = names
+        self.nbytes = nbytes
+        self.chunk_size = chunk_size
+        self.nchunks = nchunks
+        self.slots = slots
+        self._check_description = check_description
+        self._cache = ChunkCache(CACHE_NBYTES)
+
+    @property
+    def nfiles(self) -> int:
+        """Number of files of the array, also if some are missing."""
+        return -(-self.nchunks // self.slots)
+
+    def stored(self) -> Sequence[int]:
+        """Return the numbers of the files that exist, ascending."""
+        return self.names.stored(self.folder, self.nfiles)
+
+    def chunks_of(self, number: int) -> range:
+        """Return the numbers of the chunks in a file."""
+        first = number * self.slots
+        return range(first, min(first + self.slots, self.nchunks))
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        start = number * self.chunk_size
+        return start, min(start + self.chunk_size, self.nbytes)
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        return range(start // self.chunk_size, -(-stop // self.chunk_size))
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._cache.get(number)
+
+    def close(self) -> None:
+        """Forget the open files: they are closed when no thread reads them."""
+
+    def path_of(self, number: int) -> str:
+        """Return the path of a file."""
+        return self.folder.path(self.names(number))
+
+    def check_size(self, number: int, size: int, nbytes: int) -> None:
+        """Raise `FormatError` if a file of `size` bytes can't hold so many bytes."""
+        if nbytes > size * MAX_RATIO:
+            raise DamageError(
+                "expected chunks of '%d' plain bytes, found a file of '%d' bytes"
+                % (nbytes, size),
+                section="chunks",
+                filename=self.path_of(number),
+            )
+
+    def check_files(self) -> None:
+        """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
+        raise NotImplementedError
+
+
+def placed(plain: memoryview, place: memoryview | None) -> memoryview:
+    """Return plain bytes, in `place` if that is given."""
+    if place is None:
+        return plain
+    place[:] = plain
+    return place
+
+
+def allocate_checked(
+    sources: Sequence[ChunkFiles], shape: tuple[int, ...], dtype: DType
+) -> Array:
+    """Return a new array; raise `FormatError` if the files can't hold so much."""
+    if math.prod(shape) * dtype.itemsize >= LARGE:
+        for source in sources:
+            source.check_files()
+    return new_array(shape, dtype)
+
+
+# Whether an array is still the one that was opened
+
+
+class DescriptionCheck:
+    """Call it after a file of items is opened, and before the items are decoded.
+
+    A writer may have removed the array since it was opened, and put one with other
+    items under its name. The call raises `StorageError` then. As long as the file of
+    the description is the same, a call costs one look at its inode.
+
+    Make it before the description is read, and then call `expect`.
+
+    Parameters
+    ----------
+    folder, name
+        The file of the description.
+
+    Attributes
+    ----------
+    identity
+        What `Folder.identity` returns for the file; None at a URL.
+    """
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self.identity = None if folder.is_remote else folder.identity(name)
+        self._path = folder.path()
+        self._expected: object = None
+        self._read: Callable[[], object] = object
+
+    def expect(self, path: str, read: Callable[[], object], expected: object) -> None:
+        """Set how the items are stored.
+
+        Parameters
+        ----------
+        path
+            The folder of the array.
+        read
+            Returns how the items are stored now, according to the file.
+        expected
+            The value that `read` must return.
+        """
+        self._path, self._read, self._expected = path, read, expected
+
+    def __call__(self) -> None:
+        if self._folder.is_remote:  # a look at the file would be a round trip
+            return
+        identity = self._folder.identity(self._name)
+        if identity is not None and identity == self.identity:
+            return
+        try:
+            if self._read() == self._expected:
+                self.identity = identity
+                return
+        except (FileNotFoundError, NotADirectoryError, UsageError):
+            pass
+        except FormatError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        raise replaced(self._path)
+
+
+# Open files
+
+
+# The lock of all that is open here.
+_lock = ForkSafeLock()
+# The files of all arrays, by identity of the `OpenFiles` and number; the one that was
+# not used for the longest time is first.
+_recent: dict[tuple[int, int], weakref.ref[OpenFiles]] = {}
+
+
+class OpenFiles:
+    """The open files of an array, by number. Many threads may use it.
+
+    A table may have hundreds of columns, and each column thousands of files. So the
+    files that were not used for the longest time are dropped, from whichever array. A
+    file is closed when no thread uses it any more.
+
+    A file is a tuple of one item, which is None for a file that does not exist.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[int, tuple[Any]] = {}
+
+    def get(self, number: int) -> tuple[Any] | None:
+        """Return a file; None if it is not open."""
+        with _lock:
+            file = self._files.get(number)
+            if file is not None:
+                self._use(number)
+            return file
+
+    def put(self, number: int, file: tuple[Any]) -> None:
+        """Keep a file."""
+        with _lock:
+            self._files[number] = file
+            self._use(number)
+            while len(_recent) > LIMIT:
+                key, owner = next(iter(_recent.items()))
+                del _recent[key]
+                files = owner()
+                if files is not None:
+                    files._files.pop(key[1], None)
+
+    def _use(self, number: int) -> None:
+        key = id(self), number
+        _recent.pop(key, None)
+        _recent[key] = weakref.ref(self)  # a dictionary keeps the order of insertion
+
+    def clear(self) -> None:
+        """Drop all files."""
+        with _lock:
+            for number in self._files:
+                _recent.pop((id(self), number), None)
+            self._files.clear()
