@@ -225,7 +225,8 @@ class FolderLimits(Limits):
         inputs = list(self.inputs)
         for name, kind in self._folder.entries():
             if kind == stat.S_IFDIR and is_safe_part(name):
-                with suppress(PermissionError):  # the copy has nothing of it
+                # The copy has nothing of what can't be read, or is behind a link.
+                with suppress(PermissionError, LinkFound):
                     part = FolderLimits(self._folder.subfolder(name), self.inputs)
                     inputs += part.whole().inputs
         return Limits(*inputs)
