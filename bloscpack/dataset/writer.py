@@ -239,6 +239,7 @@ class LockedFolder:
         finally:
             for lock in self._locks:
                 lock.close()
+            self._locks.clear()  # a lock keeps its folder open
 
 
 class SharedFolder:
