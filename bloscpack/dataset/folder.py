@@ -211,7 +211,10 @@ class Folder:
             return _decoded(text, path)
         file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
         try:
-            check_in_dataset(DATASET_RULES, store, os.fstat(file.descriptor))
+            status = os.fstat(file.descriptor)
+            if status.st_nlink == 0:  # the writer has completed it meanwhile
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            check_in_dataset(DATASET_RULES, store, status)
             return _decoded(file.read_at(0, file.size), path)
         finally:
             file.close()

@@ -596,6 +596,7 @@ def change_beside_others(mix, thread, draw):
     for _ in range(STEPS):
         failed = None if mix.is_new else 0
         while True:
+            current = failed
             try:
                 # Once for all threads: else one could go on with an older object.
                 with mix.opening:

@@ -13,7 +13,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack._storage.open_folder import OpenFile
+from bloscpack._storage.open_folder import FolderStore, OpenFile
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,
@@ -646,3 +646,24 @@ def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_r
         ).close()
         with pytest.raises(StorageError, match="open the dataset again"):
             reader[20:]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="an open file can't be removed")
+def test_a_journal_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
+    """A writer completes its change after the reader has opened the journal."""
+    path = tmp_path / "a"
+    dataset.create_array(path, np.arange(5)).close()
+    (path / ".bloscpack").mkdir()
+    journal = path / ".bloscpack" / "journal"
+    journal.write_text('{"files": {"new": "zarr.json"}, "removed": []}')
+    real = FolderStore.open
+
+    def open_and_complete(self, name, *args):
+        file = real(self, name, *args)
+        if name == "journal":
+            journal.unlink()
+        return file
+
+    monkeypatch.setattr(FolderStore, "open", open_and_complete)
+    with dataset.open(path) as array:
+        assert 10 == array[:].sum()
