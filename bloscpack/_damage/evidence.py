@@ -18,10 +18,10 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._engine.forks import cached_property
 from .._format import offsets as offset_table
 from .._format.offsets import FREE
 from ..checksums import CHECKSUMS

@@ -9,9 +9,10 @@ chunk begins.
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
+
+from .._engine.forks import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

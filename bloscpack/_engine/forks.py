@@ -55,6 +55,31 @@ def _renew_all() -> None:
         owner.renew_locks()
 
 
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:
+        """A property that is computed once, without a lock.
+
+        `functools.cached_property` of Python 3.10 and 3.11 has a lock for all objects
+        of a class, which a child process may inherit locked.
+        """
+
+        def __init__(self, function):
+            self._function = function
+            self.__doc__ = function.__doc__
+
+        def __set_name__(self, owner, name):
+            self._name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._function(instance)
+            return value
+
+
 class ForkSafeLock:
     """A lock that is free in a child process after a fork."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 import re
 import weakref
-from functools import cached_property
 
-from ..._engine.forks import ForkSafeLock
+from ..._engine.forks import ForkSafeLock, cached_property
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._reading.chunk_source import ChunkCache, ChunkSource

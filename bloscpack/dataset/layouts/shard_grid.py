@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import json
 import math
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy
 
+from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe
 from ..._format.metadata import encode_section
 from ..._format.sections import read_beginning
