@@ -194,6 +194,18 @@ def test_nothing_is_evaluated_or_unpickled():
     ]
 
 
+def test_properties_have_no_lock_that_a_child_process_inherits():
+    """`functools.cached_property` has one on Python 3.10 and 3.11."""
+    assert [] == [
+        module_name(path)
+        for path in sources()
+        for node in running_nodes(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        and "cached_property" in [alias.name for alias in node.names]
+        and node.module == "functools"
+    ]
+
+
 def test_the_first_line_describes_the_module():
     for path in sources():
         docstring = ast.get_docstring(parsed(path))
