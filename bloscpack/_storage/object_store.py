@@ -26,7 +26,7 @@ from .file_systems import (
 )
 from .places import VERSION_FIELDS
 from .remote import RemoteStorage
-from .store import Store, conflict
+from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
 from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
 
@@ -120,9 +120,16 @@ class ObjectStore(Store):
         settings = {"storage_options": self._options, **how}
         return _repeated(partial(_ObjectFile, self._url_of(name), **settings))
 
-    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+    def read(
+        self, name: str, limit: int | None = None, *, whole: bool = False
+    ) -> tuple[bytes, object]:
         """Return the content of a file, of which at most `limit` bytes are read."""
-        return _repeated(partial(self._read, name, limit)), None
+        if not whole or limit is None:
+            return _repeated(partial(self._read, name, limit)), None
+        content = _repeated(partial(self._read, name, limit + 1))
+        if len(content) > limit:
+            raise too_long(limit, self.path(name))
+        return content, None
 
     def _read(self, name: str, limit: int | None) -> bytes:
         storage = self._open(name, limit)

@@ -21,7 +21,7 @@ from contextlib import suppress
 from ..exceptions import StorageError
 from .base import Storage
 from .disk import Place, disk
-from .store import Store, is_checked_name, is_safe_part
+from .store import Store, is_checked_name, is_safe_part, too_long
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -344,11 +344,15 @@ class FolderStore(Store):
         """Open a file for reading at any position."""
         return OpenFile(self.descriptor(name), self.path(name))
 
-    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+    def read(
+        self, name: str, limit: int | None = None, *, whole: bool = False
+    ) -> tuple[bytes, object]:
         """Return the content of a file, at most `limit` bytes, and its `identity`."""
         file = self.open(name)
         try:
             size = file.size if limit is None else limit
+            if whole and file.size > size:  # it is not even read
+                raise too_long(size, self.path(name), file.size)
             return file.read_at(0, size), file.state
         finally:
             file.close()

@@ -16,7 +16,7 @@ import stat
 from _thread import allocate_lock
 from functools import lru_cache
 
-from ..exceptions import StorageError
+from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -54,6 +54,16 @@ is_checked_name = lru_cache(1024)(is_safe_name)
 
 class Conflict(StorageError):
     """Another program has replaced a file, or created one."""
+
+
+def too_long(limit: int, path: str, size: int | None = None) -> DamageError:
+    """Return the error for a file that has more bytes than are read."""
+    found = "more" if size is None else "'%d'" % size
+    return DamageError(
+        "expected at most '%d' bytes, found %s" % (limit, found),
+        section="metadata",
+        filename=path,
+    )
 
 
 class Store:
@@ -108,8 +118,13 @@ class Store:
         """
         raise NotImplementedError
 
-    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
-        """Return the content of a file, at most `limit` bytes, and its `identity`."""
+    def read(
+        self, name: str, limit: int | None = None, *, whole: bool = False
+    ) -> tuple[bytes, object]:
+        """Return the content of a file, at most `limit` bytes, and its `identity`.
+
+        With `whole`, a file with more bytes raises `FormatError`.
+        """
         raise NotImplementedError
 
     def exists(self, name: str) -> bool:
@@ -230,12 +245,17 @@ class MemoryStore(Store):
     def open(self, name: str) -> Storage:
         return MemoryStorage(self.read(name)[0])
 
-    def read(self, name: str, limit: int | None = None) -> tuple[bytes, object]:
+    def read(
+        self, name: str, limit: int | None = None, *, whole: bool = False
+    ) -> tuple[bytes, object]:
         try:
-            return self.files[self._prefix + name][:limit], None
+            content = self.files[self._prefix + name]
         except KeyError:
             text = os.strerror(errno.ENOENT)
             raise FileNotFoundError(errno.ENOENT, text, self.path(name)) from None
+        if whole and limit is not None and len(content) > limit:
+            raise too_long(limit, self.path(name), len(content))
+        return content[:limit], None
 
     def exists(self, name: str) -> bool:
         return self._prefix + name in self.files

@@ -207,7 +207,7 @@ class Folder:
         store, path = self.store, self.store.path(JOURNAL)
         if not isinstance(store, FolderStore):
             # All users who may write the journal may write the dataset.
-            text, _ = store.read(JOURNAL, MAX_JSON + 1)
+            text, _ = store.read(JOURNAL, MAX_JSON, whole=True)
             return _decoded(text, path)
         file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
         try:
@@ -342,11 +342,15 @@ class Folder:
         """Return the content of a file, of which at most `limit` bytes are read."""
         return self._read(name, limit)[0]
 
-    def _read(self, name: str, limit: int | None) -> tuple[bytes, object]:
+    def _read(
+        self, name: str, limit: int | None, *, whole: bool = False
+    ) -> tuple[bytes, object]:
         """Return the content of a file, and its `identity`."""
         if self.documents and self.full(name) in self.documents:
             return self.documents[self.full(name)], None
-        content, identity = self._pending(name, lambda n: self.store.read(n, limit))
+        content, identity = self._pending(
+            name, lambda n: self.store.read(n, limit, whole=whole)
+        )
         if self.kept is not None and name == ZARR_JSON:
             self.kept.setdefault(self.full(name), content)
         return content, identity
@@ -406,7 +410,7 @@ class Folder:
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
-        text, identity = self._read(name, MAX_JSON + 1)
+        text, identity = self._read(name, MAX_JSON, whole=True)
         return identity, text, _decoded(text, self.path(name))
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
@@ -519,8 +523,6 @@ def _reopen(place: str, options: StorageOptions | None, prefix: str) -> Folder:
 def _decoded(text: bytes, path: str) -> Json:
     """Return the value in a file of JSON; raise `FormatError` if it has none."""
     try:
-        if len(text) > MAX_JSON:
-            raise ValueError("longer than '%d' bytes" % MAX_JSON)
         return json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         reason = error if isinstance(error, ValueError) else "nested too deeply"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import json
+import os
 import pickle
 import tracemalloc
 from pathlib import Path
@@ -19,6 +20,7 @@ from dataset.test_claims import edit
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
 from bloscpack._storage.open_folder import OpenFile
+from bloscpack.exceptions import DamageError
 
 
 @pytest.fixture(autouse=True)
@@ -338,3 +340,13 @@ def test_files_of_any_name_beside_those_of_a_dataset():
     assert dataset.recover("g", "saved").complete
     dataset.recover("g", "saved", mode="w")
     assert dataset.verify("saved").ok
+
+
+@pytest.mark.parametrize("layout", ["zarr", "bcolz"])
+def test_a_document_that_is_too_long_is_not_read(tmp_path, layout):
+    path = tmp_path / "t"
+    dataset.create_table(path, {"x": [1, 2]}, layout=layout).close()
+    names = {"zarr": "zarr.json", "bcolz": "__rootdirs__"}
+    os.truncate(path / names[layout], 10**11)
+    with pytest.raises(DamageError, match="at most '67108864' bytes"):
+        dataset.open(path)
