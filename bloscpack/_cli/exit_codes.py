@@ -127,7 +127,7 @@ def _hint_for(error: BaseException) -> str:
         not isinstance(error, FormatError)
         or error.section != "header"
         or isinstance(error, FormatVersionMismatch)
-        or "savez" in error.message  # the message says what the file is
+        or "savez" in error.message  # the message names the archive and its remedy
     ):
         return ""
     if error.message != EMPTY:

@@ -127,7 +127,7 @@ class Limits:
         return mode
 
     def at(self, name: str) -> Limits:
-        """Return the limits of a part of the copy; `name` is that of its folder."""
+        """Return the limits of a part of the copy; `name` is the name of its folder."""
         return self
 
     def whole(self) -> Limits:
@@ -172,10 +172,11 @@ def attributes_in(folder: FolderStore, name: str = "") -> Attributes | None:
 
 
 def of_another_user(found: Attributes) -> bool:
-    """Return whether root makes a file beside those of another user, or in a folder.
+    """Return whether root makes a file in a place that belongs to another user.
 
-    The new file gets the access of the others, and so it does not become root's. False
-    for what any user may write, such as ``/tmp``.
+    `found` are the attributes of the folder, or of a file in it. The new file then gets
+    this access, and root does not own it. False for a folder or file that any user may
+    write, such as ``/tmp``.
     """
     is_root = hasattr(os, "geteuid") and os.geteuid() == 0
     is_open = found.status.st_mode & (stat.S_IWOTH | stat.S_ISVTX)

@@ -313,7 +313,7 @@ def _with_settings_for_s3(options: dict[str, Any]) -> dict[str, Any]:
         from aiobotocore.config import AioConfig
         from botocore.config import Config
     except ImportError:
-        return options  # fsspec says what is missing
+        return options  # fsspec raises the error about the missing package
     name = "config_kwargs"
     given = options.get(name, fsspec.config.conf.get("s3", {}).get(name)) or {}
     own: dict[str, Any] = {}

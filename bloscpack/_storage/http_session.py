@@ -37,7 +37,8 @@ MIN_SPEED = 1000
 MAX_OF_ERROR = 2**16
 # Size in bytes of the blocks in which a response is read into memory.
 BLOCK_SIZE = 2**20
-# The headers of S3 with the size of what is sent: with digests, it is sent in chunks.
+# Headers of S3 with the size of the sent content. Content with digests is sent in
+# chunks; the second header has its size without them.
 SENT_SIZES = ("Content-Length", "X-Amz-Decoded-Content-Length")
 REDIRECTS = (301, 302, 303, 307, 308)
 # Largest size of a file: offsets are signed numbers of 64 bits.

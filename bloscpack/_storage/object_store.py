@@ -162,8 +162,8 @@ class ObjectStore(Store):
         """Return the size of several files in bytes; those that are missing have 0."""
         if not names:
             return 0
-        paths = [self._path_of(name) for name in names]
-        with self._using(names[0]) as (fs, _):
+        with self._using(names[0]) as (fs, first):
+            paths = [first, *map(self._path_of, names[1:])]
             fs.invalidate_cache()
             found = _call_each(fs, "info", paths)
         return sum(0 if info is None else info.get("size") or 0 for info in found)
@@ -214,9 +214,6 @@ class ObjectStore(Store):
                 "zarr.consolidate_metadata store the names in the group",
             )
         full = {entry["name"].strip("/"): entry for entry in self._below(name)}
-        full.pop(
-            self._path_of(name).strip("/"), None
-        )  # an empty object stands for the folder itself
         return [(key.rpartition("/")[2], entry) for key, entry in full.items()]
 
     def _below(self, name: str, *, recursive: bool = False) -> list[dict[str, Any]]:
@@ -261,6 +258,9 @@ class ObjectStore(Store):
                 found = list(fs.find(path, detail=True).values())
             else:
                 found = list(fs.ls(path, detail=True))
+            if not recursive:  # an empty object stands for the folder itself
+                own = path.strip("/")
+                found = [info for info in found if info["name"].strip("/") != own]
         return found
 
     # Writing
