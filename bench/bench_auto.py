@@ -31,8 +31,7 @@ import data
 import numpy as np
 
 import bloscpack
-from bloscpack._format.automatic import choose
-from bloscpack._format.tuning import GOALS
+from bloscpack._format.automatic import GOALS, choose
 
 BLPK = [sys.executable, "-m", "bloscpack", "-q", "-f"]
 PROGRAMS = "/usr/lib/python3"

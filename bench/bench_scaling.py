@@ -113,9 +113,9 @@ def run_caller(args: argparse.Namespace) -> list[dict]:
     """Measure the calling thread with the most threads; return the rows."""
     import contestant
 
-    from bloscpack._loop import packing, unpacking
+    from bloscpack import _loop
 
-    packing.for_each = unpacking.for_each = watch = Watch(packing.for_each)
+    _loop.for_each = _loop.for_each = watch = Watch(_loop.for_each)
     rows = []
     for name in args.data:
         for codec in args.codecs:

@@ -6,7 +6,7 @@ both. `HOMES` lists these names, and the modules of 0.16 use `sibling_names` as 
 ``__getattr__``, which imports a name from the module that defines it now. Each of these
 modules finds all of the names: which of them it had is not listed. `HOMES` also has
 functions of 0.16 that moved to a private module: ``abstract_io.pack`` is defined in
-``_loop.packing``. Do not use these names inside the package, and do not add any.
+``_loop``. Do not use these names inside the package, and do not add any.
 
 Three modules of the package, such as `bloscpack.verify`, have the name of the function
 that users call most often in them. Each is a `CallableModule`: a module as in 0.16, for
@@ -41,8 +41,7 @@ HOMES = {
     "_format.codecs": "CNAME_MAPPING",
     "_format.integers": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
     "decode_uint8 encode_int32 encode_int64 encode_uint32 encode_uint8",
-    "_loop.packing": "pack",
-    "_loop.unpacking": "unpack",
+    "_loop": "pack unpack",
     "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
     "abstract_objects": "MutableMappingObject",
     "append": "append",

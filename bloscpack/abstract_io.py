@@ -9,6 +9,8 @@ load and store its chunks.
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from . import log
 from ._compat import sibling_names
@@ -16,23 +18,20 @@ from ._engine.blosc_settings import own_settings
 from ._format.blosc_header import decode_header
 from ._format.chunks import compress, decompress
 from ._format.sections import Frame
+from ._storage.protocols import Buffer
+from .args import BloscArgs, MetadataArgs
+from .checksums import Hash
 from .exceptions import FormatError
+from .headers import BloscpackHeader
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
+    from ._loop import pack as pack
+    from ._loop import unpack as unpack
 
-    from ._loop.packing import pack as pack
-    from ._loop.unpacking import unpack as unpack
-    from ._storage.protocols import Buffer
-    from .args import BloscArgs, MetadataArgs
-    from .checksums import Hash
-    from .headers import BloscpackHeader
+# The `tasks` method of a plain source yields tasks, its `load` method takes them.
+PlainTask = Any
 
-    # The `tasks` method of a plain source yields tasks, its `load` method takes them.
-    PlainTask = Any
-    Progress = Callable[[int], object]
+Progress = Callable[[int], object]
 
 __all__ = [
     "CompressedSink",

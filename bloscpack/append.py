@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import log
-from ._appending.chunks import (
+from ._commit.end_changes import changeable
+from ._commit.locking import LockedFile, open_locked
+from ._commit.replacing import check_distinct
+from ._compat import make_callable, sibling_names
+from ._file.appending import (
     AppendSettings,
     append_chunks,
     append_to_copy,
@@ -19,26 +25,19 @@ from ._appending.chunks import (
     replace_metadata,
     rewrite_or_grow,
 )
-from ._compat import make_callable, sibling_names
-from ._crashsafe.in_place import changeable
-from ._crashsafe.locking import LockedFile, open_locked
-from ._crashsafe.replace import check_distinct
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import MemoryStorage, StorageFile, naming_errors
-from ._storage.spool import seekable_with_size
+from ._storage.protocols import BinaryFile, Buffer, Path, Readable
+from ._storage.stream import seekable_with_size
 from ._storage.urls import without_url
+from .abstract_io import Progress
 from .exceptions import NoMetadataFound, UsageTypeError
 from .pretty import double_pretty_size
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Unpack
 
     from ._format.dtypes import Array
-    from ._storage.protocols import BinaryFile, Buffer, Path, Readable
-    from .abstract_io import Progress
     from .args import AnyBloscArgs, BloscKeywords
     from .serializers import Json
 

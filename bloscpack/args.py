@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from . import defaults, log
 from ._compat import sibling_names
-from ._format.chunk_sizes import calculate_nchunks as calculate_nchunks
-from ._format.chunk_sizes import parse_chunk_size as parse_chunk_size
+from ._format.rows import calculate_nchunks as calculate_nchunks
+from ._format.rows import parse_chunk_size as parse_chunk_size
 from .abstract_objects import (
     MutableMappingObject,
     parameters_of,
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
         nthreads: int | None
         progress: Progress | None
 
+    from ._format.automatic import Setting
     from ._format.dtypes import Array
-    from ._format.tuning import Setting
     from ._storage.protocols import Buffer
     from .abstract_io import Progress
 

@@ -7,25 +7,22 @@ into the bytes object that it returns.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
 from ._format.chunks import check_digest, decompress, decompress_into
-from ._format.sections import read_beginning, read_frames
+from ._format.sections import Frame, read_beginning, read_frames
 from ._storage.base import as_bytes_view
-from ._storage.cursor import MemoryCursor
+from ._storage.protocols import Buffer
+from ._storage.stream import Cursor, MemoryCursor
 from .abstract_io import CompressedSource, PlainSink, PlainSource, StoringSink
 from .args import effective_limits
 from .exceptions import DamageError, FormatError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ._format.sections import Frame
-    from ._storage.cursor import Cursor
-    from ._storage.protocols import Buffer
     from .args import AnyLimits
 
 # Number of plain bytes from which `BytesWriter` is faster than `io.BytesIO`.

@@ -17,9 +17,10 @@ from ._cli.exit_codes import (
     EXIT_OK,
     SIGNAL_BASE,
     exit_code,
+    expect_own_signal,
     printable_message_of,
+    watch,
 )
-from ._cli.interruption import expect_own_signal, watch
 from ._compat import sibling_names
 from ._storage.urls import MARK, secrets_in, shown_name
 from .exceptions import BloscpackError, UsageError
@@ -160,7 +161,7 @@ def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:
     """Replace ``-`` in the arguments `inputs` by a path that can be opened."""
     if not inputs:
         return
-    from ._cli.stdio import name_of_input
+    from ._cli.console import name_of_input
 
     given = vars(args)
     for name in inputs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 
-from ._crashsafe.snapshot import read_snapshot
+from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import (
     SMALLEST_CHUNK,
@@ -18,7 +18,7 @@ from ._format.sections import (
     read_chunk_header,
     skip_frames,
 )
-from ._storage.cursor import Cursor
+from ._storage.stream import Cursor
 from ._storage.urls import shown_name
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
@@ -26,7 +26,7 @@ from .serializers import is_array, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from ._crashsafe.snapshot import Check
+    from ._commit.snapshot import Check
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning
     from ._storage.protocols import Path, Seekable, StorageOptions

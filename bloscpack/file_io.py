@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import log
+from ._commit.ownership import attributes_of_input
+from ._commit.replacing import check_distinct, replacing
+from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import deprecated_alias, sibling_names
-from ._crashsafe.ownership import attributes_of_input
-from ._crashsafe.replace import check_distinct, replacing
-from ._crashsafe.snapshot import attempts_for, read_snapshot
 from ._engine.prealloc import WORTH_NO_COPY
-from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
+from ._format.rows import calculate_nchunks, parse_chunk_size
 from ._format.sections import read_metadata
-from ._loop.packing import pack
-from ._loop.unpacking import unpack
+from ._loop import pack, unpack
 from ._storage.base import bytes_left
-from ._storage.cursor import Cursor
-from ._storage.spool import size_of
+from ._storage.protocols import (
+    BinaryFile,
+    Buffer,
+    Path,
+    Seekable,
+    StorageOptions,
+    Writable,
+)
+from ._storage.stream import Cursor, size_of
 from ._storage.urls import is_url, size_of_input, without_url
+from .abstract_io import Progress
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -42,25 +51,13 @@ from .fp_io import PlainFPSink as PlainFPSink
 from .fp_io import PlainFPSource as PlainFPSource
 from .fp_io import is_seekable as is_seekable
 from .fp_io import plain_sink as plain_sink
+from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size, pretty_size
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, BinaryIO
-
     from typing_extensions import Unpack
 
-    from ._crashsafe.snapshot import Check
-    from ._storage.protocols import (
-        BinaryFile,
-        Buffer,
-        Path,
-        Seekable,
-        StorageOptions,
-        Writable,
-    )
-    from .abstract_io import Progress
+    from ._commit.snapshot import Check
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,
@@ -68,10 +65,9 @@ if TYPE_CHECKING:
         AnyMetadataArgs,
         LoopKeywords,
     )
-    from .headers import BloscpackHeader, MetadataHeader
     from .serializers import Json
 
-    MakeSink = Callable[[SectionsSource, Writable, int], PlainFPSink]
+MakeSink = Callable[[SectionsSource, Writable, int], PlainFPSink]
 
 
 # Maximum compression ratio for which the stated plain size is used to reserve disk

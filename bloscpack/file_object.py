@@ -13,11 +13,15 @@ import os
 import stat
 import warnings
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._engine.forks import OwnLock
+from ._file.opened import OpenedFile
+from ._file.stream_writing import Output, Settings
 from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
+from ._storage.protocols import Path, StorageOptions
 from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
 from .constants import MAX_THREADS
@@ -25,16 +29,9 @@ from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from .headers import check_range
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
-
     from typing_extensions import Unpack
 
-    from ._reading.opened import OpenedFile
-    from ._storage.protocols import Path, StorageOptions
-    from ._streams.outputs import Output
-    from ._streams.writing import Settings
     from .args import AnyLimits, PackKeywords
     from .serializers import Json
 
@@ -151,7 +148,7 @@ class BloscpackFile(io.BufferedIOBase):
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
-            from ._streams.writing import Settings
+            from ._file.stream_writing import Settings
 
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
@@ -167,12 +164,12 @@ class BloscpackFile(io.BufferedIOBase):
         remote: dict[str, Any],
     ) -> None:
         """Open the file; `remote` has the keywords for URLs."""
-        from ._streams.reading import PartsReader, PipeReader, stream_error
+        from ._file.stream_reading import PartsReader, PipeReader, stream_error
 
         source = self._find_input()
         raw: PartsReader | PipeReader
         if isinstance(source, (str, Storage)):
-            from ._reading.opened import open_parts
+            from ._file.opened import open_parts
 
             try:
                 self._parts = open_parts(
@@ -201,7 +198,7 @@ class BloscpackFile(io.BufferedIOBase):
         return file if bytes_left(file) is None else storage_of(file)
 
     def _open_output(self, settings: Settings) -> None:
-        from ._streams.outputs import output_to_object, output_to_path
+        from ._file.stream_writing import output_to_object, output_to_path
 
         file, kind = self._file, self._kind
         if isinstance(file, str):

@@ -8,6 +8,8 @@ thus pickled references to them name that module.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from . import log
 from ._engine.prealloc import BytesWriter
@@ -15,26 +17,21 @@ from ._engine.threads import Workspace
 from ._format import offsets as offset_table
 from ._format.chunks import plain_size
 from ._format.metadata import Section, encode_section
-from ._format.sections import skip_frames
+from ._format.sections import Frame, skip_frames
+from ._format.shard import Trailer
 from ._storage.base import read_up_to, write_all
-from ._storage.cursor import Cursor
 from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
-from .abstract_io import CompressedSink, PlainSource, StoringSink
+from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
+from ._storage.stream import Cursor
+from .abstract_io import CompressedSink, PlainSource, PlainTask, StoringSink
 from .bytes_io import SectionsSource
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, StorageError, UsageError
+from .headers import BloscpackHeader
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from ._format.sections import Frame
-    from ._format.shard import Trailer
-    from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
-    from .abstract_io import PlainTask
     from .args import AnyLimits, BloscArgs, MetadataArgs
-    from .headers import BloscpackHeader
 
 # The module of the classes in 0.16.
 _HOME = "bloscpack.file_io"

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from ._file.array_reader import ArrayReader
+from ._file.indexing import iterate_rows
+from ._file.opened import CACHE_NBYTES, OpenedFile, open_parts
 from ._format.array_metadata import Description
-from ._format.chunk_grid import block_shape
-from ._reading.array_index import iterate_rows
-from ._reading.array_reader import ArrayReader
-from ._reading.opened import CACHE_NBYTES, open_parts
+from ._format.rows import block_shape
 from ._storage.base import Storage, naming_errors
+from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
 from ._storage.urls import is_url, local_path, shown_name
 from .exceptions import StorageError, UsageTypeError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
-    from typing import Any
-
     from ._format.dtypes import Array, DType
-    from ._reading.opened import OpenedFile
-    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
     from .args import AnyLimits
     from .serializers import Json
 

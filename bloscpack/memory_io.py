@@ -6,16 +6,16 @@ thread. A subclass can override any of them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
 from ._compat import sibling_names
+from ._storage.protocols import Buffer
 from .abstract_io import CompressedSink, CompressedSource, PlainSource, StoringSink
+from .args import BloscArgs, MetadataArgs
+from .headers import BloscpackHeader
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from ._storage.protocols import Buffer
-    from .args import BloscArgs, MetadataArgs
-    from .headers import BloscpackHeader
     from .serializers import Json
 
 

@@ -11,21 +11,30 @@ from __future__ import annotations
 import io
 import math
 from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy
 from numpy.lib import format as npy_format
 from numpy.lib.stride_tricks import as_strided
 
-from ._crashsafe.ownership import attributes_of_input
-from ._crashsafe.replace import check_distinct, replacing
+from ._commit.ownership import attributes_of_input
+from ._commit.replacing import check_distinct, replacing
 from ._format.array_metadata import Description, check_rows
-from ._format.dtypes import check_unit, encode_dtype
-from ._format.literals import parse_literal
+from ._format.dtypes import check_unit, encode_dtype, parse_literal
 from ._storage.base import read_up_to, write_all
 from ._storage.local import open_file
-from ._storage.spool import seekable_with_size, size_of
+from ._storage.protocols import (
+    Buffer,
+    Path,
+    Readable,
+    StorageOptions,
+    Writable,
+)
+from ._storage.stream import seekable_with_size, size_of
 from ._storage.urls import without_url
+from .abstract_io import Progress
 from .append import append_from
+from .bytes_io import SectionsSource
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
@@ -33,24 +42,12 @@ from .fp_io import CompressedFPSink, PlainFPSink, PlainFPSource, plain_sink
 from .numpy_io import pack_items
 from .serializers import is_array
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from typing import BinaryIO
-
     from typing_extensions import Unpack
 
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import (
-        Buffer,
-        Path,
-        Readable,
-        StorageOptions,
-        Writable,
-    )
-    from .abstract_io import Progress
     from .append import AppendKeywords
     from .args import AnyBloscArgs, AnyBloscpackArgs, AnyMetadataArgs
-    from .bytes_io import SectionsSource
     from .numpy_io import ArrayKeywords
 
 

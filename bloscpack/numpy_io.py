@@ -8,26 +8,26 @@ decompresses into its memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, overload  # NumPy imports typing
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal, TypedDict, overload  # NumPy imports typing
 
 import numpy
 
+from ._commit.replacing import replacing
+from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
-from ._crashsafe.replace import replacing
-from ._crashsafe.snapshot import read_snapshot
 from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
-from ._format.chunk_sizes import calculate_nchunks, parse_chunk_size
+from ._format.rows import calculate_nchunks, parse_chunk_size
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
     rows_for,
     with_rows,
 )
-from ._loop.packing import pack
-from ._loop.unpacking import unpack
-from .abstract_io import PlainSource
+from ._loop import pack, unpack
+from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from .abstract_io import CompressedSink, CompressedSource, PlainSource, Progress
 from .args import BloscpackArgs, pack_settings
 from .bytes_io import CompressedBytesSource, MemorySink, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
@@ -42,17 +42,11 @@ from .fp_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import TypedDict
-
     from typing_extensions import Unpack
 
-    from ._crashsafe.snapshot import Check
+    from ._commit.snapshot import Check
     from ._format.dtypes import Array, DType
-    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
-    from .abstract_io import CompressedSink, CompressedSource, Progress
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,

@@ -7,23 +7,22 @@ each is trimmed, and the caller gets the parts in order.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ._engine.blosc_settings import own_settings
-from ._loop.nthreads import effective_nthreads
-from ._reading.chunk_reader import ChunkReader
-from ._reading.opened import storage_from
+from ._file.chunk_reader import ChunkReader
+from ._file.opened import storage_from
+from ._format.array_metadata import Description
+from ._loop import effective_nthreads
+from ._storage.base import Storage
+from ._storage.protocols import Seekable
 from .exceptions import UsageError
 from .fp_io import CompressedFPSource
 from .serializers import user_metadata
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ._format.array_metadata import Description
     from ._format.dtypes import Array
-    from ._storage.base import Storage
-    from ._storage.protocols import Seekable
 
 
 class Selection:

@@ -7,46 +7,39 @@ never written to.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from ._archives.detection import refuse_archive
+from ._check.files import Inspection, inspect
+from ._check.rebuild import Loss, Plan, Recovery, plan_recovery
+from ._commit.ownership import attributes_of_input
+from ._commit.replacing import check_distinct, replacing
+from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import make_callable
-from ._crashsafe.ownership import attributes_of_input
-from ._crashsafe.replace import check_distinct, replacing
-from ._crashsafe.snapshot import attempts_for, read_snapshot
-from ._damage.inspection import inspect
-from ._damage.rebuild import Loss, Recovery, plan_recovery
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
+from ._file.archive_reading import refuse_archive
 from ._format.chunks import check_digest, compress
-from ._loop.nthreads import effective_nthreads
-from ._storage.spool import positional
+from ._loop import effective_nthreads
+from ._storage.base import Storage
+from ._storage.protocols import (
+    BinaryFile,
+    Path,
+    Readable,
+    StorageOptions,
+    Writable,
+)
+from ._storage.stream import positional
 from ._storage.urls import shown_name
+from .abstract_io import Progress
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError
 from .fp_io import CompressedFPSink
-from .headers import check_range
+from .headers import BloscpackHeader, check_range
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from ._damage.inspection import Inspection
-    from ._damage.rebuild import Plan
-    from ._storage.base import Storage
-    from ._storage.protocols import (
-        BinaryFile,
-        Path,
-        Readable,
-        StorageOptions,
-        Writable,
-    )
-    from .abstract_io import Progress
-    from .headers import BloscpackHeader
-
-    # The extent of a chunk to copy, or the plain size of a chunk to fill in.
-    Task = tuple[int, int] | int
+# The extent of a chunk to copy, or the plain size of a chunk to fill in.
+Task = tuple[int, int] | int
 
 __all__ = ["Loss", "Recovery", "recover", "recover_fp"]
 

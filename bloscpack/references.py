@@ -15,14 +15,14 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ._compat import make_callable
-from ._format.array_metadata import Description
-from ._format.chunk_grid import grid_chunk_shape
+from ._file.opened import OpenedFile, open_parts
+from ._format.array_metadata import Description, Labels, default_dims
 from ._format.chunks import compress
 from ._format.dtypes import decode_dtype
-from ._format.labels import Labels, default_dims
 from ._format.reference_documents import (
     BLOSC,
     CHECKSUM_CODECS,
@@ -31,7 +31,8 @@ from ._format.reference_documents import (
     Part,
     unfit,
 )
-from ._reading.opened import open_parts
+from ._format.rows import grid_chunk_shape
+from ._storage.protocols import Path, StorageOptions
 from ._storage.urls import (
     MARK,
     is_url,
@@ -41,20 +42,15 @@ from ._storage.urls import (
     with_lower_schemes,
     without_url,
 )
+from .dataset.chunk_references import ArrayInPlace
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ._reading.opened import OpenedFile
-    from ._storage.protocols import Path, StorageOptions
-    from .dataset.in_place import ArrayInPlace
     from .serializers import JsonObject
 
-    # A file, or an array in a folder.
-    Source = Path | ArrayInPlace
+# A file, or an array in a folder.
+Source = Path | ArrayInPlace
 
 # Maximum size in bytes of a short last chunk with its padding, which is made in memory
 # and stored in the references.
@@ -162,7 +158,7 @@ def write_references(
     if os.fsdecode(out).endswith((".parq", ".parquet")):
         _write_parquet(refs["refs"], os.fsdecode(out))
         return
-    from ._crashsafe.replace import replacing
+    from ._commit.replacing import replacing
 
     with replacing(out, None, storage_options=storage_options) as fp:
         fp.write(json.dumps(refs, separators=(",", ":")).encode())
@@ -250,7 +246,7 @@ def _with_datasets(
             if not _is_folder(path):
                 sources.append(path)
                 continue
-            from .dataset.in_place import DatasetInPlace
+            from .dataset.chunk_references import DatasetInPlace
 
             dataset = DatasetInPlace(local_path(path))
             if dataset.attributes is None:

@@ -10,32 +10,28 @@ a few chunks at a time. A file without digests is decompressed to find damage.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from . import log
-from ._crashsafe.locking import open_locked
+from ._commit.locking import open_locked
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import for_each
+from ._file.repack_plan import SETTINGS, Plan, Survey
+from ._file.repack_plan import Settings as Settings
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._loop.nthreads import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
-from ._loop.packing import pack
-from ._repacking.plan import SETTINGS, Plan, Survey
+from ._format.sections import Frame
+from ._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from ._storage.base import naming_errors
-from .abstract_io import PlainSource
+from ._storage.protocols import BinaryFile, Buffer, Path, Writable
+from .abstract_io import PlainSource, Progress
 from .abstract_objects import plain_numbers
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
 from .fp_io import CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from typing_extensions import Unpack
-
-    from ._format.sections import Frame
-    from ._repacking.plan import Settings as Settings
-    from ._storage.protocols import BinaryFile, Buffer, Path, Writable
-    from .abstract_io import Progress
 
     # The first byte of a span of plain bytes, its end, and the old chunks in it.
     Span = tuple[int, int, list["_OldChunk"]]

@@ -6,22 +6,18 @@ Damage never raises an error. A file of another format, or one that can't be rea
 
 from __future__ import annotations
 
-from ._archives.detection import is_archive
+from ._check.files import inspect, report_on
+from ._check.findings import Finding, Report
+from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
-from ._crashsafe.snapshot import read_snapshot
-from ._damage.checks import report_on
-from ._damage.findings import Finding, Report
-from ._damage.inspection import inspect
 from ._engine.blosc_settings import own_settings
-from ._loop.nthreads import effective_nthreads
-from ._storage.spool import positional
+from ._file.archive_reading import is_archive
+from ._loop import effective_nthreads
+from ._storage.base import Storage
+from ._storage.protocols import Path, Readable, StorageOptions
+from ._storage.stream import positional
 from ._storage.urls import shown_name
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from ._storage.base import Storage
-    from ._storage.protocols import Path, Readable, StorageOptions
-    from .abstract_io import Progress
+from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
@@ -58,7 +54,7 @@ def verify_fp(
     count = effective_nthreads(nthreads, None)
     with positional(fp) as storage, own_settings:
         if is_archive(storage):
-            from ._archives.checking import report_on_archive
+            from ._check.archives import report_on_archive
 
             return report_on_archive(storage, count, progress)
         return report_on(inspect(storage, count, progress))

@@ -15,11 +15,14 @@ file, into which the stored members are copied as bytes, and which replaces the 
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakValueDictionary
 
-from ._archives.reading import (
+from ._commit.replacing import replacing
+from ._engine.forks import OwnLock
+from ._file.archive_reading import (
     BLP,
     ArchiveFile,
     check_document,
@@ -27,25 +30,18 @@ from ._archives.reading import (
     document_name,
     parents_of,
 )
-from ._archives.writing import ArchiveSettings, ArchiveWriter, write_archive
-from ._crashsafe.replace import replacing
-from ._engine.forks import OwnLock
+from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
+from ._file.chunk_source import ChunkCache
+from ._file.opened import CACHE_NBYTES, OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
-from ._reading.chunk_source import ChunkCache
-from ._reading.opened import CACHE_NBYTES, OpenedFile
-from ._storage.base import naming_errors
+from ._storage.base import Storage, naming_errors
+from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
 from ._storage.urls import shown_name, without_url
 from .args import effective_limits
 from .exceptions import UsageError, UsageTypeError, UsageValueError
 from .lazy_array import LazyArray, full_name
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any, BinaryIO
-
-    from ._storage.base import Storage
-    from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
     from .args import AnyLimits
     from .lazy_array import Origin
 

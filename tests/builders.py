@@ -18,7 +18,7 @@ import numpy
 import bloscpack
 from bloscpack._format.append_plan import plan_append
 from bloscpack._format.sections import read_beginning, walk_chunks
-from bloscpack._storage.cursor import Cursor
+from bloscpack._storage.stream import Cursor
 from bloscpack.args import BloscpackArgs, MetadataArgs
 
 WORDS = b"size codec chunk digest offset extent span section "

@@ -6,21 +6,20 @@ outside of the chunks follow the table.
 
 from __future__ import annotations
 
-from .._damage.findings import ERROR, counted
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from .._check.files import Inspection
+from .._check.findings import ERROR, counted
+from .._storage.protocols import Seekable
+from ..dataset.file_checks import FileCheck
 from ..describe import ratio_of
-from .console import console
+from .console import console, plain_name, shown_input
 from .display import UNKNOWN, size_text
 from .exit_codes import EXIT_DAMAGED, EXIT_OK
-from .stdio import plain_name, shown_input
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from .._crashsafe.snapshot import Check
-    from .._damage.inspection import Inspection
-    from .._storage.protocols import Seekable
-    from ..dataset.file_checks import FileCheck
+    from .._commit.snapshot import Check
     from ..serializers import JsonObject
 
 # Plain size, compressed size, ratio, number, state.
@@ -94,12 +93,12 @@ def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
 
 def of_file(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a file after a check of all; damage does not raise."""
-    from .._archives.detection import refuse_archive
-    from .._crashsafe.snapshot import read_snapshot
-    from .._damage.inspection import inspect
+    from .._check.files import inspect
+    from .._commit.snapshot import read_snapshot
     from .._engine.blosc_settings import own_settings
-    from .._loop.nthreads import effective_nthreads
-    from .._storage.spool import positional
+    from .._file.archive_reading import refuse_archive
+    from .._loop import effective_nthreads
+    from .._storage.stream import positional
 
     def read(fp: Seekable, check: Check) -> ChunkTable:
         with positional(fp) as storage:
@@ -115,7 +114,7 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
 
 
 def _of_inspection(inspection: Inspection) -> ChunkTable:
-    from .._damage.checks import report_on
+    from .._check.files import report_on
 
     intact = {}
     numbering = inspection.numbering

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
 from .. import dataset
+from .._format.dtypes import DType
 from .._storage.base import naming_errors
 from ..constants import MAGIC, NPY_MAGIC
 from ..exceptions import DamageError
+from .console import STREAM, quoted_input, standard_input
 from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from .inputs import is_dataset
-from .stdio import STREAM, quoted_input, standard_input
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO
-
     from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
 
 ZIP_MAGIC = b"PK"
 

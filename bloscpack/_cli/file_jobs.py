@@ -12,6 +12,7 @@ import os
 from .. import log
 from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
+from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import (
     EXIT_COULD_NOT,
     EXIT_OK,
@@ -20,7 +21,6 @@ from .exit_codes import (
     for_each_file,
 )
 from .inputs import LeftOut, walk
-from .stdio import STREAM, descriptor_of, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

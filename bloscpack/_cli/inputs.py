@@ -12,11 +12,11 @@ import re
 import stat
 
 from .. import log
-from .._crashsafe import journal
+from .._commit import journal
 from .._storage.urls import is_url, local_path, path_of
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
-from .stdio import STREAM
+from .console import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def plain_size_of(name: str) -> int | None:
     0 if the file can't be read: its error is shown later.
     """
     from .._format.sections import read_header
-    from .._storage.cursor import Cursor
+    from .._storage.stream import Cursor
 
     if not os.path.isfile(name):
         no_size = os.path.exists(name) or name == STREAM or is_url(name)

@@ -18,6 +18,16 @@ from ..exceptions import (
     NotEnoughSpace,
     OffsetsRequired,
 )
+from .console import (
+    STREAM,
+    check_exists,
+    descriptor_of,
+    name_of_input,
+    name_of_output,
+    plain_name,
+    standard_input,
+    warn_of_second_file,
+)
 from .display import json_text, size_text
 from .exit_codes import (
     BIGFILE_TREE,
@@ -29,16 +39,6 @@ from .exit_codes import (
 from .file_jobs import check_extension
 from .inputs import is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
-from .stdio import (
-    STREAM,
-    check_exists,
-    descriptor_of,
-    name_of_input,
-    name_of_output,
-    plain_name,
-    standard_input,
-    warn_of_second_file,
-)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
-    from .._crashsafe.snapshot import Check
-    from .._damage.findings import Report
+    from .._check.findings import Report
+    from .._commit.snapshot import Check
     from .._format.sections import Beginning
     from .._storage.protocols import Seekable
     from ..recover import Recovery
@@ -130,7 +130,7 @@ class NamedFile:
 
     def verify(self, nthreads: int, progress: Bar | None) -> Report:
         """Check the file."""
-        from .._crashsafe.journal import SUFFIX, is_journal
+        from .._commit.journal import SUFFIX, is_journal
         from ..verify import verify
 
         if is_journal(self.path):
@@ -148,7 +148,7 @@ class NamedFile:
 
     def counts(self, report: Any, damaged: bool) -> str:
         """Return what `report` has counted, in words."""
-        from .._damage.findings import counted
+        from .._check.findings import counted
 
         chunks = counted(report.nchunks, "chunk")
         if damaged:
@@ -194,7 +194,7 @@ class NamedFile:
         nthreads: int,
     ) -> None:
         """Pass plain bytes to `deliver`, and whether more may come much later."""
-        from .._crashsafe.snapshot import read_snapshot
+        from .._commit.snapshot import read_snapshot
         from ..reader import Reader, StreamReader
 
         def read(fp: Seekable, check: Check) -> None:
@@ -235,7 +235,7 @@ class NamedFile:
 
     def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
         from .._format.append_plan import UNCHANGED
-        from .._storage.spool import seekable_with_size
+        from .._storage.stream import seekable_with_size
         from ..append import append, append_from
         from .progress import shown
 
@@ -274,9 +274,9 @@ class NamedFile:
     # metadata
 
     def _beginning(self, *, needs_metadata: bool = False) -> Beginning:
-        from .._crashsafe.snapshot import read_snapshot
+        from .._commit.snapshot import read_snapshot
         from .._format.sections import read_beginning
-        from .._storage.cursor import Cursor
+        from .._storage.stream import Cursor
 
         def read(fp: Seekable, check: Check) -> Beginning:
             beginning = read_beginning(Cursor(fp))

@@ -7,30 +7,26 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from .. import dataset
-from .._damage.findings import counted
+from .._check.findings import counted
 from .._storage.urls import is_url, joined_url, public_name, shown_name
+from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, UsageError
 from ..log import printable
-from .chunk_table import of_dataset
-from .console import console
+from .chunk_table import ChunkTable, of_dataset
+from .console import STREAM, check_exists, console
 from .display import UNKNOWN, dataset_array_text, json_text, size_text, table
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
-from .stdio import STREAM, check_exists
+from .progress import Bar
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from .._format.dtypes import Array as Items
-    from ..dataset.findings import DatasetRecovery, DatasetReport
     from ..serializers import Json, JsonObject
-    from .chunk_table import ChunkTable
-    from .progress import Bar
 
 # Maximum number of characters of attributes that ``info`` shows.
 MOST_SHOWN = 2**16

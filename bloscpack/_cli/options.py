@@ -14,8 +14,8 @@ from ..defaults import (
     DEFAULT_SHUFFLE,
     available_cpus,
 )
+from .console import STREAM, check_exists, standard_input
 from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal
-from .stdio import STREAM, check_exists, standard_input
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -9,15 +9,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from argparse import Namespace
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
+from typing import BinaryIO
 
 from .. import log
-from .._crashsafe import journal
-from .._crashsafe.locking import open_locked
-from .._crashsafe.ownership import attributes_of_input
-from .._crashsafe.replace import check_distinct, replacing
+from .._commit import journal
+from .._commit.locking import open_locked
+from .._commit.ownership import attributes_of_input
+from .._commit.replacing import check_distinct, replacing
 from .._storage.disk import disk
+from .._storage.protocols import BinaryFile
 from .._storage.stream import is_stream, open_stream
 from .._storage.urls import is_url, shown_name, without_url
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
@@ -25,24 +29,16 @@ from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
 from . import verb_table
-from .console import console
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from .file_jobs import is_classic
-from .stdio import (
+from .console import (
     OUTPUT_NAME,
     STREAM,
     check_exists,
+    console,
     descriptor_of,
     standard_input,
 )
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
-    from .._storage.protocols import BinaryFile
+from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .file_jobs import is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from ..log import printable
 from . import verb_table
-from .console import console
+from .console import STREAM, console
 from .exit_codes import EXIT_USAGE
 from .help_text import BloscPackCustomFormatter, columns, wrapped
 from .hints import HABITS, advice, suggestions
@@ -33,7 +33,6 @@ from .options import (
     check_type_size,
     global_options,
 )
-from .stdio import STREAM
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from math import inf
 from time import monotonic
@@ -18,10 +19,6 @@ from .._storage.urls import shown_name
 from ..log import encodable, printable
 from ..pretty import pretty_size
 from .console import console
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0

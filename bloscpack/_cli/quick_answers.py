@@ -10,18 +10,17 @@ from .. import log
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from ..version import __version__
-from .console import console
+from .console import check_exists, console
 from .exit_codes import EXIT_COULD_NOT, Refusal
-from .stdio import check_exists
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .._crashsafe.snapshot import Check
+    from .._commit.snapshot import Check
     from .._format.sections import Beginning
-    from .._storage.cursor import Cursor
     from .._storage.protocols import Seekable
+    from .._storage.stream import Cursor
     from ..headers import BloscpackHeader
     from ..serializers import JsonObject
 
@@ -111,7 +110,7 @@ def _blosc_versions() -> tuple[str, str]:
 
 def info(file_: str) -> None:
     """Show the sections in front of the chunks and the header of the first chunk."""
-    from .._crashsafe.snapshot import read_snapshot
+    from .._commit.snapshot import read_snapshot
 
     console.need_output()
     check_exists("file", file_)
@@ -132,7 +131,7 @@ def _read_info(
     The third value describes the shard that the file is, None if it is none.
     """
     from .._format.sections import read_beginning
-    from .._storage.cursor import Cursor
+    from .._storage.stream import Cursor
 
     cursor = Cursor(fp, to_end=True)
     size = cursor.left()

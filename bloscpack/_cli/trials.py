@@ -16,40 +16,37 @@ from __future__ import annotations
 import io
 import os
 import stat
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
+from typing import Any, BinaryIO, TypeVar
 
 from .. import log
 from .._engine.blosc_settings import own_settings
-from .._format import tuning
-from .._format.automatic import HEAD, choose
-from .._format.chunks import compress, decompress
-from .._format.codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, NONE, SHUFFLE
-from .._format.tuning import (
+from .._format import automatic
+from .._format.automatic import (
     CHUNK_SIZE,
     DEFAULT,
+    HEAD,
     OVERHEAD,
     Setting,
+    choose,
     chunk_text,
     filters_to_try,
     piece_starts,
 )
+from .._format.chunks import compress, decompress
+from .._format.codecs import BITSHUFFLE, CODECS, DEFAULT_GOAL, NONE, SHUFFLE
 from .._storage.base import read_up_to
-from .._storage.spool import size_of
+from .._storage.protocols import Readable, Seekable
+from .._storage.stream import size_of
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
+from .console import STREAM, is_input
 from .exit_codes import EXIT_COULD_NOT, Refusal
-from .stdio import STREAM, is_input
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, BinaryIO, TypeVar
-
-    from .._storage.protocols import Readable, Seekable
-
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
 # Maximum share of the time limit that one trial may take.
 SHARE = 0.25
@@ -235,7 +232,7 @@ class Search:
     def cost(self, trial: Trial) -> float:
         """Return the seconds per plain byte to write it and read it back."""
         work = (1 / trial.pack + 1 / trial.unpack) / self._nthreads
-        return tuning.cost(work, trial.ratio, self._disk)
+        return automatic.cost(work, trial.ratio, self._disk)
 
     @property
     def best(self) -> Trial:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 
 class _OwnSettings:

@@ -13,11 +13,10 @@ import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._storage.protocols import Buffer
 
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured

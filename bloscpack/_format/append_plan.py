@@ -7,7 +7,8 @@ sizes of the chunks to write, and the extents of the file that will be overwritt
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
@@ -24,23 +25,19 @@ from ..exceptions import (
     OffsetsRequired,
     UsageError,
 )
-from ..headers import MetadataHeader, decode_header
+from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
 from . import metadata as metadata_section
-from .chunk_sizes import calculate_nchunks, parse_chunk_size
+from .metadata import Section
+from .rows import calculate_nchunks, parse_chunk_size
+from .sections import Beginning
 from .shard import inner_size
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..headers import BloscpackHeader
     from ..serializers import Json
-    from .metadata import Section
-    from .sections import Beginning
 
-    # The (start, stop) of bytes of a file.
-    Extent = tuple[int, int]
+# The (start, stop) of bytes of a file.
+Extent = tuple[int, int]
 
 # The default value of `metadata` parameters: None is a valid value of metadata.
 UNCHANGED: object = object()

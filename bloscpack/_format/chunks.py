@@ -8,7 +8,12 @@ process gave to Blosc.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from .._engine.blosc_settings import own_settings
+from ..args import BloscArgs
+from ..checksums import Hash
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import (
     ChecksumLengthMismatch,
@@ -18,6 +23,7 @@ from ..exceptions import (
     Unsupported,
 )
 from .blosc_header import (
+    BloscHeader,
     check_plain_size,
     decode_block_starts,
     decode_header,
@@ -26,15 +32,9 @@ from .blosc_header import (
 )
 from .codecs import CODECS
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._storage.protocols import Buffer
-    from ..args import BloscArgs
-    from ..checksums import Hash
-    from .blosc_header import BloscHeader
-    from .tuning import Setting
+    from .automatic import Setting
 
 
 def plain_size(compressed: Buffer) -> int:

@@ -13,12 +13,11 @@ A state is a polynomial of degree below 32 in the reflected order: bit 31 is x**
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._storage.protocols import Buffer
     from .dtypes import Array
 

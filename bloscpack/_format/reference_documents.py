@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
+from typing import TYPE_CHECKING
 
 from ..constants import MAX_TYPESIZE
 from ..exceptions import UsageError
 from .codecs import SHUFFLE
+from .dtypes import DType
 from .zarr_metadata import (
     DATA_TYPES,
     ZARR_JSON,
@@ -21,10 +23,8 @@ from .zarr_metadata import (
     group_document,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
-    from .dtypes import DType
 
 
 # The checksums that a codec of Zarr verifies: its configuration in format 2, and its

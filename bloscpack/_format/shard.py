@@ -16,26 +16,24 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal
 
+from ..checksums import Hash
 from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError
+from ..headers import BloscpackHeader
 from ..serializers import SHARD, shard_rows
+from .array_metadata import Description
+from .automatic import Setting
 from .blosc_header import decode_header
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Literal
-
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
-    from ..checksums import Hash
-    from ..headers import BloscpackHeader
     from ..serializers import Json, JsonObject
-    from .array_metadata import Description
     from .dtypes import Array
-    from .tuning import Setting
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
@@ -119,7 +117,7 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
     The largest chunk size, ``'max'``, means at most all `nrows`: the padding of a short
     chunk would take too much memory.
     """
-    from .chunk_sizes import parse_chunk_size
+    from .rows import parse_chunk_size
 
     size = parse_chunk_size(chunk_size)
     rows = max(size // size_of_row, 1)
@@ -237,7 +235,7 @@ def settings_like(compressed: Buffer) -> Setting:
     The codec is another one if Blosc lacks that of the chunk, such as snappy.
     """
     from ..constants import CNAME_AVAIL
-    from .tuning import Setting
+    from .automatic import Setting
 
     header = decode_header(compressed)
     return Setting(

@@ -8,16 +8,14 @@ codec is called, and it writes into memory of exactly that size.
 from __future__ import annotations
 
 import struct
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..constants import BLOSC_HEADER_LENGTH
-from .blosc_header import BLOSC_FLAG_SPLIT, decode_block_starts
+from .blosc_header import BLOSC_FLAG_SPLIT, BloscHeader, decode_block_starts
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from .._storage.protocols import Buffer
-    from .blosc_header import BloscHeader
 
 STREAM_LENGTH = struct.Struct("<i")
 

@@ -18,7 +18,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -26,15 +28,10 @@ from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from .dtypes import refuse, shown
+from .dtypes import DType, refuse, shown
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
     from ..serializers import Json, JsonObject
-    from .dtypes import DType
 
 ZARR_JSON = "zarr.json"
 # A key of a group with copies of the documents of all members, which zarr-python reads

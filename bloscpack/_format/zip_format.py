@@ -13,17 +13,16 @@ that is written before the size of its member is known.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from ..exceptions import DamageError, NotReadable, Unsupported, UsageValueError
 from .crc32c import multiply, power
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from .._storage.protocols import Buffer
 
 # signature, version needed, flags, method, time, date, crc32, compressed and plain

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from .open_folder import Held
+    from .folder_store import Held
     from .protocols import BinaryFile, Path
 
 # Errors of systems where a folder can't be synced, or need not be. They are ignored.

@@ -10,18 +10,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from ..exceptions import BloscpackError, StorageError, UsageError
 from .http_session import Refused, open_s3_session, with_session
+from .protocols import StorageOptions
 from .urls import MARK, public_name, schemes_of, with_lower_schemes
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO
-
-    from .protocols import StorageOptions
 
 # Errors of connections, by name: importing the classes would need their packages.
 TEMPORARY = {

@@ -11,19 +11,15 @@ import io
 import os
 import stat
 from _thread import allocate_lock
+from collections.abc import Iterator
 
 from .base import write_all
 from .local import FileRange, writes_at_end
+from .protocols import BinaryFile, Buffer
 from .stream import Stream
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .protocols import BinaryFile, Buffer
-
-    # The (start, stop) of bytes of a chunk.
-    Extent = tuple[int, int]
+# The (start, stop) of bytes of a chunk.
+Extent = tuple[int, int]
 
 # Size in bytes of a block of the usual file systems.
 BLOCK = 4096

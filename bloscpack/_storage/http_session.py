@@ -10,14 +10,11 @@ refuses encoded responses.
 from __future__ import annotations
 
 import errno
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
 from functools import partial
+from typing import Any
 
 from ..exceptions import UsageError
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
-    from typing import Any
 
 # Maximum number of redirects that are followed for one request.
 MAX_REDIRECTS = 10

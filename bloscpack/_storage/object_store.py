@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any, TypeVar
 
 from ..exceptions import StorageError
+from .base import Storage
 from .file_systems import (
     ErrorNames,
     IgnoresRanges,
@@ -25,20 +28,13 @@ from .file_systems import (
     status_of,
 )
 from .places import VERSION_FIELDS
+from .protocols import StorageOptions
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
 from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, TypeVar
-
-    from .base import Storage
-    from .protocols import StorageOptions
-
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
 # Maximum number of requests for sizes that run at once.
 REQUESTS = 32

@@ -12,8 +12,9 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..exceptions import StorageError
 from .file_systems import (
@@ -34,16 +35,13 @@ from .http_session import (
     size_in,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from typing import Protocol
 
-    class Fail(Protocol):
-        """Returns an error from its number and its text; it adds the name."""
+class Fail(Protocol):
+    """Returns an error from its number and its text; it adds the name."""
 
-        def __call__(
-            self, number: int, text: str, kind: type[StorageError] = ...
-        ) -> StorageError: ...
+    def __call__(
+        self, number: int, text: str, kind: type[StorageError] = ...
+    ) -> StorageError: ...
 
 
 # Number of bytes at the start of a file that one request reads before any data.

@@ -13,7 +13,10 @@ import errno
 import io
 import os
 from _thread import allocate_lock
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..args import effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH
@@ -30,20 +33,16 @@ from .file_systems import (
     open_archive,
 )
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
+from .places import Fail, Opened, Place
+from .protocols import StorageOptions
 from .urls import MARK, is_url, last_part, public_name, split_chain
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
     from tempfile import SpooledTemporaryFile
-    from types import TracebackType
-    from typing import Any, BinaryIO, TypeVar
 
     from ..args import AnyLimits
-    from .places import Fail, Opened, Place
-    from .protocols import StorageOptions
 
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
 __all__ = ["RemoteStorage", "is_url", "last_part", "public_name"]
 

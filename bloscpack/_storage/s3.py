@@ -11,18 +11,13 @@ import errno
 import io
 import os
 from contextlib import suppress
+from typing import Any
 
 from ..exceptions import BloscpackError, StorageError
-from .file_systems import status_of
+from .file_systems import ErrorNames, status_of
 from .http_session import MAX_UNANNOUNCED
 from .places import Place
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .file_systems import ErrorNames
-    from .protocols import Buffer
+from .protocols import Buffer
 
 # Minimum size in bytes of a part of an upload to S3, except for the last.
 PART_SIZE = 8 * 2**20

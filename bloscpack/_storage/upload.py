@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from .._engine.forks import Owner
 from ..exceptions import UsageError
 from .file_systems import ErrorNames, find_file_system, is_s3
+from .protocols import StorageOptions
 from .urls import public_name, scheme_of
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO
-
-    from .protocols import StorageOptions
 
 READ_ONLY = ("http", "https")
 

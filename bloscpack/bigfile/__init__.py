@@ -19,11 +19,10 @@ from __future__ import annotations
 from ..exceptions import BloscpackError as Error
 from .attributes import AttributeSet
 from .checking import TreeFinding, TreeReport, verify
-from .column import Column, ColumnClosedError
+from .column import Column, ColumnClosedError, Dataset
 from .copying import copy, repartition
 from .file import File
 from .mpi import ColumnMPI, FileMPI
-from .records import Dataset
 
 # Names of older scripts.
 BigFile = File

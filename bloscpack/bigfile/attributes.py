@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy
 
 from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
-from .dtypes import MAX_NAME, attribute_dtype, name_of
+from .header import MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, locked_folder
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from .dtypes import Array, DType
+    from .header import Array, DType
     from .tree import Tree
 
     # Attributes by the bytes of their name.

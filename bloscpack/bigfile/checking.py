@@ -7,32 +7,30 @@ finding names the rows that it affects.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
 
-from .._damage.findings import ERROR, NOTE, Record
+from .._check.findings import ERROR, NOTE, Record
 from .._engine.threads import for_each
-from .._format.row_sets import common, text_of, union, without
+from .._format.rows import common, text_of, union, without
+from .._storage.protocols import Path
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
 from .data_files import DataFiles
 from .file import File
-from .header import FILE_NAME, MODULUS, PIECE_NBYTES, folded
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, Header, folded
 from .tree import is_data_file
 from .writing import byte_sum, read_state
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .._format.row_sets import Rows
-    from .._storage.protocols import Path
-    from .header import Header
+    from .._format.rows import Rows
     from .tree import Tree
 
-    Progress = Callable[[int], object]
+Progress = Callable[[int], object]
 
 # Where a name is used that no block can have: the finding is about the whole tree.
 ROOT = "."

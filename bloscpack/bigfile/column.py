@@ -1,6 +1,10 @@
 """A block of a tree: a table of rows with attributes.
 
 It checks arguments; a `Reader` and a `Writer` do the work.
+
+Several columns of equal length as one table of records.
+
+Each column is read straight into its field of the result.
 """
 
 from __future__ import annotations
@@ -8,24 +12,21 @@ from __future__ import annotations
 import operator
 import os
 import weakref
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 
 from ..exceptions import UsageTypeError, UsageValueError
 from .attributes import AttributeSet
-from .dtypes import block_dtype, check_convertible
-from .header import Header
+from .header import Array, DType, Header, block_dtype, check_convertible
 from .reading import Reader
 from .tree import Tree, clean_name
 from .writing import Writer, read_header, read_state, threads_for
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, TypeVar
-
-    from .._format.row_sets import Rows
-    from .dtypes import Array, DType
+    from .._format.rows import Rows
+    from .file import File
     from .reading import Index
 
     Kind = TypeVar("Kind", bound="Column")
@@ -328,3 +329,126 @@ class Column:
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
     """Return a column that was pickled, perhaps in another process."""
     return Column(Tree(root, follow_links), clean_name(name), nthreads, copied=True)
+
+
+class Dataset:
+    """Columns of a group as one table; a slice is an array of records.
+
+    Parameters
+    ----------
+    file
+        A `File`: a tree or a group.
+    column_names
+        The names of the columns; by default all blocks of the group.
+
+    Attributes
+    ----------
+    dtype
+        A structured type with one field per column.
+    size, shape, ndim
+        Of the table; it has one axis.
+    """
+
+    ndim = 1
+
+    def __init__(
+        self,
+        file: File,
+        column_names: Sequence[str] | None = None,
+        blocks: Sequence[str] | None = None,
+    ) -> None:
+        if column_names is None:
+            column_names = file.blocks if blocks is None else blocks
+        self.file = file
+        self.column_names = list(column_names)
+        self._columns: dict[str, Column] = {
+            name: file.open(name) for name in self.column_names
+        }
+        sizes = {column.size for column in self._columns.values()}
+        if len(sizes) != 1:
+            found = ["%s: %d" % (n, c.size) for n, c in self._columns.items()]
+            raise UsageValueError(
+                "a table needs columns of one length, found %s"
+                % (", ".join(found) or "no columns")
+            )
+        self.size: int = sizes.pop()
+        columns = [(name, self._columns[name]) for name in self.column_names]
+        fields = [(name, column.dtype, column.shape[1:]) for name, column in columns]
+        self.dtype: DType = numpy.dtype(fields)
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (self.size,)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.column_names)
+        return "<Dataset of %d rows: %s>" % (self.size, names)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str):
+            if index not in self._columns:
+                raise KeyError(index)
+            return self._columns[index]
+        if isinstance(index, list) and index and isinstance(index[0], str):
+            return Dataset(self.file, index)
+        if isinstance(index, tuple) and len(index) == 1:
+            index = index[0]
+        rows = {name: column[index] for name, column in self._columns.items()}
+        is_row = isinstance(index, (int, numpy.integer))
+        length = 1 if is_row else len(next(iter(rows.values())))
+        table = numpy.empty(length, self.dtype)
+        for name, values in rows.items():
+            table[name] = values
+        return table[0] if is_row else table
+
+    def __iter__(self) -> Iterator[Any]:
+        step = max(1, 2**22 // max(1, self.dtype.itemsize))
+        for start in range(0, self.size, step):
+            yield from self[start : start + step]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("the rows are in files: an array of them is a copy")
+        table: Array = self[:]
+        return table if dtype is None else table.astype(dtype)
+
+    def read(self, start: int, length: int, out: Array | None = None) -> Array:
+        """Return `length` records from `start` on, fewer at the end."""
+        length = min(length, self.size - start)
+        if out is None:
+            out = numpy.empty(length, self.dtype)
+        for name, column in self._columns.items():
+            column.read(start, length, out[name])
+        return out
+
+    def write(self, start: int, buf: Array) -> None:
+        """Write records from row `start` on, each field to its column."""
+        self._check_fields(buf)
+        for name, column in self._columns.items():
+            column.write(start, buf[name])
+
+    def append(self, buf: Array, Nfile: int = 1) -> None:
+        """Add records at the end, in `Nfile` new data files of each column."""
+        self._check_fields(buf)
+        for name, column in self._columns.items():
+            column.append(buf[name], Nfile)
+        self.size = self._columns[self.column_names[0]].size
+
+    def _check_fields(self, buf: Array) -> None:
+        names = buf.dtype.names or ()
+        missing = [name for name in self.column_names if name not in names]
+        if missing:
+            raise UsageTypeError("the records have no field '%s'" % missing[0])
+
+    def flush(self) -> None:
+        """Flush all columns."""
+        for column in self._columns.values():
+            column.flush()
+
+    def close(self) -> None:
+        """Close all columns."""
+        for column in self._columns.values():
+            column.close()

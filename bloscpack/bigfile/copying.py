@@ -7,26 +7,22 @@ unfinished, too. Only users who can read a block can read its copy.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
-from .._format.row_sets import without
+from .._format.rows import without
 from ..exceptions import StorageError, UsageValueError
-from .dtypes import check_convertible
-from .header import new_header
+from .header import Array, DType, check_convertible, new_header
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
-
-    from .._format.row_sets import Rows
+    from .._format.rows import Rows
     from .column import Column
-    from .dtypes import Array, DType
     from .file import File
 
-    Progress = Callable[[int], object]
+Progress = Callable[[int], object]
 
 
 # Number of bytes that are taken from a table at a time.

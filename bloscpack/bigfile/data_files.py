@@ -9,16 +9,15 @@ from __future__ import annotations
 import io
 import os
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from .._engine.forks import renew_after_fork
 from .._storage.local import FileRange
 from .header import FILE_NAME
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .tree import Tree
 
 # Maximum number of data files of a block that stay open.

@@ -7,29 +7,25 @@ block has been created.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._commit.ownership import Limits
+from .._storage.protocols import Path
 from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, UsageValueError
 from . import header
 from .attributes import AttributeSet
-from .column import Column
+from .column import Column, Dataset
 from .copying import row_dtype, store, table_of
-from .dtypes import block_dtype
-from .records import Dataset
+from .header import Header, block_dtype
 from .tree import Tree, check_new_name, clean_name
 from .writing import Writer, make_block, write_header
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from .._crashsafe.ownership import Limits
-    from .._format.row_sets import Rows
-    from .._storage.protocols import Path
-    from .header import Header
+    from .._format.rows import Rows
 
 
 class File:

@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy
 
 from ..exceptions import FormatError, UsageError, UsageTypeError
 from . import attributes
 from .attributes import TEXT, Attribute, load
-from .dtypes import attribute_dtype
+from .header import attribute_dtype
 from .tree import ATTRIBUTES, LEGACY
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..serializers import Json, JsonObject
     from .attributes import Attributes
 
-    # The bytes of files by their name.
-    Files = dict[str, bytes]
+# The bytes of files by their name.
+Files = dict[str, bytes]
 
 # The keys of a record.
 TYPES, FILES = "types", "files"

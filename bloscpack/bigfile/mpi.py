@@ -8,37 +8,34 @@ module does not import mpi4py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from .._storage.protocols import Path
 from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .column import Column
 from .copying import row_dtype, store, table_of
 from .file import File
-from .header import new_header
+from .header import DType, Header, new_header
 from .tree import Tree, clean_name
 from .writing import Writer, added, write_header
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, Protocol, TypeVar
-
-    from .._storage.protocols import Path
     from .attributes import Attribute, Attributes
-    from .dtypes import DType
-    from .header import Header
 
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
-    class Communicator(Protocol):
-        """What is used of ``mpi4py.MPI.Comm``."""
 
-        @property
-        def rank(self) -> int: ...
-        def bcast(self, obj: Any, root: int = 0) -> Any: ...
-        def gather(self, sendobj: Any, root: int = 0) -> Any: ...
-        def allgather(self, sendobj: Any) -> Any: ...
+class Communicator(Protocol):
+    """What is used of ``mpi4py.MPI.Comm``."""
+
+    @property
+    def rank(self) -> int: ...
+    def bcast(self, obj: Any, root: int = 0) -> Any: ...
+    def gather(self, sendobj: Any, root: int = 0) -> Any: ...
+    def allgather(self, sendobj: Any) -> Any: ...
 
 
 class Ranks:

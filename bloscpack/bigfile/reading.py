@@ -6,28 +6,23 @@ Memory for a result is allocated only when the files are long enough.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .._engine.threads import for_each
-from .._format.row_sets import text_of
+from .._format.rows import text_of
 from ..exceptions import DamageError
-from .dtypes import SILENT_CASTS, check_convertible
-from .header import FILE_NAME
+from .header import FILE_NAME, SILENT_CASTS, Array, Header, Part, check_convertible
 from .writing import threads_for
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import EllipsisType
-    from typing import Any
-
-    from .dtypes import Array
-    from .header import Header, Part
     from .writing import Writer
 
-    Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
+Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
 
 # Rows of an index that lie at most this many bytes apart are read together.
 GAP_NBYTES = 2**14

@@ -15,10 +15,11 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from .._crashsafe.ownership import (
+from .._commit.ownership import (
     Attributes,
     Limits,
     copy_attributes,
@@ -26,14 +27,10 @@ from .._crashsafe.ownership import (
     limit_access,
     of_another_user,
 )
-from .._crashsafe.replace import replacing
+from .._commit.replacing import replacing
 from .._engine.forks import NamedLocks, Owner
 from ..exceptions import DamageError, NoSuchBlock, StorageError, UsageValueError
 from .header import FILE_NAME
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HEADER = "header"
 ATTRIBUTES = "attr-v2"

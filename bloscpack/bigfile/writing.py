@@ -14,29 +14,25 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import numpy
 
 from .._engine.forks import renew_after_fork
 from .._engine.threads import for_each
-from .._format.row_sets import union, without
+from .._format.rows import union, without
+from .._storage.local import FileRange
 from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError, UsageValueError
 from . import header
 from .data_files import DataFiles
-from .dtypes import SILENT_CASTS
-from .header import FILE_NAME, MODULUS, PIECE_NBYTES
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, SILENT_CASTS, Array, Header, Part
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, is_data_file, locked_folder
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from .._format.row_sets import Range, Rows
-    from .._storage.local import FileRange
-    from .dtypes import Array
-    from .header import Header, Part
+    from .._format.rows import Range, Rows
     from .tree import Tree
 
     # The sums of the bytes written to each data file, and the rows.

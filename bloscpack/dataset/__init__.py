@@ -13,31 +13,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from .._storage.urls import is_url, local_path
+from ..abstract_io import Progress
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
-from .attributes import Attributes as Attributes
 from .dask_write import from_dask as from_dask
 from .folder import Folder, store_at
 from .group import Group as Group
 from .group import create_group as create_group
 from .group import make_group, open_node
 from .layouts import detect, find_any
-from .new import create_array as create_array
-from .new import create_table as create_table
-from .new import from_pandas as from_pandas
+from .node import Attributes as Attributes
 from .opening import Options
+from .opening import create_array as create_array
+from .opening import create_table as create_table
+from .opening import from_pandas as from_pandas
 from .table import Table as Table
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import Any, TypeVar
-
-    from .._storage.protocols import Path, StorageOptions
-    from ..abstract_io import Progress
     from .checking import verify as verify
     from .conversion import Conversion
     from .description import describe as describe

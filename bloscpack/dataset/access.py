@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
-from .._crashsafe.ownership import (
+from .._commit.ownership import (
     Attributes,
     Limits,
     attributes_in,
@@ -32,12 +33,8 @@ from .._crashsafe.ownership import (
     limit_access,
     of_another_user,
 )
-from .._storage.open_folder import FolderStore, LinkFound
+from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.store import is_safe_part
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # Files that describe a dataset, or a column, of any layout.
 DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")

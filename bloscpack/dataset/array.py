@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import math
 import operator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._reading.array_index import ArrayIndex, iterate_rows
+from .._file.indexing import ArrayIndex, iterate_rows
+from .._format.dtypes import DType
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .node import Node
 from .row_stream import stream_of
@@ -21,13 +24,8 @@ from .rows import (
     is_names,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
     from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
     from .change import Change
     from .layouts.base import ArrayLayout
     from .row_stream import RowStream

@@ -21,34 +21,28 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
+from typing import TYPE_CHECKING, BinaryIO
 
-from .._crashsafe.acceptance import (
+from .._commit.ownership import Attributes, attributes_in, is_new_folder
+from .._commit.trust import (
     CHANGES,
     DATASET_RULES,
     JOURNAL,
     check_in_dataset,
     folder_of_changes,
 )
-from .._crashsafe.ownership import attributes_in, is_new_folder
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
+from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageValueError
-from .access import Access, NewAccess, folder_of
-from .folder import encode_json
-from .layouts import table_around
+from .access import Access, Model, NewAccess, folder_of
+from .folder import Folder, encode_json
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
-    from .._crashsafe.ownership import Attributes
-    from .._storage.open_folder import FolderStore
     from ..serializers import Json
-    from .access import Model
-    from .folder import Folder
 
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600
@@ -404,12 +398,3 @@ def not_replaced(path: str) -> StorageError:
     """Return the error for a folder that is no dataset, where one is to be created."""
     text = "it is not a dataset, and is not replaced by one"
     return StorageError(errno.EEXIST, text, path)
-
-
-def check_no_column(folder: Folder) -> None:
-    """Raise `UsageError` if a folder is a column of a table."""
-    if table_around(folder) is not None:
-        raise UsageValueError(
-            "'%s' is a column of a table: remove the column from the table, and add "
-            "another one" % folder.root
-        )

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 
-from .._damage.findings import NOTE
+from .._check.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
-from .._format.row_sets import union
-from .._loop.nthreads import effective_nthreads
+from .._format.rows import union
+from .._loop import effective_nthreads
+from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import is_url, path_of
+from ..abstract_io import Progress
 from ..exceptions import FormatError, UsageError
 from .create import LEFTOVER
 from .file_checks import (
     MISSING,
     SHORT,
+    DatasetReport,
     FileCheck,
+    RowLoss,
     check_file,
+    gaps_in,
     missing_files,
     move_claimed,
 )
-from .findings import DatasetReport, RowLoss, gaps_in
 from .folder import CHANGES, JOURNAL, Folder
 from .layouts import (
     LAYOUTS,
@@ -39,16 +44,9 @@ from .layouts import (
     table_around,
     table_class,
 )
+from .layouts.array_files import ChunkFiles
+from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr_array import ZarrArray
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .._storage.protocols import Path, StorageOptions
-    from ..abstract_io import Progress
-    from .layouts.array_files import ChunkFiles
-    from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 # Maximum number of times that an array or a table is checked while writers change it.
 ATTEMPTS = 10

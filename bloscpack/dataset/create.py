@@ -14,13 +14,17 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from .._crashsafe.acceptance import CHANGES, is_believed
-from .._crashsafe.locking import FolderLock
+from .._commit.locking import FolderLock
+from .._commit.ownership import Limits
+from .._commit.trust import CHANGES, is_believed
 from .._engine.forks import Owner
 from .._storage.disk import disk
-from .._storage.open_folder import FolderStore, is_missing, replaced
+from .._storage.folder_store import FolderStore, is_missing, replaced
+from .._storage.protocols import Path
 from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
 from .access import Model, NewAccess
@@ -28,20 +32,14 @@ from .change import (
     PRIVATE_FOLDER,
     FolderChange,
     check_mode,
-    check_no_column,
     naming_dataset,
     not_replaced,
 )
 from .folder import Folder
-from .layouts import find, prepare_change
+from .layouts import check_no_column, find, prepare_change
 from .writer import writer_for
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .._crashsafe.ownership import Limits
-    from .._storage.protocols import Path
     from .change import Change
 
 # How the name of a folder begins that is not complete, or that was replaced.

@@ -6,15 +6,13 @@ Dask is imported when it is needed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import UsageError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from .array import Array
     from .table import Table
 

@@ -7,31 +7,28 @@ shard (`parallel`), and a last one commits the dataset.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._format.dtypes import DType
+from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .dask_read import import_dask
 from .folder import Folder
 from .frames import items_by_name
 from .layouts import detect, table_class
-from .new import create_array, create_table
-from .opening import Options, open_leaf
+from .opening import Options, create_array, create_table, open_leaf
 from .parallel import Target, commit, target_of, write
 from .row_stream import check_mask, joined
 from .rows import converted, items_of, row_count
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
     from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
-    from .._storage.protocols import Path, StorageOptions
 
-    # The length of a partition, and the dtype of each column.
-    Description = tuple[int, dict[str, DType]]
+# The length of a partition, and the dtype of each column.
+Description = tuple[int, dict[str, DType]]
 
 # About the plain size in bytes of a shard of the widest column of a table.
 SHARD_NBYTES = 16 * 2**20

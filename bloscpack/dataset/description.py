@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
-from .._format.dtypes import encode_dtype
+from .._format.dtypes import DType, encode_dtype
+from .._storage.protocols import Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
 from .checking import joined_name, open_for_check
 from .folder import Folder
 from .layouts import detect, find_members
-from .layouts.base import ArrayLayout, TableLayout
+from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .._format.dtypes import DType
-    from .._storage.protocols import Path, StorageOptions
     from ..serializers import JsonObject
-    from .layouts.base import NodeLayout
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")

@@ -4,34 +4,34 @@ A shard is inspected as `bloscpack.verify` does, so that intact chunks are found
 also if the tables in the file are damaged. Then it is compared with the array that it
 belongs to. All other chunks are read as a reader reads them: bcolz and BLZ store no
 digests. Damage becomes findings and never raises.
+
+The results of checking and of recovering a dataset.
+
+Records only; nothing here reads a file. The files of a dataset have names relative to
+its folder, with slashes.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
 
-from .._damage.checks import report_on
-from .._damage.findings import ERROR, NOTE, Finding
-from .._damage.inspection import inspect
+from .._check.files import Inspection, inspect, report_on
+from .._check.findings import ERROR, NOTE, Finding, Pair, Record, Report, counted
+from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
-from .._storage.base import StorageFile
-from .._storage.cursor import Cursor
+from .._storage.base import Storage, StorageFile
+from .._storage.stream import Cursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
-from .findings import gaps_in
+from .layouts.array_files import ChunkFiles
+from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
 from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .._damage.inspection import Inspection
-    from .._storage.base import Storage
-    from .layouts.array_files import ChunkFiles
-    from .layouts.base import ArrayLayout
 
 MISSING = "missing"
 SHORT = "short"
@@ -335,3 +335,112 @@ def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None
     if missing:
         message = "the index of the shard lacks %d of its chunks" % len(missing)
         check.add("shard", "index", message, rows=check.rows_of(missing[0]))
+
+
+# The name of the class for a finding about a dataset.
+DatasetFinding = Finding
+
+
+@dataclass(frozen=True, repr=False)
+class RowLoss(Record):
+    """Adjacent rows that are lost.
+
+    Attributes
+    ----------
+    member
+        The array: names with slashes, of members, columns and fields. Empty for the
+        dataset itself.
+    rows
+        The rows, as (start, stop); None if nothing of the array can be read.
+    """
+
+    member: str
+    rows: Pair | None
+
+    def __str__(self) -> str:
+        text = "all of it" if self.rows is None else "rows %d to %d" % self.rows
+        return "'%s': %s" % (self.member, text) if self.member else text
+
+    def __repr__(self) -> str:
+        return "<RowLoss %s>" % self
+
+
+@dataclass(eq=False, repr=False)
+class DatasetReport(Report):
+    """The result of checking a dataset.
+
+    The other attributes are those of `bloscpack.verify.Report`.
+
+    Attributes
+    ----------
+    filename, layout, kind
+        The folder, the name of its layout, and ``'array'``, ``'table'`` or ``'group'``.
+    narrays
+        The number of arrays, columns included.
+    nfiles
+        The number of files with chunks that the dataset should have.
+    cbytes
+        The size in bytes of the files that were found.
+    losses
+        A `RowLoss` for each run of rows that are not intact.
+    """
+
+    kind: str = ""
+    narrays: int = 0
+    nfiles: int = 0
+    losses: list[RowLoss] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self.filename or ""
+
+
+@dataclass(eq=False, repr=False)
+class DatasetRecovery(Record):
+    """The result of recovering a dataset.
+
+    Attributes
+    ----------
+    report
+        The `DatasetReport` on the damaged dataset.
+    losses
+        A `RowLoss` for each run of rows that the new dataset does not have, or that
+        have fill values.
+    nsaved, nlost
+        The number of chunks that were copied, and of those that are lost.
+    lost_attributes
+        The members and columns whose attributes are lost; ``'.'`` for the dataset.
+    remarks
+        Sentences about other differences between the new and the damaged dataset.
+    certain
+        Whether it is proven that all chunks are in their places.
+    """
+
+    report: DatasetReport
+    losses: list[RowLoss] = field(default_factory=list)
+    nsaved: int = 0
+    nlost: int = 0
+    lost_attributes: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    certain: bool = True
+
+    derived = ("complete",)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is certain that nothing is lost."""
+        return self.certain and not self.losses and not self.lost_attributes
+
+    def __repr__(self) -> str:
+        saved = counted(self.nsaved, "chunk")
+        return "<DatasetRecovery: %s saved, %d lost>" % (saved, self.nlost)
+
+
+def gaps_in(found: Iterable[int], numbers: range) -> list[tuple[int, int]]:
+    """Return the numbers that were not found, as runs (start, stop).
+
+    The range may be too long to walk through it.
+    """
+    runs = union((number, number + 1) for number in found)
+    return without([(numbers.start, numbers.stop)], runs)

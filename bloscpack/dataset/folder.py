@@ -14,26 +14,26 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
-from .._crashsafe.acceptance import (
-    CHANGES as CHANGES,
-)
-from .._crashsafe.acceptance import (
+from .._commit.locking import FolderLock
+from .._commit.trust import CHANGES as CHANGES
+from .._commit.trust import (
     DATASET_RULES,
     REMEDY,
     check_in_dataset,
     folder_of_changes,
     is_believed,
 )
-from .._crashsafe.acceptance import (
-    JOURNAL as JOURNAL,
-)
-from .._crashsafe.locking import FolderLock
+from .._commit.trust import JOURNAL as JOURNAL
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
-from .._storage.open_folder import FolderStore, LinkFound
-from .._storage.store import is_checked_name, is_safe_name
+from .._storage.base import Storage
+from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.protocols import Path, StorageOptions
+from .._storage.store import Store, is_checked_name, is_safe_name
 from .._storage.store import is_safe_part as is_safe_part
 from .._storage.urls import is_url, local_path
 from ..exceptions import (
@@ -44,19 +44,13 @@ from ..exceptions import (
     UsageValueError,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import TypeVar
-
-    from .._storage.base import Storage
-    from .._storage.protocols import Path, StorageOptions
-    from .._storage.store import Store
     from ..serializers import Json, JsonObject
 
     # Raises the errors of a document.
     Check = Callable[[bytes, JsonObject], object]
-    Result = TypeVar("Result")
+
+Result = TypeVar("Result")
 
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.

@@ -8,6 +8,8 @@ it just numbers the rows.
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -15,11 +17,7 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .rows import check_different, ends_in_zero
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from .._format.dtypes import Array as Items
 
 ADVICE = (

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 from _thread import allocate_lock
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from .._engine.forks import NamedLocks
+from .._storage.protocols import Path, StorageOptions
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .create import NewName, drop_copies, remove_dataset, remove_leftovers
@@ -27,23 +29,25 @@ from .layouts import (
     group_class,
     table_class,
 )
-from .new import create_array, create_table, new_dataset
 from .node import Node
-from .opening import Options, check_changeable, open_leaf, writer_of
+from .opening import (
+    Options,
+    check_changeable,
+    create_array,
+    create_table,
+    new_dataset,
+    open_leaf,
+    writer_of,
+)
 from .preview import shown_members
 from .table import Table
 from .writer import waiting
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, MutableMapping
-    from typing import Any, TypeVar
-
-    from .._storage.protocols import Path, StorageOptions
     from .layouts.base import GroupLayout
     from .writer import Writer
 
-    Kind = TypeVar("Kind", bound=Node)
+Kind = TypeVar("Kind", bound=Node)
 
 # Number of seconds that opening a member waits: another thread may have dropped the
 # last reference to it, and not unlocked it yet.

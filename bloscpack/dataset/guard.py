@@ -27,31 +27,25 @@ import errno
 import json
 import os
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
 
-from .._crashsafe.acceptance import JOURNAL
+from .._commit.trust import JOURNAL
 from .._format.zarr_metadata import ZARR_JSON, encode_json
-from .._storage.store import Conflict, conflict
+from .._storage.store import Conflict, Store, conflict
 from .._storage.upload import check_writable
 from ..exceptions import StorageError, UsageError
 from .change import (
     Change,
     UnfinishedFile,
     check_mode,
-    check_no_column,
     not_replaced,
 )
 from .folder import UNFINISHED, Folder
 from .folder import encode_json as encode_line
-from .layouts import find
+from .layouts import check_no_column, find
 from .layouts.identity import KEY, identified, read_identity
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any, BinaryIO
-
-    from .._storage.store import Store
 
 
 class ObjectChange(Change):

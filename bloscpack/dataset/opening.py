@@ -1,24 +1,44 @@
-"""Arrays and tables opened from their folders, for reading or for changes."""
+"""Arrays and tables opened from their folders, for reading or for changes.
+
+New arrays and tables: `create_array` and `create_table`.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy
+
+from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
-from ..exceptions import DamageError, UsageError
+from .._storage.urls import is_url, local_path
+from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .create import drop_copies
-from .layouts import LAYOUTS, array_class, is_inside_table, table_around, table_class
-from .table import Table
+from .create import creating, drop_copies
+from .folder import Folder, store_at
+from .frames import columns_of, items_by_name
+from .layouts import (
+    LAYOUTS,
+    Found,
+    array_class,
+    is_inside_table,
+    table_around,
+    table_class,
+)
+from .layouts.base import NewArray
+from .row_stream import counted, new_rows
+from .rows import check_same_length, converted, items_of, named_columns
+from .table import Table, column_blocks
 from .writer import writer_for
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .._storage.protocols import StorageOptions
-    from .folder import Folder
+    from .._format.dtypes import Array as Items
+    from .change import Change
     from .layouts import Found
-    from .layouts.base import ArrayLayout, TableLayout
+    from .layouts.base import ArrayLayout, Blocks, TableLayout
     from .writer import Writer
 
 # Number of times that a table is read again if one of its columns is missing or has a
@@ -141,3 +161,252 @@ def _read_table(
                 return found
         folder.read_journal()
     return layout(folder, allow_pickle=options.allow_pickle)
+
+
+def new_dataset(
+    path: Path,
+    layout: str,
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None = None,
+) -> AbstractContextManager[Change]:
+    """Return the context of a change of a new dataset, at a path or a URL.
+
+    It is there when the block ends. `mode` is that of `creating`.
+    """
+    path = local_path(path)
+    if not is_url(path) or layout != "zarr":
+        return creating(path, mode, sync)
+    from . import guard
+
+    return guard.creating(Folder(store_at(path, storage_options)), mode)
+
+
+def create_array(
+    path: Path,
+    data: Any = None,
+    *,
+    layout: str = "zarr",
+    shape: int | tuple[int, ...] | None = None,
+    dtype: Any = None,
+    chunks: int | None = None,
+    shards: int | None = None,
+    fill_value: Any = None,
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+    storage_options: StorageOptions | None = None,
+    **settings: Any,
+) -> Array:
+    """Create an array, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder, which appears when the array is complete; or a URL.
+    data
+        The items: an array, one that is read in slices, such as an array of Zarr or
+        HDF5, or an iterator of blocks of rows; None for an array of `shape` and `dtype`
+        that holds `fill_value`.
+    layout
+        ``'zarr'``, which any Zarr software reads; ``'superchunk'``; or ``'bcolz'``,
+        that of bcolz 1.x.
+    shape, dtype
+        Those of the array; by default those of `data`.
+    chunks
+        Number of rows in a chunk.
+    shards
+        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        several chunks.
+    fill_value
+        The value of new items when the array is enlarged, by default zero.
+    attrs
+        The attributes.
+    mode
+        ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
+    sync, storage_options
+        As in `open`.
+    settings
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+
+    Raises
+    ------
+    UsageError
+        If the layout can't hold the items; the message says what can.
+    FileExistsError
+        If there is a file or folder of this name.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> with dataset.create_array('b', [1.5, 2.5]) as array:
+    ...     array.resize(3)
+    ...     array[:2] = 7
+    >>> dataset.open('b')[:].tolist()
+    [7.0, 7.0, 0.0]
+    """
+    rows = new_rows(data, shape, dtype, fill_value)
+    new = NewArray(
+        rows.dtype,
+        (rows.length or 0, *rows.inner),
+        chunks,
+        fill_value,
+        _plain(attrs),
+        settings,
+        shards=shards,
+    )
+    found = array_class(layout)
+    found.check_layout()
+    step = found.block_rows_for(new)
+    blocks: Blocks = ()
+    if data is not None or not found.sparse:
+        blocks = counted(rows.blocks(step), step, new)
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
+        found.create(change, "", new, blocks)
+    options = Options(writable=True, sync=sync)
+    folder = Folder.open(path, storage_options)
+    opened = open_leaf(Found(folder, layout, "array"), options)
+    assert isinstance(opened, Array)
+    return opened
+
+
+def create_table(
+    path: Path,
+    data: Any = None,
+    *,
+    layout: str = "zarr",
+    dtype: Any = None,
+    names: Sequence[str] | None = None,
+    chunks: int | None = None,
+    shards: int | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    mode: str = "x",
+    sync: bool = True,
+    storage_options: StorageOptions | None = None,
+    **settings: Any,
+) -> Table:
+    """Create a table, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder, which appears when the table is complete; or a URL.
+    data
+        The rows: a structured array, a dictionary of columns, a DataFrame as for
+        `from_pandas`, or a sequence of columns with `names`. None for no rows.
+    layout
+        As in `create_array`.
+    dtype
+        The type of a row, with a field for each column; by default that of `data`.
+    names
+        Names of the columns if `data` is a sequence of columns.
+    chunks, shards, attrs, mode, sync, storage_options, settings
+        As in `create_array`.
+
+    Raises
+    ------
+    UsageError
+        If the columns have different lengths, or if the layout can't hold them.
+    FileExistsError
+        If there is a file or folder of this name.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> columns = {'a': [1, 2], 'b': [0.5, 1]}
+    >>> with dataset.create_table('c', columns) as table:
+    ...     table.append({'a': [3], 'b': [1.5]})
+    >>> dataset.open('c')[1:].tolist()
+    [(2, 1.0), (3, 1.5)]
+    """
+    columns = _new_columns(data, dtype, names)
+    found = table_class(layout)
+    found.check_layout()
+    new = {}
+    for name, rows in columns.items():
+        found.check_column_name(name)
+        array = NewArray(
+            rows.dtype, rows.shape, chunks, settings=settings, shards=shards
+        )
+        new[name] = array, column_blocks(found, name, array, rows)
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
+        found.create(change, new, _plain(attrs))
+    options = Options(writable=True, sync=sync)
+    folder = Folder.open(path, storage_options)
+    opened = open_leaf(Found(folder, layout, "table"), options)
+    assert isinstance(opened, Table)
+    return opened
+
+
+def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
+    """Create a table of the columns of a DataFrame, and return it open for changes.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    frame
+        The DataFrame. If its index has a name, it becomes the first column, and so does
+        each level of several. An index without a name is left out if it just numbers
+        the rows, and refused otherwise.
+    options
+        Parameters of `create_table`.
+
+    Raises
+    ------
+    UsageError
+        If the index has no name and is more than numbers of rows, if two columns have
+        the same name, or if the layout can't hold a column: for example one with
+        missing items among integers or texts.
+    """
+    return create_table(path, items_by_name(frame), **options)
+
+
+# `Table` can't import this module, which imports it.
+Table.from_pandas = staticmethod(from_pandas)
+
+
+def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if attrs is None else dict(attrs)
+
+
+def _new_columns(
+    data: Any, dtype: Any, names: Sequence[str] | None
+) -> dict[str, Items]:
+    """Return the columns of a new table."""
+    try:
+        wanted = None if dtype is None else numpy.dtype(dtype)
+    except (TypeError, ValueError) as error:
+        raise UsageValueError(
+            "expected a dtype with fields, found %.200r" % (dtype,)
+        ) from error
+    if wanted is not None and wanted.names is None:
+        raise UsageValueError("expected a dtype with fields, found '%s'" % wanted)
+    if data is None:
+        if wanted is None:
+            raise UsageValueError("expected data or a dtype")
+        data = numpy.empty(0, wanted)
+    if names is None:
+        names = [] if wanted is None else list(wanted.names or ())
+    elif hasattr(data, "keys") or getattr(data, "dtype", None) is not None:
+        raise UsageTypeError(
+            "names are for a sequence of columns: the columns of %s have names"
+            % type(data).__name__
+        )
+    columns = {}
+    for name, column in named_columns(columns_of(data), list(names)).items():
+        if wanted is not None and name not in (wanted.fields or ()):
+            raise UsageValueError("the dtype has no field '%s'" % name)
+        try:
+            rows = items_of(column)
+            if wanted is not None:
+                rows = converted(rows, wanted[name].base)
+        except UsageError as error:
+            raise type(error)("the column '%s': %s" % (name, error)) from error
+        columns[name] = rows
+    if not columns:
+        raise UsageValueError("a table must have a column")
+    if any(rows.ndim == 0 for rows in columns.values()):
+        raise UsageValueError("expected columns of rows, found a single value")
+    check_same_length(columns)
+    return columns

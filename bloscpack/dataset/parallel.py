@@ -11,11 +11,14 @@ import os
 import stat
 import tempfile
 from binascii import crc32
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from .._crashsafe.locking import FolderLock
+from .._commit.locking import FolderLock
 from .._format.zarr_metadata import ZARR_JSON
-from .._storage.open_folder import FolderStore
+from .._storage.folder_store import FolderStore
+from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Conflict, MemoryStore
 from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError
@@ -35,13 +38,8 @@ from .layouts import array_class, table_class
 from .rows import blocks_of
 from .writer import waiting, writer_for
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
     from .._format.dtypes import Array as Items
-    from .._storage.protocols import Path, StorageOptions
     from .layouts.base import ArrayLayout
     from .table import Table
 

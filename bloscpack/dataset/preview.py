@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 import numpy
 
 from .._format.dtypes import check_text
 from ..exceptions import BloscpackError
+from .folder import Folder
 from .layouts import array_class, find_members, table_class
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from .._format.dtypes import Array as Items
     from .array import Array
-    from .folder import Folder
     from .layouts import Found
 
 # Number of rows at each end of a table.

@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
-from .._format.row_sets import common, count, union, without
+from .._format.rows import common, count, union, without
+from .._storage.protocols import Path
 from .._storage.urls import local_path, without_url
+from ..abstract_io import Progress
 from ..exceptions import (
     DamageError,
     FormatError,
@@ -29,25 +33,17 @@ from ..headers import check_range
 from .access import FolderLimits
 from .checking import Watcher, check_dataset, joined_name, lost_rows
 from .create import NewName, creating
-from .findings import DatasetRecovery, RowLoss
+from .file_checks import DatasetRecovery, DatasetReport, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
-from .layouts.objects import OBJECT
+from .layouts.chunk_files import OBJECT
 from .row_stream import joined
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
-
     from .._format.dtypes import Array
-    from .._format.row_sets import Rows
-    from .._storage.protocols import Path
-    from ..abstract_io import Progress
+    from .._format.rows import Rows
     from ..serializers import JsonObject
-    from .file_checks import FileCheck
-    from .findings import DatasetReport
     from .layouts.base import Blocks, NewArray
 
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the

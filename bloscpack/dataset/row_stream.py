@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .rows import as_rows, check_fill_value, check_nbytes, filled_rows
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
     from .._format.dtypes import Array, DType
     from .layouts.base import Blocks, NewArray
 

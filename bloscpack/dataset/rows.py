@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
     from .._format.dtypes import Array, DType
-    from .._reading.array_index import ArrayIndex
-    from .._reading.boxes import PositionList, Steps
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
@@ -292,7 +289,7 @@ def _is_whole(
     inner: list[Steps | PositionList],
 ) -> bool:
     """Return whether all items of a block of `nrows` are selected."""
-    from .._reading.boxes import Steps
+    from .._file.indexing import Steps
 
     return (
         isinstance(axis, Steps)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
 from .. import log
+from .._format.dtypes import DType
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, check_not_shorter, checked_length, checked_trim
 from .frames import columns_of, read_frame, read_rows
@@ -17,13 +19,8 @@ from .node import Node
 from .preview import shown_rows
 from .rows import as_columns, blocks_of, items_of, named_columns
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, ClassVar
-
     from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
     from .layouts.base import Blocks, TableLayout
     from .writer import Writer
 

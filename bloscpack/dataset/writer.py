@@ -17,26 +17,19 @@ from __future__ import annotations
 import errno
 import time
 from _thread import RLock
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .._crashsafe.acceptance import CHANGES
+from .._commit.trust import CHANGES
 from .._engine.forks import OwnLock, renew_after_fork
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .change import FolderChange, naming_dataset, recover
+from .folder import Folder
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from typing import Protocol, TypeVar
-
     from .change import Change
-    from .folder import Folder
-
-    # Called with the first change, or without one in a store of objects.
-    Prepare = Callable[..., object]
-    Result = TypeVar("Result")
 
     class Rule(Protocol):
         """The right of one program to change a dataset."""
@@ -49,6 +42,12 @@ if TYPE_CHECKING:
 
         def release(self) -> None:
             """Let other writers in."""
+
+
+# Called with the first change, or without one in a store of objects.
+Prepare = Callable[..., object]
+
+Result = TypeVar("Result")
 
 
 # Number of seconds that a change of a group waits for the changes of other writers, and

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Any
 
 from fsspec.implementations.reference import ReferenceFileSystem
 
 from ..references import references
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import Any
 
 # Protocols of fsspec for files of this machine.
 LOCAL = (None, "file", "local")

@@ -7,12 +7,10 @@ registered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..exceptions import UsageError
 from ..file_object import BloscpackFile
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Name of the compression, and the extension of files that have it.
 NAME = "blp"

@@ -8,24 +8,22 @@ returns metadata with the labels of a `DataArray`, to be stored with its items.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from xarray import DataArray, Dataset, Variable, conventions, decode_cf
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from .._format.labels import Labels, default_dims
+from .._format.array_metadata import Labels, default_dims
 from .._storage.urls import is_url, last_part
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import UsageError, UsageValueError
 from ..lazy_array import LazyArray, open_ndarray
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
-
     from .._format.dtypes import Array, DType
     from ..serializers import JsonObject
 

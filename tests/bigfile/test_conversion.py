@@ -85,7 +85,7 @@ def test_missing_rows_are_named(name, tmp_path):
 
 @pytest.mark.parametrize("order", "<>")
 def test_every_type_comes_back(tree, tmp_path, order):
-    from bloscpack.bigfile.dtypes import WIDTHS
+    from bloscpack.bigfile.header import WIDTHS
 
     for kind, widths in WIDTHS.items():
         for width in widths:

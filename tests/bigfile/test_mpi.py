@@ -22,7 +22,7 @@ from project.test_docs import named_block
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack._format.row_sets import union
+from bloscpack._format.rows import union
 from bloscpack.bigfile.mpi import Ranks
 from bloscpack.exceptions import StorageError
 

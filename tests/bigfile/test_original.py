@@ -16,7 +16,7 @@ from originals import environment_with, run
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack.bigfile.dtypes import WIDTHS
+from bloscpack.bigfile.header import WIDTHS
 
 pytestmark = pytest.mark.slow
 

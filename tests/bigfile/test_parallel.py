@@ -14,7 +14,7 @@ from bigfile.test_trees import files_of, made
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack._format.row_sets import union
+from bloscpack._format.rows import union
 
 SIZE, NMEMB, NFILE = 1000, 3, 7
 WRITER = """

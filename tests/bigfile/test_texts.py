@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._format import row_sets as rows
+from bloscpack._format import rows as rows
 from bloscpack.bigfile import attributes, header
-from bloscpack.bigfile.dtypes import (
+from bloscpack.bigfile.header import (
     WIDTHS,
     block_dtype,
     check_convertible,

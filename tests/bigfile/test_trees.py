@@ -18,7 +18,7 @@ from support import environment
 
 from bloscpack import bigfile
 from bloscpack.bigfile.copying import RawItems
-from bloscpack.bigfile.dtypes import WIDTHS
+from bloscpack.bigfile.header import WIDTHS
 from bloscpack.exceptions import (
     BloscpackError,
     DamageError,

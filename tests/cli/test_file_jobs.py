@@ -12,7 +12,7 @@ from bloscpack._cli import file_jobs as jobs
 from bloscpack._cli import inputs
 from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack._crashsafe import journal
+from bloscpack._commit import journal
 
 
 def arguments(*names, **options):

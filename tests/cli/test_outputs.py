@@ -20,8 +20,8 @@ from bloscpack import (
     unpack_bytes_from_bytes,
 )
 from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of, sync_for
-from bloscpack._crashsafe.locking import open_locked
-from bloscpack._crashsafe.replace import replacing
+from bloscpack._commit.locking import open_locked
+from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk
 
 REMOVE = argparse.Namespace(rm=True, sync=None, force=False)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bloscpack import StorageError
-from bloscpack._cli.stdio import (
+from bloscpack._cli.console import (
     is_input,
     name_of_input,
     name_of_output,

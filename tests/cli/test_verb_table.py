@@ -112,7 +112,7 @@ def test_a_new_verb_is_completed(dummy, run):
 
 
 def test_a_new_verb_reads_standard_input(dummy, run, monkeypatch):
-    monkeypatch.setattr("bloscpack._cli.stdio.INPUT_NAME", dummy)
+    monkeypatch.setattr("bloscpack._cli.console.INPUT_NAME", dummy)
     monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: SIM115
     assert (5, "words codec lz4\n", "") == run("shout", "-")
 

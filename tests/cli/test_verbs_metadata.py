@@ -14,7 +14,7 @@ import bloscpack
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
 from bloscpack._cli.options import process_metadata_args
 from bloscpack._cli.verbs import metadata as verb
-from bloscpack._crashsafe.locking import open_locked
+from bloscpack._commit.locking import open_locked
 from bloscpack.args import MetadataArgs
 from bloscpack.exceptions import (
     DoesNotFit,

@@ -21,7 +21,7 @@ from bloscpack._cli.trials import (
     pareto,
 )
 from bloscpack._format import automatic
-from bloscpack._format.tuning import CHUNK_SIZE, DEFAULT, Setting, chunk_text
+from bloscpack._format.automatic import CHUNK_SIZE, DEFAULT, Setting, chunk_text
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
 

@@ -17,7 +17,7 @@ import numpy as np
 from builders import numbers, planned_append
 
 import bloscpack
-from bloscpack._crashsafe.locking import open_locked
+from bloscpack._commit.locking import open_locked
 from bloscpack._format.crc32c import with_numpy
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs

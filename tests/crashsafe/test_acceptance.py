@@ -23,8 +23,8 @@ from crash.operations import JOURNAL, TARGET, refill
 from support import as_user, environment
 
 import bloscpack
-from bloscpack._crashsafe import acceptance, journal, locking
-from bloscpack._crashsafe.locking import open_locked
+from bloscpack._commit import journal, locking, trust
+from bloscpack._commit.locking import open_locked
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.checksums import CHECKSUMS_LOOKUP
 from bloscpack.cli import main
@@ -151,7 +151,7 @@ def kibibytes_used_by(code, *arguments):
     lines = (
         "import resource, sys, bloscpack",
         "from bloscpack import file_io",
-        "from bloscpack._crashsafe import acceptance",
+        "from bloscpack._commit import trust",
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss",
         code,
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)",
@@ -204,7 +204,7 @@ def test_forged_room_for_metadata_costs_no_memory(path):
     name.chmod(0o600)
     code = (
         "with open(sys.argv[1], 'rb') as fp:\n"
-        "    assert acceptance.load(sys.argv[2], fp) is not None\n"
+        "    assert trust.load(sys.argv[2], fp) is not None\n"
     )
     assert kibibytes_used_by(code, path, name) < 32 * 2**10
 
@@ -268,7 +268,7 @@ def test_what_is_opened_is_what_is_checked(path, monkeypatch):
         path.open("rb") as fp,
         pytest.raises(StorageError, match="is no regular file"),
     ):
-        acceptance.load(str(name), fp)
+        trust.load(str(name), fp)
 
 
 @needs_owners
@@ -285,7 +285,7 @@ def test_journal_that_is_removed_while_it_is_opened(path, monkeypatch):
 
     with path.open("rb") as fp:
         monkeypatch.setattr(os, "open", open_and_remove)
-        assert acceptance.load(str(name), fp) is None
+        assert trust.load(str(name), fp) is None
 
 
 @needs_root
@@ -304,7 +304,7 @@ def test_journal_that_is_removed_while_it_can_not_be_read(path, monkeypatch):
 
     with as_user(STRANGER), path.open("rb") as fp:
         monkeypatch.setattr(os, "open", refuse_and_remove)
-        assert acceptance.load(str(name), fp) is None
+        assert trust.load(str(name), fp) is None
 
 
 FAILURES = [
@@ -323,7 +323,7 @@ def test_journal_that_can_not_be_opened(path, monkeypatch, error, expected, matc
     with path.open("rb") as fp:
         monkeypatch.setattr(os, "open", failing)
         with pytest.raises(expected, match=match):
-            acceptance.load(str(name), fp)
+            trust.load(str(name), fp)
 
 
 # Who planted it
@@ -432,7 +432,7 @@ ACL = [(1, 6, -1), (2, 6, STRANGER), (4, 4, -1), (16, 6, -1), (32, 4, -1)]
 def test_bits_of_the_group_beside_an_access_control_list(path, monkeypatch):
     """They are the mask of the list; the group itself may have fewer rights."""
     os.chown(path, OWNER, OWNER)
-    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: True)
+    monkeypatch.setattr(trust, "_is_member", lambda uid, gid: True)
     os.chown(plant(path, genuine(path)), MEMBER, OWNER)
     path.chmod(0o664)
     assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
@@ -457,8 +457,8 @@ def test_system_without_groups(monkeypatch, path):
     monkeypatch.setitem(sys.modules, "grp", None)
     path.chmod(0o660)
     with path.open("rb") as fp:
-        assert acceptance.may_write(path.stat().st_uid, fp)
-        assert not acceptance.may_write(path.stat().st_uid + 1, fp)
+        assert trust.may_write(path.stat().st_uid, fp)
+        assert not trust.may_write(path.stat().st_uid + 1, fp)
 
 
 # What writers do about it
@@ -486,7 +486,7 @@ def test_writer_whose_journal_would_be_refused_changes_a_copy(path, tmp_path):
 
 
 def test_copy_where_no_journal_of_this_user_is_accepted(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(acceptance, "may_write", lambda uid, fp: False)
+    monkeypatch.setattr(trust, "may_write", lambda uid, fp: False)
     inode = path.stat().st_ino
     (tmp_path / "new").write_bytes(b"new")
     append(path, tmp_path / "new")
@@ -535,7 +535,7 @@ def test_file_system_that_gives_journals_other_permission_bits(path, monkeypatch
     def careless(fp, name, file):
         os.chmod(fp.fileno(), 0o777)
 
-    monkeypatch.setattr("bloscpack._crashsafe.in_place._share_reading", careless)
+    monkeypatch.setattr("bloscpack._commit.end_changes._share_reading", careless)
     with pytest.raises(StorageError, match="without which the file can't be changed"):
         rewrite_metadata(path, {"a": 2})
     assert PACKED == path.read_bytes()
@@ -660,13 +660,13 @@ def test_writer_who_may_not_write_the_file(path):
     ],
 )
 def test_first_byte_that_is_neither_old_nor_new(expected, head):
-    assert expected == acceptance._first_foreign(head, b"abcd", b"wxyz")
+    assert expected == trust._first_foreign(head, b"abcd", b"wxyz")
 
 
 def test_a_large_head_takes_little_time():
     size = 1 << 26
     begin = time.process_time()
-    assert size - 1 == acceptance._first_foreign(
+    assert size - 1 == trust._first_foreign(
         b"\1" * (size - 1) + b"\3", b"\1" * size, b"\2" * size
     )
     assert time.process_time() - begin < 2  # a loop in Python takes ten seconds
@@ -679,4 +679,4 @@ def test_errors_of_systems_for_a_symbolic_link(monkeypatch, number):
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(StorageError, match="is no regular file"):
-        acceptance._open("a.journal")
+        trust._open("a.journal")

@@ -21,10 +21,10 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 from support import as_user, environment
 
 import bloscpack
-from bloscpack._crashsafe import in_place, locking, ownership
-from bloscpack._crashsafe.in_place import FileObjectTarget
-from bloscpack._crashsafe.locking import open_locked
-from bloscpack._crashsafe.replace import replacing
+from bloscpack._commit import end_changes, locking, ownership
+from bloscpack._commit.end_changes import FileObjectTarget
+from bloscpack._commit.locking import open_locked
+from bloscpack._commit.replacing import replacing
 from bloscpack.append import append, append_fp, rewrite_metadata
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
@@ -560,7 +560,7 @@ def test_the_other_name_of_a_link_is_locked_too(path):
 HOLDER = """
 import sys
 import tempfile
-from bloscpack._crashsafe.locking import open_locked
+from bloscpack._commit.locking import open_locked
 target = open_locked(sys.argv[1])
 planned = [(0, 32)], bytes(32), (200, 300)
 with target as locked, locked.change(*planned) as change:
@@ -615,7 +615,7 @@ def interrupted_at(line, work):
 
     def trace(frame, event, argument):
         nonlocal left
-        if frame.f_code.co_filename != in_place.__file__:
+        if frame.f_code.co_filename != end_changes.__file__:
             return None
         if event in ("line", "call"):
             left -= 1
@@ -777,7 +777,7 @@ def test_no_copy_replaces_a_file_that_lost_its_name(path):
 
 
 def test_methods_that_every_change_defines():
-    change = in_place.Change(io.BytesIO(OLD), EVERYWHERE)
+    change = end_changes.Change(io.BytesIO(OLD), EVERYWHERE)
     for method in (change.restore, change._save_old_bytes, change._commit):
         with pytest.raises(NotImplementedError):
             method()

@@ -26,8 +26,8 @@ from crash.states import Checker, process_states
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack._crashsafe import acceptance, journal
-from bloscpack._crashsafe.locking import open_locked
+from bloscpack._commit import journal, trust
+from bloscpack._commit.locking import open_locked
 from bloscpack._storage import base
 from bloscpack._storage.base import FileObjectStorage, MemoryStorage
 from bloscpack.append import append, rewrite_metadata
@@ -69,7 +69,7 @@ def loaded(path, content):
 def accepted(path):
     """Return the journal of a file; None if there is none, or an incomplete one."""
     with Path(path).open("rb") as fp:
-        return acceptance.load(journal.name_for(str(path)), fp)
+        return trust.load(journal.name_for(str(path)), fp)
 
 
 def fields(content):
@@ -184,8 +184,8 @@ def test_overlay(path, offset, expected):
 def test_none(path):
     with path.open("rb") as fp:
         for name in (str(path) + ".journal", str(path) + "/journal", "x" * 300):
-            assert None is acceptance.load(name, fp)
-            assert not acceptance.belongs_to_missing_file(name)
+            assert None is trust.load(name, fp)
+            assert not trust.belongs_to_missing_file(name)
 
 
 def test_every_length_that_was_never_completed(path):

@@ -12,9 +12,9 @@ import pytest
 from support import as_user
 
 import bloscpack
-from bloscpack._crashsafe.locking import open_locked
-from bloscpack._crashsafe.ownership import ACL, Attributes
-from bloscpack._crashsafe.replace import replacing
+from bloscpack._commit.locking import open_locked
+from bloscpack._commit.ownership import ACL, Attributes
+from bloscpack._commit.replacing import replacing
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.cli import main
 from bloscpack.npy_io import pack_npy_to_file, unpack_npy_from_file

@@ -12,7 +12,7 @@ import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
 from support import environment
 
-from bloscpack._crashsafe.replace import check_distinct, replacing
+from bloscpack._commit.replacing import check_distinct, replacing
 from bloscpack._storage.base import write_all
 from bloscpack.cli import main
 from bloscpack.exceptions import StorageError, UsageError
@@ -241,7 +241,7 @@ def test_standard_stream_that_is_a_file(tmp_path, name):
     """What the shell and others wrote there stays, in front and behind."""
     script = (
         "import os, sys\n"
-        "from bloscpack._crashsafe.replace import replacing\n"
+        "from bloscpack._commit.replacing import replacing\n"
         "os.write(%d, b'front ')\n"
         "with replacing('/dev/%s') as fp:\n"
         "    assert not fp.seekable()\n"
@@ -264,7 +264,7 @@ def test_closed_standard_streams(tmp_path):
     path.write_bytes(b"old")
     script = (
         "import os, sys\n"
-        "from bloscpack._crashsafe.replace import replacing\n"
+        "from bloscpack._commit.replacing import replacing\n"
         "os.close(1)\n"
         "with replacing(sys.argv[1]) as fp:\n"
         "    fp.write(b'new')\n"

@@ -30,9 +30,9 @@ from crash.states import Checker, lay_down, process_states
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack._crashsafe import acceptance, journal
-from bloscpack._crashsafe import snapshot as snapshot_module
-from bloscpack._crashsafe.snapshot import (
+from bloscpack._commit import journal, trust
+from bloscpack._commit import snapshot as snapshot_module
+from bloscpack._commit.snapshot import (
     BEGINNING_ATTEMPTS,
     RolledBackFile,
     Snapshot,
@@ -75,7 +75,7 @@ class Reading:
         return sink.getvalue(), source.metadata
 
     def result(self):
-        real_load = acceptance.load
+        real_load = trust.load
 
         def load(name, fp):
             self._reached("noted")
@@ -85,11 +85,11 @@ class Reading:
             self._reached("opened")
             return Snapshot(path, fp)
 
-        acceptance.load, snapshot_module.Snapshot = load, snapshot
+        trust.load, snapshot_module.Snapshot = load, snapshot
         try:
             return read_snapshot(self.path, self.read)
         finally:
-            acceptance.load, snapshot_module.Snapshot = real_load, Snapshot
+            trust.load, snapshot_module.Snapshot = real_load, Snapshot
 
 
 class Source(CompressedFPSource):

@@ -12,8 +12,8 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 from support import environment
 
 import bloscpack
-from bloscpack._crashsafe.replace import replacing
-from bloscpack._crashsafe.temporary import TemporaryFile, remove_leftovers
+from bloscpack._commit.replacing import replacing
+from bloscpack._commit.temporary import TemporaryFile, remove_leftovers
 from bloscpack._storage.disk import disk
 from bloscpack.append import append
 from bloscpack.exceptions import StorageError
@@ -112,7 +112,7 @@ def test_link_that_waits_for_the_temporary_file(tmp_path):
 
 WRITE = """
 import os, sys, time
-from bloscpack._crashsafe.replace import replacing
+from bloscpack._commit.replacing import replacing
 with replacing(sys.argv[1]) as fp:
     fp.write(b"part")
     fp.flush()
@@ -193,7 +193,7 @@ def test_new_file_whose_writer_died(tmp_path):
 
 LINK = """
 import sys, time
-from bloscpack._crashsafe.replace import replacing
+from bloscpack._commit.replacing import replacing
 from bloscpack._storage.disk import disk
 def remove(name):
     print("ready", flush=True)

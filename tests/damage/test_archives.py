@@ -52,7 +52,7 @@ def read(data):
 
 def without_digests(data):
     """Return an archive as earlier releases wrote it."""
-    from bloscpack._archives.reading import ArchiveFile
+    from bloscpack._file.archive_reading import ArchiveFile
 
     file = ArchiveFile(data)
     start = file.directory.start

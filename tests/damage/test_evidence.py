@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.scan import Chain
+from bloscpack._check.evidence import Evidence
+from bloscpack._check.scan import Chain
 from bloscpack._format.offsets import FREE
 
 EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]

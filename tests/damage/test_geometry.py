@@ -8,11 +8,10 @@ import pytest
 from damage.cases import text
 
 import bloscpack as bp
+from bloscpack._check.evidence import ChunkGeometry
+from bloscpack._check.files import inspect, report_on
+from bloscpack._check.rebuild import plan_recovery
 from bloscpack._cli import chunk_table
-from bloscpack._damage.checks import report_on
-from bloscpack._damage.evidence import ChunkGeometry
-from bloscpack._damage.inspection import inspect
-from bloscpack._damage.rebuild import plan_recovery
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._storage.base import MemoryStorage
 from bloscpack.recover import recover_fp

@@ -10,10 +10,9 @@ import zlib
 import blosc
 import pytest
 
-from bloscpack._damage import scan
-from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.nested import drop_nested_chunks
-from bloscpack._damage.scan import Chain, DamagedChunk
+from bloscpack._check import scan
+from bloscpack._check.evidence import Evidence
+from bloscpack._check.scan import Chain, DamagedChunk, drop_nested_chunks
 from bloscpack.headers import BloscpackHeader
 from bloscpack.verify import verify_fp
 

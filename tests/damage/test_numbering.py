@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack._damage.evidence import Evidence
-from bloscpack._damage.nested import Piece
-from bloscpack._damage.numbering import number_chunks
-from bloscpack._damage.scan import Chain
+from bloscpack._check.evidence import Evidence
+from bloscpack._check.numbering import number_chunks
+from bloscpack._check.scan import Chain, Piece
 from bloscpack._format.offsets import FREE
 
 # Ten chunks of different extents, from byte 100 to byte 1650.

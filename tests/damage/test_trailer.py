@@ -193,7 +193,7 @@ def test_recover_tells_about_a_file_behind_a_shard():
 
 def test_many_separators_take_no_time():
     """A lost header makes `verify` search for the trailer: only so many places."""
-    from bloscpack._damage.trailer import MAX_CANDIDATES, _search
+    from bloscpack._check.trailer import MAX_CANDIDATES, _search
 
     class Counted(MemoryStorage):
         reads = 0
@@ -209,7 +209,7 @@ def test_many_separators_take_no_time():
 
 def test_hostile_separators_are_read_a_few_times_only():
     """Each is followed by a possible index, which is the rest of the file."""
-    from bloscpack._damage.trailer import MAX_CANDIDATES, MAX_TIMES_READ, _search
+    from bloscpack._check.trailer import MAX_CANDIDATES, MAX_TIMES_READ, _search
 
     class Counted(MemoryStorage):
         nbytes = 0
@@ -230,7 +230,7 @@ def test_hostile_separators_are_read_a_few_times_only():
 
 
 def test_search_reads_a_long_index_in_parts(monkeypatch):
-    from bloscpack._damage import trailer
+    from bloscpack._check import trailer
 
     class Counting(MemoryStorage):
         longest = 0
@@ -247,7 +247,7 @@ def test_search_reads_a_long_index_in_parts(monkeypatch):
 
 
 def test_search_across_blocks(monkeypatch):
-    from bloscpack._damage import trailer
+    from bloscpack._check import trailer
 
     content = shard()
     for size in (len(content), 100, 37, 8, 1):

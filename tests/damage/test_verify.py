@@ -18,7 +18,7 @@ from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import cli, headers
-from bloscpack._damage.findings import FINDINGS_KEPT, Report
+from bloscpack._check.findings import FINDINGS_KEPT, Report
 from bloscpack._format import blosc_header
 from bloscpack._format.snappy import find_codec
 from bloscpack._storage.base import MemoryStorage
@@ -655,7 +655,7 @@ def append_that_stops(path):
     code = """if True:
         import os, sys
         import bloscpack.append
-        from bloscpack._crashsafe import locking
+        from bloscpack._commit import locking
         locking.LockedFile.remove_journal = lambda self: os._exit(0)
         bloscpack.append.append(sys.argv[1], sys.argv[2])
     """

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-import bloscpack._storage.open_folder
+import bloscpack._storage.folder_store
 import bloscpack.dataset.change
 import bloscpack.dataset.create
 from bloscpack import dataset
@@ -24,7 +24,7 @@ from bloscpack.exceptions import UsageError
 from .power_loss import check_power_loss
 
 MODULES = (
-    bloscpack._storage.open_folder,
+    bloscpack._storage.folder_store,
     bloscpack.dataset.change,
     bloscpack.dataset.create,
 )

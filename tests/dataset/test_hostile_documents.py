@@ -19,7 +19,7 @@ from dataset.test_claims import edit
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
-from bloscpack._storage.open_folder import OpenFile
+from bloscpack._storage.folder_store import OpenFile
 from bloscpack.exceptions import DamageError
 
 
@@ -236,9 +236,9 @@ def values(found):
 
 def test_one_long_text(monkeypatch):
     pytest.importorskip("pandas")
-    from bloscpack.dataset.conversion import text_columns
+    from bloscpack.dataset.conversion import parquet_files
 
-    monkeypatch.setattr(text_columns, "MAX_PADDED", 10**6)
+    monkeypatch.setattr(parquet_files, "MAX_PADDED", 10**6)
     lines = ["a,b", *["1,x"] * 1000]
     Path("short.csv").write_text("\n".join(lines) + "\n")
     dataset.convert("short.csv", "short.zarr")

@@ -13,7 +13,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack._storage.open_folder import FolderStore, OpenFile
+from bloscpack._storage.folder_store import FolderStore, OpenFile
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,

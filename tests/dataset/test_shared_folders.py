@@ -16,7 +16,7 @@ import pytest
 from support import as_user, open_files_in
 
 from bloscpack import bigfile, dataset
-from bloscpack._crashsafe import acceptance
+from bloscpack._commit import trust
 from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import commit, target_of, write
@@ -292,7 +292,7 @@ def shared(sticky):
 def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
     """Its rows are changed with those of the table, or not at all."""
     members = [True]
-    monkeypatch.setattr(acceptance, "_is_member", lambda uid, gid: members[-1])
+    monkeypatch.setattr(trust, "_is_member", lambda uid, gid: members[-1])
     with as_user(ATTACKER, TEAM):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
     with as_user(VICTIM, TEAM):
@@ -485,7 +485,7 @@ def test_datasets_that_are_dropped_are_closed(tmp_path):
 
 
 def test_a_system_without_open_folders(tmp_path, monkeypatch):
-    for module in ("_storage.open_folder", "_crashsafe.ownership"):
+    for module in ("_storage.folder_store", "_commit.ownership"):
         monkeypatch.setattr("bloscpack.%s.HAS_OPEN_FOLDERS" % module, False)
     path = tmp_path / "g"
     with dataset.create_group(path) as group:

@@ -21,7 +21,7 @@ from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
-from bloscpack._storage.open_folder import FolderStore
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
@@ -470,7 +470,7 @@ def test_files_that_are_far(tmp_path):
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
-    monkeypatch.setattr("bloscpack._storage.open_folder.LIMIT", 2)
+    monkeypatch.setattr("bloscpack._storage.folder_store.LIMIT", 2)
     path = tmp_path / "a"
     options = {"chunks": 1, "shards": 1, "layout": layout}
     dataset.create_array(path, np.arange(90), **options).close()

@@ -5,7 +5,7 @@ import io
 import pytest
 
 import bloscpack as bp
-from bloscpack._loop.nthreads import nthreads_to_read
+from bloscpack._loop import nthreads_to_read
 from bloscpack.abstract_io import CompressedSource, PlainSink, unpack
 from bloscpack.append import append_fp
 from bloscpack.bytes_io import PlainBytesSink
@@ -57,7 +57,7 @@ def test_no_memory_for_the_plain_bytes(monkeypatch):
     def fail(*args):
         raise MemoryError
 
-    monkeypatch.setattr("bloscpack._loop.unpacking.decompress_into", fail)
+    monkeypatch.setattr("bloscpack._loop.decompress_into", fail)
     with pytest.raises(FormatError, match="no memory for the '100' plain bytes"):
         unpack(CompressedBytesSource(packed()), PlainBytesSink(300))
 
@@ -79,5 +79,5 @@ def test_append_a_number_of_bytes_that_is_no_number():
     ],
 )
 def test_nthreads_to_read(monkeypatch, expected, nthreads, nchunks, chunk_size):
-    monkeypatch.setattr("bloscpack._loop.nthreads.available_cpus", lambda: 16)
+    monkeypatch.setattr("bloscpack._loop.available_cpus", lambda: 16)
     assert expected == nthreads_to_read(nthreads, nchunks, chunk_size)

@@ -12,10 +12,10 @@ from storage.servers import serving, unending
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._file import stream_writing
 from bloscpack._storage import http_session, object_store, remote, s3
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.remote import RemoteStorage
-from bloscpack._streams import writing
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
 
@@ -228,9 +228,9 @@ def test_failure_leaves_no_object(fs, stored):
 @pytest.mark.parametrize("entries", [5, 2**16])
 def test_stream_of_unknown_length_has_a_table(fs, stored, monkeypatch, entries):
     """More bytes than are kept: a table is reserved, and grows if it is too short."""
-    monkeypatch.setattr(writing, "KEPT_NBYTES", 2**20)
-    monkeypatch.setattr(writing, "RESERVED_ENTRIES", entries)
-    monkeypatch.setattr(writing, "GROWTH", 1)
+    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 2**20)
+    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", entries)
+    monkeypatch.setattr(stream_writing, "GROWTH", 1)
     plain = os.urandom(21_000_003)
     with bp.open("s3://bucket/x.blp", "wb") as file:
         for start in range(0, len(plain), 700_000):

@@ -13,15 +13,17 @@ from bloscpack import (
     unpack_bytes_from_bytes,
 )
 from bloscpack._format import automatic
-from bloscpack._format.automatic import LEAST, SHARE, choose
-from bloscpack._format.blosc_header import decode_header
-from bloscpack._format.codecs import BITSHUFFLE, GOALS, NONE, SHUFFLE
-from bloscpack._format.tuning import (
+from bloscpack._format.automatic import (
     DEFAULT,
+    LEAST,
+    SHARE,
     Setting,
+    choose,
     filters_to_try,
     piece_starts,
 )
+from bloscpack._format.blosc_header import decode_header
+from bloscpack._format.codecs import BITSHUFFLE, GOALS, NONE, SHUFFLE
 from bloscpack.constants import MAX_BUFFERSIZE
 from bloscpack.exceptions import UsageError, UsageTypeError, UsageValueError
 

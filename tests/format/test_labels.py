@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bloscpack._format.labels import Labels, default_dims
+from bloscpack._format.array_metadata import Labels, default_dims
 
 COORD = {"dims": ["x"], "data": [1, 2]}
 

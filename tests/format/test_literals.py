@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bloscpack._format.literals import parse_literal
+from bloscpack._format.dtypes import parse_literal
 from bloscpack.constants import MAX_LITERAL_NESTING
 
 # Literals that Python 3 reads as the parser does.

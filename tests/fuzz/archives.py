@@ -18,7 +18,7 @@ from fuzz import files
 from fuzz.outcomes import Allowed, Broken, check_error, outcome
 
 from bloscpack import dataset, exceptions, recover, verify, zip_io
-from bloscpack._archives.reading import read_directory
+from bloscpack._file.archive_reading import read_directory
 from bloscpack._format import zip_format
 from bloscpack._storage.base import MemoryStorage
 

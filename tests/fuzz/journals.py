@@ -21,7 +21,7 @@ from fuzz import parts
 from fuzz.outcomes import Allowed, Broken, outcome
 
 from bloscpack import append, exceptions, file_io
-from bloscpack._crashsafe import journal
+from bloscpack._commit import journal
 
 PLAIN = bytes(range(256)) * 10
 NEW = b"new bytes" * 50

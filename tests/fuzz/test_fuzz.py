@@ -16,7 +16,7 @@ from fuzz.outcomes import Broken
 from support import BLP, environment, golden_files
 
 import bloscpack as bp
-from bloscpack._crashsafe import acceptance
+from bloscpack._commit import trust
 
 SCRIPT = Path(fuzz_bloscpack.__file__)
 SMALL = [e for e in golden_files() if e["size"] <= files.LARGEST_SEED]
@@ -150,7 +150,7 @@ def test_what_it_notices(tmp_path, monkeypatch, expected, module, name, fake):
     files.run(DATA, tmp_path)
     monkeypatch.setattr(getattr(files, module), name, fake)
     if module == "chunks":
-        monkeypatch.setattr("bloscpack._loop.unpacking." + name, fake)
+        monkeypatch.setattr("bloscpack._loop." + name, fake)
     with pytest.raises(expected):
         files.run(DATA, tmp_path)
 
@@ -211,7 +211,7 @@ def test_what_it_notices_of_journals(tmp_path, monkeypatch, state):
     assert journals.PLAIN == journals.run(closed(journal), tmp_path)
     assert [] == list(tmp_path.iterdir())
     # Who does not look for journals.
-    monkeypatch.setattr(acceptance, "load", lambda name, fp: None)
+    monkeypatch.setattr(trust, "load", lambda name, fp: None)
     if state in (0, 3):  # only what lies behind the last chunk has changed
         assert journals.PLAIN == journals.run(closed(journal), tmp_path)
         return

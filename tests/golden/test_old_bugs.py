@@ -21,7 +21,7 @@ from support import environment
 
 import bloscpack
 from bloscpack import headers, log
-from bloscpack._loop.nthreads import RUN_TO_COMPRESS
+from bloscpack._loop import RUN_TO_COMPRESS
 from bloscpack.abstract_io import CompressedSink, PlainSink, PlainSource, pack
 from bloscpack.append import append, append_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs

@@ -12,7 +12,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack.dataset.conversion import contents, csv_files, csv_values
+from bloscpack.dataset.conversion import contents, csv_files
 from bloscpack.exceptions import FormatError, UsageError
 
 
@@ -122,13 +122,13 @@ class TestCsv:
     @pytest.mark.parametrize("count", range(24, 34))
     def test_a_zero_in_front_after_spaces(self, monkeypatch, count):
         """Each part of the value is once the first in the bytes that are read."""
-        monkeypatch.setattr(csv_values, "SEARCHED_NBYTES", 30)
+        monkeypatch.setattr(csv_files, "SEARCHED_NBYTES", 30)
         with open("a.csv", "w") as fp:
             fp.write("x\n%s-007\n" % (" " * count))
-        assert csv_values.may_have_zero_first("a.csv")
+        assert csv_files.may_have_zero_first("a.csv")
         with open("a.csv", "w") as fp:
             fp.write("x\n%s-7007,\n" % (" " * count))
-        assert not csv_values.may_have_zero_first("a.csv")
+        assert not csv_files.may_have_zero_first("a.csv")
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -11,7 +11,7 @@ import pytest
 from support import BLP
 
 import bloscpack as bp
-from bloscpack._crashsafe.in_place import JournaledChange
+from bloscpack._commit.end_changes import JournaledChange
 from bloscpack._format.array_metadata import describe
 from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata

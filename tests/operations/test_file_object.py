@@ -28,8 +28,8 @@ from support import BLP, ShortReads, environment, golden_files
 
 import bloscpack as bp
 from bloscpack import exceptions
+from bloscpack._file import stream_writing
 from bloscpack._storage.base import MemoryStorage
-from bloscpack._streams import writing
 
 CHUNK = 4096
 DATA = random.Random(1).randbytes(CHUNK) * 9 + b"end\n"
@@ -366,11 +366,11 @@ def test_same_file_as_pack(length, chunk_size, path):
 @pytest.mark.parametrize("entries", [4, 60, 300])
 @pytest.mark.parametrize("free", [None, 0, 7])
 def test_large_file(entries, free, path, monkeypatch):
-    monkeypatch.setattr(writing, "KEPT_NBYTES", 3 * CHUNK)
-    monkeypatch.setattr(writing, "RESERVED_ENTRIES", entries)
-    monkeypatch.setattr(writing, "GROWTH", 1)
-    monkeypatch.setattr(writing, "RUN_TO_COMPRESS", CHUNK)
-    monkeypatch.setattr(writing, "MOVED_AT_A_TIME", 10_000)
+    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
+    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", entries)
+    monkeypatch.setattr(stream_writing, "GROWTH", 1)
+    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
+    monkeypatch.setattr(stream_writing, "MOVED_AT_A_TIME", 10_000)
     data = random.Random(2).randbytes(100 * CHUNK + 5)
     how = {} if free is None else {"max_app_chunks": free}
     write(path, data, (1000, 10_000), chunk_size=CHUNK, metadata=[1], **how)
@@ -578,7 +578,7 @@ def test_caught_error_does_not_publish(filled, monkeypatch):
     old = filled.read_bytes()
     file = bp.open(filled, "wb")
     with monkeypatch.context() as patch:
-        patch.setattr(writing, "compress", lambda *args: 1 // 0)
+        patch.setattr(stream_writing, "compress", lambda *args: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             file.write(DATA * 1000)
     with pytest.raises(bp.StorageError, match="nothing more"):

@@ -10,7 +10,7 @@ import pytest
 from storage.servers import serving
 
 import bloscpack as bp
-from bloscpack._streams import writing
+from bloscpack._file import stream_writing
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -164,10 +164,10 @@ def test_http_is_not_written(mode):
 
 @pytest.mark.parametrize("entries", [5, 100])
 def test_length_is_unknown(entries, memory, tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "KEPT_NBYTES", 3 * CHUNK)
-    monkeypatch.setattr(writing, "RESERVED_ENTRIES", entries)
-    monkeypatch.setattr(writing, "GROWTH", 1)
-    monkeypatch.setattr(writing, "RUN_TO_COMPRESS", CHUNK)
+    monkeypatch.setattr(stream_writing, "KEPT_NBYTES", 3 * CHUNK)
+    monkeypatch.setattr(stream_writing, "RESERVED_ENTRIES", entries)
+    monkeypatch.setattr(stream_writing, "GROWTH", 1)
+    monkeypatch.setattr(stream_writing, "RUN_TO_COMPRESS", CHUNK)
     for place in (tmp_path / "a.blp", "memory://a.blp"):
         with bp.open(place, "wb", chunk_size=CHUNK) as file:
             file.write(DATA)

@@ -29,11 +29,11 @@ from bloscpack import (
     UsageError,
     open_ndarray,
 )
+from bloscpack._file import chunk_reader, indexing
+from bloscpack._file.opened import open_parts
 from bloscpack._format.sections import read_beginning
-from bloscpack._reading import array_index, chunk_reader
-from bloscpack._reading.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
-from bloscpack._storage.cursor import Cursor
+from bloscpack._storage.stream import Cursor
 from bloscpack.exceptions import NotANumpyArray
 
 NESTED = numpy.dtype(
@@ -257,7 +257,7 @@ def test_read_array_and_iteration_give_all_items(pair):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_iteration_reads_several_rows_at_a_time(monkeypatch, order):
-    monkeypatch.setattr(array_index, "ITERATION_NBYTES", 50)
+    monkeypatch.setattr(indexing, "ITERATION_NBYTES", 50)
     array = filled((11, 5), "<i4", order)
     lazy = open_ndarray(file_of(array, 24))
     assert array.tolist() == [row.tolist() for row in lazy]

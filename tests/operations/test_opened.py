@@ -11,8 +11,8 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
-from bloscpack._reading.chunk_source import ChunkCache
-from bloscpack._reading.opened import open_parts
+from bloscpack._file.chunk_source import ChunkCache
+from bloscpack._file.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
 
 PLAIN = np.random.default_rng(3).bytes(2500) + bytes(1234)

@@ -9,7 +9,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import references
-from bloscpack._format.chunk_grid import grid_chunk_shape
+from bloscpack._format.rows import grid_chunk_shape
 
 ARRAY = np.arange(50 * 4 * 6, dtype="<f8").reshape(50, 4, 6)
 

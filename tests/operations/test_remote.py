@@ -14,10 +14,10 @@ from storage import servers
 from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
-from bloscpack._engine.ahead import Ahead
+from bloscpack._engine.threads import Ahead
+from bloscpack._file.chunk_source import RunReader
+from bloscpack._file.opened import open_parts
 from bloscpack._format import offsets
-from bloscpack._reading.opened import open_parts
-from bloscpack._reading.runs import RunReader
 from bloscpack.headers import BloscpackHeader
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._reading.boxes import Filling, PositionList, Region, Steps, needed_chunks
+from bloscpack._file.indexing import Filling, PositionList, Region, Steps, needed_chunks
 
 
 @st.composite

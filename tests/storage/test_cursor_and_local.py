@@ -11,9 +11,8 @@ import pytest
 
 import bloscpack
 from bloscpack._storage.base import READ_SIZE, as_bytes_view, bytes_left
-from bloscpack._storage.cursor import Cursor, MemoryCursor
 from bloscpack._storage.local import FileRange, open_file
-from bloscpack._storage.spool import seekable_with_size
+from bloscpack._storage.stream import Cursor, MemoryCursor, seekable_with_size
 from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, StorageError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bloscpack._storage.disk import NO_FOLDER_SYNC, Disk, disk
-from bloscpack._storage.open_folder import FolderStore
+from bloscpack._storage.folder_store import FolderStore
 
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX files")
 

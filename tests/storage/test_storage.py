@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import bloscpack
-from bloscpack._crashsafe import journal
-from bloscpack._crashsafe.snapshot import RolledBackFile
+from bloscpack._commit import journal
+from bloscpack._commit.snapshot import RolledBackFile
 from bloscpack._storage import base
 from bloscpack._storage.base import (
     BLOCKS_AT_A_TIME,

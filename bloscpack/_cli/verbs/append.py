@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from ... import log
 from ..named import named
 from ..options import add_blosc_options, add_metadata_option, add_npy_option
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -7,8 +7,14 @@ The actions have the names, and take the arguments, of the programs ``bigfile-ls
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ...bigfile import Column, File
+from ...bigfile.attributes import AttributeSet
+from ...bigfile.header import Array, DType
 from ...log import encodable, printable
 from ..console import console
 from ..display import say_json, say_json_list
@@ -22,16 +28,7 @@ from ..exit_codes import (
 )
 from ..progress import shown
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from typing import Any, BinaryIO
-
-    from ...bigfile import Column, File
-    from ...bigfile.attributes import AttributeSet
-    from ...bigfile.dtypes import Array, DType
     from ...serializers import JsonObject
 
 # Number of bytes that `cat` reads at a time: of raw items, and of items that become
@@ -209,7 +206,7 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    from ..._storage.spool import seekable_with_size
+    from ..._storage.stream import seekable_with_size
     from ...bigfile.copying import RawItems, Watched
 
     tree = _open(args, create=True)

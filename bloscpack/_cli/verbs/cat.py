@@ -8,16 +8,13 @@ taken back: at a damaged chunk, all bytes before it have already been written.
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 
 from ..console import console
 from ..display import parse_size
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..named import named
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
 
 
 def add_arguments(parser: ArgumentParser) -> None:

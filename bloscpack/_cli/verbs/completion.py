@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Iterator
+
 from ..console import console
 from ..exit_codes import EXIT_COULD_NOT, Refusal
 from ..verb_table import names
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import Action, ArgumentParser, Namespace
-    from collections.abc import Iterator
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Metavars of options whose value is a file; those that contain `file` are found too.

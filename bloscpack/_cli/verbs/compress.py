@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser, Namespace, _ActionsContainer
+from typing import Any, BinaryIO
 
 from ... import log
 from ..._storage.urls import without_url
+from ...args import BloscArgs, BloscpackArgs, MetadataArgs
 from ...constants import MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -15,6 +18,7 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import file_jobs, outputs
+from ..console import STREAM, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..inputs import size_of
 from ..options import (
@@ -29,14 +33,6 @@ from ..options import (
     process_metadata_args,
 )
 from ..progress import shown
-from ..stdio import STREAM, descriptor_of, name_of_input, name_of_output
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from typing import Any, BinaryIO
-
-    from ...args import BloscArgs, BloscpackArgs, MetadataArgs
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -149,7 +145,7 @@ def _meta_size(text: str) -> int:
 
 
 def _chunk_size(text: str) -> int:
-    from ..._format.chunk_sizes import parse_chunk_size
+    from ..._format.rows import parse_chunk_size
 
     if text == "max":
         return MAX_BUFFERSIZE

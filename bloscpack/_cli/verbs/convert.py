@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser, Namespace
 
 from ... import log
 from ..._storage.urls import shown_name, without_url
 from ...exceptions import StorageError
+from ..console import STREAM, check_exists
 from ..display import say_json
 from ..exit_codes import EXIT_USAGE, Refusal
 from ..options import add_codec_options
-from ..stdio import STREAM, check_exists
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 EXAMPLES = """examples:
   %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser, Namespace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ... import log
+from ..._commit.ownership import Attributes
+from ..._storage.protocols import BinaryFile, Seekable
 from ..._storage.urls import is_url, last_part, shown_name
 from ...exceptions import UsageError
+from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import file_jobs, outputs
-from ..console import console
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from ..inputs import plain_size_of
-from ..options import add_files, add_npy_option
-from ..progress import shown
-from ..quick_answers import log_metadata
-from ..stdio import (
+from ..console import (
     INPUT_NAME,
     STREAM,
+    console,
     descriptor_of,
     name_of_input,
     standard_input,
     warn_of_second_file,
 )
+from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..inputs import plain_size_of
+from ..options import add_files, add_npy_option
+from ..progress import shown
+from ..quick_answers import log_metadata
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from ..._crashsafe.ownership import Attributes
-    from ..._crashsafe.snapshot import Check
-    from ..._storage.protocols import BinaryFile, Seekable
-    from ...headers import BloscpackHeader
+    from ..._commit.snapshot import Check
     from ...serializers import Json
 
 EXAMPLES = """examples:
@@ -158,8 +157,8 @@ def _decompress(
     Returns the number of plain bytes from the header, the metadata, and the attributes
     of the input.
     """
-    from ..._crashsafe.ownership import attributes_of_input
-    from ..._crashsafe.snapshot import ATTEMPTS, read_snapshot
+    from ..._commit.ownership import attributes_of_input
+    from ..._commit.snapshot import ATTEMPTS, read_snapshot
     from ..._storage.urls import size_of_input
     from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
     from ...fp_io import plain_sink
@@ -238,10 +237,10 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
 
     With `npy` an array is written as a .npy file.
     """
-    from ..._crashsafe.snapshot import read_snapshot
+    from ..._commit.snapshot import read_snapshot
     from ..._format.sections import read_beginning, skip_frames
     from ..._storage.base import bytes_left
-    from ..._storage.cursor import Cursor
+    from ..._storage.stream import Cursor
     from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:
@@ -299,7 +298,7 @@ def _keep_metadata(metadata: object, args: Namespace, like: Attributes | None) -
         console.put(text)
         console.flush()  # before the input is removed
         return
-    from ..._crashsafe.replace import replacing
+    from ..._commit.replacing import replacing
 
     with replacing(
         args.metadata_to, outputs.sync_for(args), like, access=args.preserve

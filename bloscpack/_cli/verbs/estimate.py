@@ -6,18 +6,18 @@ all threads, without the memory of the interpreter.
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
 from ..._engine.threads import WINDOW
-from ..._loop.nthreads import effective_nthreads
+from ..._loop import effective_nthreads
 from ...describe import describe
 from ...log import printable
 from ..display import show_files, size_text
 from ..exit_codes import EXIT_OK
 from ..options import add_table_options
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
     from ...serializers import JsonObject
 
 TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "name")

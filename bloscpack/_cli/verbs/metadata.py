@@ -7,19 +7,17 @@ the new ones.
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ..console import console
+from ..console import console, is_input
 from ..display import json_text
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..named import named
 from ..options import parse_json, read_metadata
-from ..stdio import is_input
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-
     from ...serializers import Json
 
     # Returns new metadata for old ones and their name in messages.

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from ... import log
-from ..._damage.findings import ANOTHER, ERROR, counted
+from ..._check.findings import ANOTHER, ERROR, counted
 from ..._storage.urls import shown_name
+from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
-from ..console import console
+from ...recover import Recovery
+from ..console import console, descriptor_of, shown_input
 from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
 from ..named import NamedFile, named
 from ..progress import shown
-from ..stdio import descriptor_of, shown_input
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from ...dataset.findings import DatasetRecovery
-    from ...recover import Recovery
 
 # Maximum numbers of findings and of losses shown.
 FINDINGS_SHOWN = 20

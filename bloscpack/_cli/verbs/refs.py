@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import ArgumentParser, Namespace
 
 from ..._storage.urls import without_url
 from ...references import references, write_references
-from ..console import console
+from ..console import STREAM, console
 from ..exit_codes import EXIT_COULD_NOT, Refusal
-from ..stdio import STREAM
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:

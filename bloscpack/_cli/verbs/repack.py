@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from ... import log
+from ...repacking import Settings
+from ..console import STREAM, check_exists
 from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from ..file_jobs import run as run_all
 from ..inputs import plain_size_of
 from ..named import NamedFile
 from ..options import add_blosc_options, add_metadata_option, read_metadata
-from ..stdio import STREAM, check_exists
 from .compress import add_chunk_options, add_room_options
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from ...repacking import Settings
 
 EXAMPLES = """examples:
   %(prog)s -c zstd -l 9 data.blp        compress again

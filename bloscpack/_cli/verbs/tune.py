@@ -6,26 +6,22 @@ compress, write, read and decompress. `trials` does the search; this module show
 
 from __future__ import annotations
 
-from ..._format.automatic import choose
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..._format.automatic import TYPESIZES, Setting, choose, chunk_text
 from ..._format.codecs import DEFAULT_GOAL, FILTERS, GOALS
-from ..._format.tuning import TYPESIZES, chunk_text
 from ..._storage.urls import without_url
 from ...constants import MAX_TYPESIZE
 from ...log import printable
-from ..console import console
+from ..console import console, shown_input
 from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import EXIT_USAGE, Refusal
-from ..stdio import shown_input
-from ..trials import FIELDS, WORTH, Sample, Search, command, pareto
+from ..trials import FIELDS, WORTH, Sample, Search, Trial, command, pareto
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator, Sequence
-
-    from ..._format.tuning import Setting
     from ...serializers import JsonObject
-    from ..trials import Trial
 
 SAMPLE = "8M"
 SECONDS = 10.0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from ..._damage.findings import ERROR
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
+
+from ..._check.findings import ERROR, Report
+from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
-from ..console import console
+from ..console import console, plain_name, shown_input
 from ..display import say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -19,14 +23,8 @@ from ..inputs import packed_files
 from ..named import named
 from ..options import add_packed_files
 from ..progress import shown, shown_for_run
-from ..stdio import plain_name, shown_input
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from ..._damage.findings import Report
-    from ...dataset.findings import DatasetReport
     from ...serializers import JsonObject
 
 # The state of a damaged file, in words.

@@ -8,11 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ..._crashsafe.replace import check_distinct
+from ..._commit.replacing import check_distinct
+from ..._storage.protocols import Path
 from ..._storage.urls import is_url, local_path, shown_name, without_url
+from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..access import limits_of
@@ -29,13 +33,7 @@ from .contents import (
 )
 from .zip_files import is_zip, open_zip
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any
-
-    from ..._storage.protocols import Path
-    from ...abstract_io import Progress
     from ...serializers import JsonObject
     from .contents import Content
 

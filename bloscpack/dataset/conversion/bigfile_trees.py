@@ -8,16 +8,17 @@ Without it, an array becomes a block with a data file for 32 Mi rows.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy
 
 from ...bigfile import File, header
 from ...bigfile.attributes import files_of
 from ...bigfile.column import Column
-from ...bigfile.dtypes import WIDTHS, block_dtype, check_storable
-from ...bigfile.header import Header, new_header
+from ...bigfile.header import WIDTHS, Header, block_dtype, check_storable, new_header
 from ...bigfile.json_attributes import decode, encode
 from ...bigfile.tree import (
     ATTRIBUTES,
@@ -40,10 +41,7 @@ from .contents import (
     rows_in_block,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
     from .contents import Content, Request

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...abstract_io import PlainSource
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...fp_io import CompressedFPSink
-from ...lazy_array import open_ndarray
+from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import without_items
 from ...numpy_io import pack_items
 from .contents import FORTRAN_FACTOR, ArrayContent, as_array, rows_in_block
 from .npy import plain_bytes
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..._format.dtypes import Array
-    from ...lazy_array import LazyArray
     from ...serializers import Json, JsonObject
     from .contents import Content, Request
 

@@ -9,28 +9,26 @@ format.
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy
 
-from ..._crashsafe.replace import replacing
+from ..._commit.ownership import Limits
+from ..._commit.replacing import replacing
+from ...abstract_io import Progress
 from ...exceptions import UsageError, UsageTypeError, UsageValueError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from typing import Any, BinaryIO, TypeAlias
-
-    from ..._crashsafe.ownership import Limits
     from ..._format.dtypes import Array, DType
-    from ...abstract_io import Progress
     from ...serializers import JsonObject
 
     # Rows of an array, or of a table by the names of its columns.
     Columns = dict[str, Array]
+
     Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
 
 # Number of plain bytes in a block of rows.

@@ -7,8 +7,11 @@ written twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from os.path import join, lexists
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -16,8 +19,9 @@ from ... import dataset
 from ...constants import EXTENSION
 from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
+from ..change import Change
 from ..create import building, creating
-from ..folder import BAD_NAME, is_member_name
+from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
@@ -34,14 +38,8 @@ from .contents import (
     rows_in_block,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
     from ..._format.dtypes import Array as Items
-    from ..change import Change
-    from ..folder import Folder
     from .contents import Columns, Content, Request
 
 # Number of plain bytes of a block of rows that is appended to a table.

@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 import os
 import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
 from ..._storage.base import naming_errors, read_up_to, write_all
+from ..._storage.protocols import Writable
 from ...exceptions import DamageError, NotReadable, UsageValueError
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ..folder import is_safe_part
@@ -32,13 +35,8 @@ from .contents import (
 )
 from .zip_files import ZipErrors, open_zip
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
-
     from ..._format.dtypes import Array, DType
-    from ..._storage.protocols import Writable
     from .contents import Content, Request
 
 # Number of bytes of a memory map at a time.

@@ -11,8 +11,10 @@ import errno
 import json
 import os
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy
@@ -27,14 +29,10 @@ from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .blp import content_of
 from .contents import ArrayContent, GroupContent, import_package, rows_in_block
 from .npy import add_member
-from .text_columns import Lengths, fixed, longest
+from .parquet_files import Lengths, fixed, longest
 from .zip_files import DAMAGED, open_zip
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
     from .contents import Content, Request

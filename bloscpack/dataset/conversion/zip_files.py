@@ -20,9 +20,7 @@ try:
 except ImportError:  # Python was built without it
     LZMAError = zipfile.BadZipFile  # type: ignore
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import IO
+from typing import IO
 
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
 # reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`

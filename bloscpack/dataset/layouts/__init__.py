@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ..._storage.open_folder import LinkFound
+from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..access import DESCRIPTIONS
-from ..folder import is_member_name
+from ..folder import Folder, is_member_name
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
     from ..change import Change
-    from ..folder import Folder
     from ..writer import Writer
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
@@ -295,6 +292,15 @@ def _find_around(folder: Folder) -> tuple[str, str] | None:
     """Return the same as `find`, sooner for most folders: they have no dataset."""
     known = folder.is_remote or any(map(folder.exists, DESCRIPTIONS))
     return find(folder) if known else None
+
+
+def check_no_column(folder: Folder) -> None:
+    """Raise `UsageError` if a folder is a column of a table."""
+    if table_around(folder) is not None:
+        raise UsageValueError(
+            "'%s' is a column of a table: remove the column from the table, and add "
+            "another one" % folder.root
+        )
 
 
 def is_inside_table(folder: Folder) -> bool:

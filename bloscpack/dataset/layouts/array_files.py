@@ -9,22 +9,20 @@ from __future__ import annotations
 import math
 import re
 import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..._engine.forks import ForkSafeLock, cached_property
+from ..._file.chunk_source import ChunkCache, ChunkSource
+from ..._file.opened import CACHE_NBYTES
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
-from ..._reading.chunk_source import ChunkCache, ChunkSource
-from ..._reading.opened import CACHE_NBYTES
-from ..._storage.open_folder import replaced
+from ..._storage.folder_store import replaced
 from ...exceptions import DamageError, FormatError, UsageError
+from ..folder import Folder
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
     from ..._format.dtypes import Array, DType
-    from ..folder import Folder
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6

@@ -13,44 +13,46 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
 from ...exceptions import DamageError, FormatError, UsageError
+from ..folder import Folder
 from ..rows import check_fill_value, check_nbytes, row_count
-from .array_files import MAX_RATIO
+from .array_files import MAX_RATIO, ChunkFiles
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Protocol, TypeGuard, TypeVar
-
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
     from ..change import Change
-    from ..folder import Folder
-    from .array_files import ChunkFiles
 
     AnyTable = TypeVar("AnyTable", bound="TableLayout")
 
-    class ItemReader(Protocol):
-        """Reads items of an array; `ArrayReader` is one."""
-
-        closed: bool
-
-        def get(self, key: Any) -> Any:
-            """Return the items that an index of NumPy selects."""
-
-    # The fields of an item, from outside to inside, and the chunks of this part of it.
-    Part = tuple[tuple[str, ...], ChunkFiles]
     # Rows that a change writes: the number of a block, and all its rows.
     Blocks = Iterable[tuple[int, Array]]
-    # Returns a number of rows, when it is known.
-    Length = Callable[[], int]
+
     # A column to be made, and its rows.
     NewColumn = tuple["NewArray", Blocks]
+
+
+class ItemReader(Protocol):
+    """Reads items of an array; `ArrayReader` is one."""
+
+    closed: bool
+
+    def get(self, key: Any) -> Any:
+        """Return the items that an index of NumPy selects."""
+
+
+# The fields of an item, from outside to inside, and the chunks of this part of it.
+Part = tuple[tuple[str, ...], ChunkFiles]
+
+# Returns a number of rows, when it is known.
+Length = Callable[[], int]
 
 
 # The layouts that users are advised to write, and what they copy to it, by kind.

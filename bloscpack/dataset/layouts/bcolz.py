@@ -16,18 +16,22 @@ key, and a table may have a column in a folder of another name.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
+from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from ..._format.dtypes import decode_dtype, refuse
-from ..._reading.array_reader import ArrayReader
+from ..._format.dtypes import DType, decode_dtype, refuse
 from ..._storage.base import naming_errors
+from ...args import BloscArgs
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageValueError
-from ..folder import encode_attributes, encode_json, is_safe_part
+from ..change import Change
+from ..folder import Folder, encode_attributes, encode_json, is_safe_part
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, TableLayout, are_names
-from .bcolz_storage import (
+from .bcolz_documents import (
     SETTINGS,
     check_dtype,
     chunk_rows,
@@ -36,18 +40,17 @@ from .bcolz_storage import (
     encode_fill_value,
     encode_settings,
 )
-from .chunk_files import DATA, FileChunks, ObjectChunks, write_chunks
-from .objects import OBJECT, ObjectReader
+from .chunk_files import (
+    DATA,
+    OBJECT,
+    FileChunks,
+    ObjectChunks,
+    ObjectReader,
+    write_chunks,
+)
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..._format.dtypes import DType
-    from ...args import BloscArgs
     from ...serializers import Json, JsonObject
-    from ..change import Change
-    from ..folder import Folder
     from .base import Blocks, Length, NewColumn
 
 STORAGE = "meta/storage"

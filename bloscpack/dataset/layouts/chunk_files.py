@@ -3,33 +3,38 @@
 A file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last chunk
 may have more rows than the array: an append was not completed, or the array shrank.
 Then its first rows count. Sizes are checked before memory is allocated.
+
+Arrays of Python objects in bcolz and BLZ: each item is a pickle in its own chunk.
+
+Unpickling runs code that the file names. So nothing is unpickled unless the caller says
+that the files are trustworthy.
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
+from ..._file.chunk_source import Room
+from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
-from ..._loop.nthreads import effective_nthreads, nthreads_to_read
+from ..._loop import effective_nthreads, nthreads_to_read
+from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
-from ...exceptions import DamageError, FormatError
+from ...exceptions import DamageError, FormatError, ObjectDtypeFound, UsageValueError
+from ..folder import Folder
 from .array_files import ChunkFiles, FileNames, placed
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from ..._format.dtypes import Array
-    from ..._reading.chunk_source import Room
-    from ...args import BloscArgs
-    from ..folder import Folder
     from .base import Blocks
 
 HEADER = struct.Struct("<4sB3xq")
@@ -229,3 +234,70 @@ def write_chunks(
     with own_settings:
         for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
     return total
+
+
+OBJECT = numpy.dtype(object)
+
+
+class ObjectReader:
+    """Reads items that are pickles.
+
+    Parameters
+    ----------
+    shape
+        The shape of the array, which has one axis.
+    read
+        Returns the bytes of a pickle by the number of the item.
+    allowed
+        Whether to unpickle.
+    path
+        The path of the array.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        read: Callable[[int], bytes],
+        allowed: bool,
+        path: str,
+    ) -> None:
+        self.closed = False
+        self._shape = shape
+        self._read = read
+        self._allowed = allowed
+        self._path = path
+
+    def get(self, key: Any) -> Any:
+        """Return the objects that an index selects."""
+        if self.closed:
+            raise UsageValueError("the array is closed")
+        if not self._allowed:
+            raise ObjectDtypeFound(
+                "the items are Python objects, and reading them may run code that the "
+                "files name; allow_pickle=True reads files that you trust",
+                section="metadata",
+                filename=self._path,
+            )
+        index = ArrayIndex(key, self._shape)
+        (axis,) = index.axes
+        items: Array = numpy.empty(axis.count, object)
+        numbers: Array = numpy.empty(axis.count, "i8")
+        numbers[axis.target(0, axis.count)] = [axis.at(i) for i in range(axis.count)]
+        if isinstance(axis, Steps) and axis.reversed:
+            numbers = numbers[::-1]
+        for i, number in enumerate(numbers.tolist()):
+            items[i] = self._load(number)
+        return index.finish(items)
+
+    def _load(self, number: int) -> object:
+        content = self._read(number)
+        try:
+            return pickle.loads(content)
+        except Exception as error:  # a pickle may raise anything
+            raise DamageError(
+                "expected a pickle of '%d' bytes, found another content: %s"
+                % (len(content), error),
+                section="chunks",
+                chunk=number,
+                filename=self._path,
+            ) from error

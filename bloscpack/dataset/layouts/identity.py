@@ -15,13 +15,12 @@ from __future__ import annotations
 import os
 import re
 from binascii import crc32
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ...exceptions import DamageError, UsageValueError
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from ...serializers import Json, JsonObject
 
 # The key: of an attribute in the layout zarr, and of a document of superchunks.

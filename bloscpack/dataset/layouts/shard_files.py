@@ -12,33 +12,30 @@ from __future__ import annotations
 
 import errno
 import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
+from ..._file.chunk_source import Room
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import check_plain_size, decode_header
 from ..._format.chunks import check_digest, decompress_into
-from ..._loop.nthreads import effective_nthreads, nthreads_to_read
+from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import naming_errors
 from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
 from ...headers import BloscpackHeader
+from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import CHECKSUM, ShardIndex, joined
+from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
-
     from ..._format.dtypes import Array
-    from ..._reading.chunk_source import Room
-    from ..folder import Folder
-    from .shard_grid import ShardGrid
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 2 * 2**20

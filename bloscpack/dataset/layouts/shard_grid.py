@@ -18,13 +18,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe
-from ..._format.metadata import encode_section
+from ..._format.dtypes import DType
+from ..._format.metadata import Section, encode_section
 from ..._format.sections import read_beginning
 from ..._format.shard import (
     CRC_LENGTH,
@@ -35,8 +38,8 @@ from ..._format.shard import (
     index_size,
     with_rows,
 )
-from ..._storage.base import StorageFile
-from ..._storage.cursor import Cursor
+from ..._storage.base import Storage, StorageFile
+from ..._storage.stream import Cursor
 from ...args import MetadataArgs
 from ...checksums import CHECKSUMS_LOOKUP
 from ...constants import (
@@ -47,18 +50,11 @@ from ...constants import (
 )
 from ...exceptions import DamageError, UsageValueError
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
+from .array_files import FileNames
+from .base import NewArray
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
-
-    from ..._format.dtypes import DType
-    from ..._format.metadata import Section
-    from ..._storage.base import Storage
     from ...serializers import Json, JsonObject
-    from .array_files import FileNames
-    from .base import NewArray
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Number of bytes that opening a shard reads: header and metadata.

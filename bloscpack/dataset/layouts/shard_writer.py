@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
@@ -21,30 +23,25 @@ from ..._engine.threads import for_each
 from ..._format import offsets as offset_table
 from ..._format.chunks import compress
 from ..._format.shard import Trailer
-from ..._loop.nthreads import QUICK_CHUNK, effective_nthreads
-from ..._storage.base import write_all, write_blocks
+from ..._loop import QUICK_CHUNK, effective_nthreads
+from ..._storage.base import Storage, write_all, write_blocks
+from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
-from .shard_grid import CHECKSUM, joined
+from ..change import Change, UnfinishedFile
+from .shard_files import ShardFiles
+from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import Any, BinaryIO
-
     from ..._format.dtypes import Array
-    from ..._storage.base import Storage
-    from ...args import BloscArgs
-    from ..change import Change, UnfinishedFile
     from .base import Blocks
-    from .shard_files import ShardFiles
-    from .shard_grid import ShardGrid, ShardIndex
 
     # The number of a chunk and its rows, or the numbers of full chunks that are copied.
     Piece = tuple[int, Array] | range
-    # The same, with the frame of the chunk, compressed: chunk and digest.
-    Written = tuple[int, bytes, bytes] | range
+
+# The same, with the frame of the chunk, compressed: chunk and digest.
+Written = tuple[int, bytes, bytes] | range
 
 # Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
 MAX_SLOTS = 2**24

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..._format.dtypes import refuse
 from ..._storage.base import naming_errors
 from ...exceptions import UsageValueError
+from ..change import Change
+from ..folder import Folder
 from .array_files import DescriptionCheck
 from .base import ArrayLayout, TableLayout
 from .identity import KEY, Identity
@@ -24,7 +28,7 @@ from .superchunk import (
     read_storage,
     write_leaves,
 )
-from .superchunk_storage import (
+from .superchunk_documents import (
     DATA,
     VERSION,
     Storage,
@@ -33,13 +37,8 @@ from .superchunk_storage import (
     new_storage,
 )
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from ...serializers import Json, JsonObject
-    from ..change import Change
-    from ..folder import Folder
     from .base import NewColumn
 
 

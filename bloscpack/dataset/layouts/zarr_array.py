@@ -14,11 +14,14 @@ the new one.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy
 
+from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
 from ..._format.shard import KINDS, PORTABLE
@@ -31,10 +34,9 @@ from ..._format.zarr_metadata import (
     encode_fill_value,
     encode_json,
 )
-from ..._reading.array_reader import ArrayReader
 from ..._storage.base import StorageFile
-from ..._storage.cursor import Cursor
-from ..._storage.open_folder import replaced
+from ..._storage.folder_store import replaced
+from ..._storage.stream import Cursor
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -45,6 +47,8 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
+from ..change import Change
+from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
 from .identity import (
@@ -59,13 +63,8 @@ from .shard_files import ShardFiles
 from .shard_grid import ShardGrid, place_of, rows_and_slots
 from .shard_writer import ShardWriter, write_shards
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from ...serializers import JsonObject
-    from ..change import Change
-    from ..folder import Folder
     from .base import Blocks, Length
 
 # Folder of the shards.

@@ -11,6 +11,9 @@ same length.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import (
     CONSOLIDATED,
@@ -19,7 +22,8 @@ from ..._format.zarr_metadata import (
     group_document,
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..folder import BAD_NAME, is_member_name
+from ..change import Change
+from ..folder import BAD_NAME, Folder, is_member_name
 from .base import GroupLayout, TableLayout, are_names
 from .identity import (
     KEY,
@@ -31,13 +35,8 @@ from .identity import (
 )
 from .zarr_array import ZarrArray
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...serializers import Json, JsonObject
-    from ..change import Change
-    from ..folder import Folder
     from . import WriterOf
     from .base import ArrayLayout, NewArray, NewColumn
 

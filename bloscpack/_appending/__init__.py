@@ -1,1 +1,0 @@
-"""How `append` changes a file: its chunks, its metadata, and room for more."""

@@ -1,0 +1,1 @@
+"""Damage in a file: scan, evidence, numbering, findings and recovery."""

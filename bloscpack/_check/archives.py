@@ -1,0 +1,226 @@
+"""The check of an archive: every rule that the ZIP file or one of its members breaks.
+
+Strategy: the members are checked as bytes first: local header, checksum. Then the
+documents and the arrays: each file with chunks is inspected as a file of its own. The
+fields of the ZIP file that change no array are compared with those that `savez` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+from zlib import crc32
+
+from .._file.archive_reading import (
+    BLP,
+    ArchiveFile,
+    check_document,
+    document_name,
+    parents_of,
+)
+from .._file.archive_writing import CHECKSUM
+from .._format.shard import count_slots
+from .._format.zarr_metadata import ZARR_JSON, ArrayDocument
+from .._format.zip_format import STORED, UTF8, Member, encode_directory, encode_local
+from .._storage.base import PartStorage, Storage
+from ..abstract_io import Progress
+from ..exceptions import DamageError, FormatError, Unsupported, UsageError
+from ..serializers import shard_rows
+from .files import Inspection, inspect, report_on
+from .findings import Report
+
+SECTION = "archive"
+
+
+def report_on_archive(
+    storage: Storage, nthreads: int, progress: Progress | None = None
+) -> Report:
+    """Check an archive; the caller enters `own_settings` first."""
+    try:
+        file = ArchiveFile(storage)
+    except FormatError as error:
+        report = _new_report(storage)
+        report.add(SECTION, "directory", error.message, offset=error.offset)
+        return report
+    return _Checker(file, nthreads, progress).check()
+
+
+class _Checker:
+    """Collects the findings of one archive."""
+
+    def __init__(
+        self, file: ArchiveFile, nthreads: int, progress: Progress | None
+    ) -> None:
+        self.file = file
+        self.nthreads = nthreads
+        self.progress = progress
+        self.report = _new_report(file.storage)
+
+    def check(self) -> Report:
+        """Check everything; return the report."""
+        entries = sorted(self.file.entries, key=lambda member: member.offset)
+        extents = [self._check_member(member) for member in entries]
+        self._check_other_fields(entries, extents)
+        for name in self.file.members:
+            if name.endswith("/" + ZARR_JSON) or name == ZARR_JSON:
+                self._check_document(name)
+        for group in parents_of(self.file.arrays):
+            if document_name(group) not in self.file.members:
+                self._add("missing", document_name(group), "the member is missing")
+        for name in self.file.arrays:
+            self._check_array(name)
+        return self.report
+
+    def _add(
+        self, kind: str, member: str | None, message: str, note: bool = False, **at: Any
+    ) -> None:
+        add = self.report.note if note else self.report.add
+        add(SECTION, kind, message, member=member, **at)
+
+    # The ZIP file
+
+    def _check_member(self, member: Member) -> tuple[int, int] | None:
+        """Compare local header and checksum with the directory; return the extent."""
+        if self.file.members.get(member.name, member) is not member:
+            message = "a later entry of the directory has the same name"
+            self._add("replaced", member.name, message, True, offset=member.offset)
+        try:
+            start, stop = self.file.extent(member)
+        except Unsupported as error:
+            error.filename = error.filename or self.file.name
+            raise UsageError(str(error)) from error
+        except FormatError as error:
+            at = member.offset
+            self._add("local-header", member.name, error.message, offset=at)
+            return None
+        crc = 0
+        for block in self.file.storage.read_blocks(start, stop):
+            crc = crc32(block, crc)
+        if crc != member.crc:
+            message = "expected the crc32 '%08x', found '%08x'" % (member.crc, crc)
+            self._add("crc32", member.name, message, extent=(start, stop))
+        return start, stop
+
+    def _check_other_fields(
+        self, entries: Sequence[Member], extents: Sequence[tuple[int, int] | None]
+    ) -> None:
+        """Note the fields that readers ignore and `savez` writes otherwise."""
+        storage, directory = self.file.storage, self.file.directory
+        end, others = 0, []
+        for member, extent in zip(entries, extents, strict=True):
+            if end < member.offset:
+                self._note_gap(end, member.offset)
+            start, end = extent or (0, member.limit)
+            if extent and storage.read_at(
+                member.offset, start - member.offset
+            ) != encode_local(member):
+                others.append(member)
+        if end < directory.start:
+            self._note_gap(end, directory.start)
+        if others:
+            message = "the local headers of '%d' members have other fields than savez "
+            message = message % len(others) + "writes; this is the first"
+            at = others[0].offset
+            self._add("fields", others[0].name, message, True, offset=at)
+        found = storage.read_at(directory.start, storage.size - directory.start)
+        if found not in self._usual_directories():
+            message = "the directory has other fields than savez writes"
+            self._add("fields", None, message, True, offset=directory.start)
+
+    def _usual_directories(self) -> list[bytes]:
+        """Return the directory that `savez` writes, and that of earlier releases."""
+        shift, start = self.file.directory.shift, self.file.directory.start
+        members = []
+        for entry in self.file.entries:
+            member = copy(entry)
+            member.flags, member.method = UTF8, STORED
+            member.offset -= shift
+            members.append(member)
+        return [
+            encode_directory(members, start - shift, digests=digests)
+            for digests in (True, False)
+        ]
+
+    def _note_gap(self, start: int, stop: int) -> None:
+        message = "'%d' bytes belong to no member" % (stop - start)
+        self._add("gap", None, message, True, extent=(start, stop))
+
+    # The arrays
+
+    def _check_document(self, name: str) -> None:
+        """Check a ``zarr.json``, unless `_check_array` checks it with its array."""
+        array = name.removesuffix(ZARR_JSON).rstrip("/")
+        if array in self.file.arrays:
+            return
+        try:
+            document = self.file.json(self.file.members[name])
+        except FormatError as error:
+            self._add("document", name, error.message)
+            return
+        kind = document.get("node_type")
+        if document.get("zarr_format") != 3 or kind not in ("group", "array"):
+            self._add("document", name, "expected the document of a Zarr group")
+        elif kind == "array":
+            message = "the array is not checked: savez can't have written it"
+            self._add("other", name, message, True)
+
+    def _check_array(self, name: str) -> None:
+        file, chunks = self.file, self.file.arrays[name]
+        if chunks == document_name(name):
+            message = "no member has the chunks of the array"
+            self._add("missing", chunks, message)
+            return
+        try:
+            start, stop = file.extent(file.members[chunks])
+        except FormatError:  # there is a finding already
+            return
+        inspection = self._check_chunks(chunks, start, stop)
+        if chunks.endswith(BLP):
+            return
+        if document_name(name) not in file.members:
+            message = "there is no document of the array"
+            self._add("missing", chunks, message)
+            return
+        try:
+            document = file.document(name)
+            if inspection is not None:
+                _check_shard(document, inspection, chunks)
+        except (FormatError, UsageError) as error:
+            self._add("document", document_name(name), str(error))
+
+    def _check_chunks(self, member: str, start: int, stop: int) -> Inspection | None:
+        """Check a member as a file; return the inspection if no errors were found."""
+        storage = PartStorage(self.file.storage, start, stop)
+        try:
+            inspection = inspect(storage, self.nthreads, self.progress)
+        except FormatError as error:
+            self._add("chunks", member, error.message, extent=(start, stop))
+            return None
+        report = report_on(inspection)
+        self.report.include(report, member, start)
+        if report.ok and inspection.geometry.array is None:
+            message = "the metadata of the member describe no array"
+            self._add("chunks", member, message, extent=(start, stop))
+        return inspection if report.ok and inspection.geometry.array else None
+
+
+def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -> None:
+    """Raise `FormatError` unless a shard is the one that a document describes."""
+    described, sections = inspection.geometry.array, inspection.sections
+    assert described is not None
+    assert sections.header is not None
+    assert sections.metadata is not None
+    check_document(document, described.shape, described.dtype, member)
+    header, rows = sections.header, shard_rows(sections.metadata.value)
+    expected = document.chunk_rows, document.slots, CHECKSUM
+    found = rows, count_slots(header), header.checksum
+    if expected != found:
+        raise DamageError(
+            "expected a shard with chunks of '%s' rows, '%s' entries in its index and "
+            "the checksum '%s', found '%s', '%s' and '%s'" % (*expected, *found)
+        )
+
+
+def _new_report(storage: Storage) -> Report:
+    return Report(cbytes=storage.size, checksum="crc32")

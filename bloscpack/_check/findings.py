@@ -1,0 +1,214 @@
+"""Findings and reports: the results of `verify`.
+
+Records only; nothing here reads a file. A finding is an error, or a note about
+something unusual but harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..serializers import JsonObject
+
+# An extent, a span or a range of rows: (start, stop).
+Pair = tuple[int, int]
+
+ERROR = "error"
+NOTE = "note"
+# Maximum number of findings in a report; the others are only counted. A file may have
+# millions of damaged chunks.
+FINDINGS_KEPT = 1000
+# The numbers of a report that are sums over its parts.
+SUMS = {
+    *("nerrors", "nnotes", "narrays", "nfiles", "nchunks", "nintact"),
+    *("nbytes", "nbytes_intact", "cbytes"),
+}
+# The kind of the finding of a second file behind the first one. Such a finding is
+# always kept, because `Recovery.complete` depends on it.
+ANOTHER = "another"
+
+
+class Record:
+    """A result whose attributes can be written as JSON."""
+
+    # Names of properties that are written, too.
+    derived: tuple[str, ...] = ()
+
+    def as_dict(self) -> JsonObject:
+        """Return the attributes as values that JSON can hold."""
+        names = *vars(self), *self.derived
+        return {name: _as_json(getattr(self, name)) for name in names}
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    return value.as_dict() if isinstance(value, Record) else value
+
+
+@dataclass(frozen=True, repr=False)
+class Finding(Record):
+    """A difference between a file or a dataset and its format.
+
+    Attributes
+    ----------
+    section
+        ``'header'``, ``'metadata'``, ``'offsets'``, ``'chunks'`` or ``'shard'``, or
+        ``'archive'``, the ZIP file of `savez`. For a dataset ``'metadata'`` is a
+        description, and ``'files'`` are the files that are there.
+    kind
+        A short word that stays the same from release to release; see the tables in
+        ``docs/damage.rst``.
+    message
+        A sentence for people.
+    severity
+        ``'error'`` or ``'note'``.
+    chunk
+        The number of the chunk in its file, None if the finding is not about a chunk.
+    offset
+        A position in the file in bytes, or None.
+    extent
+        The bytes of the file concerned, as (start, stop), or None.
+    span, rows
+        The plain bytes concerned, and the rows of the array that they touch, as (start,
+        stop), or None.
+    member
+        The name of the member of an archive, None in another file.
+    file
+        The name of the file or folder in a dataset, with slashes; ``'.'`` for the
+        folder of the dataset, None for a file that is not checked as part of a dataset.
+    """
+
+    section: str
+    kind: str
+    message: str
+    severity: str = ERROR
+    chunk: int | None = None
+    offset: int | None = None
+    extent: Pair | None = None
+    span: Pair | None = None
+    rows: Pair | None = None
+    member: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        place = [] if self.member is None else ["member '%s'" % self.member]
+        place.append("section '%s'" % self.section)
+        if self.chunk is not None:
+            place.append("chunk %d" % self.chunk)
+        if self.offset is not None:
+            place.append("byte %d" % self.offset)
+        place += plain_place(self.span, self.rows)
+        file = "" if self.file is None else "'%s': " % self.file
+        text = self.severity, file, self.message, ", ".join(place)
+        return "%s: %s%s (%s)" % text
+
+    def __repr__(self) -> str:
+        return "<Finding %s, %s: %s>" % (self.section, self.kind, self)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and a noun in the singular or plural."""
+    return "%d %s%s" % (count, noun, "s" * (count != 1))
+
+
+def plain_place(span: Pair | None, rows: Pair | None) -> list[str]:
+    """Return the plain bytes and the rows concerned as texts, if they are known."""
+    places = ("plain bytes", span), ("rows", rows)
+    return ["%s %d to %d" % (name, *pair) for name, pair in places if pair is not None]
+
+
+@dataclass(eq=False, repr=False)
+class Report(Record):
+    """The result of `verify` for a file.
+
+    Attributes
+    ----------
+    filename
+        The path of the file, None for a file object.
+    layout
+        The layout of the file, 0 to 3, None if the header is damaged, and for an
+        archive.
+    findings
+        The first thousand findings, in the order of the file.
+    nerrors, nnotes
+        The numbers of all errors and of all notes.
+    nchunks, nintact
+        The number of chunks that the file should have, and of those that are intact.
+    nbytes, nbytes_intact
+        The plain bytes of all chunks, None if unknown, and of the intact ones.
+    cbytes
+        The size of the file in bytes.
+    checksum
+        The name of the checksum; for an archive ``'crc32'``, that of all members.
+    """
+
+    filename: str | None = None
+    layout: int | str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    nerrors: int = 0
+    nnotes: int = 0
+    nchunks: int = 0
+    nintact: int = 0
+    nbytes: int | None = 0
+    nbytes_intact: int = 0
+    cbytes: int = 0
+    checksum: str | None = None
+
+    derived = ("ok",)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors; there may be notes."""
+        return self.nerrors == 0
+
+    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding; the arguments are those of `Finding`.
+
+        If its place is an extent, ``offset`` is the start of it.
+        """
+        if "extent" in where:
+            where.setdefault("offset", where["extent"][0])
+        self.take(Finding(section, kind, message, **where))
+
+    def note(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding that is harmless."""
+        self.add(section, kind, message, severity=NOTE, **where)
+
+    def take(self, finding: Finding) -> None:
+        """Add a finding; if there are many, only count it."""
+        self.nnotes += finding.severity == NOTE
+        self.nerrors += finding.severity == ERROR
+        self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        if len(self.findings) < FINDINGS_KEPT or finding.kind == ANOTHER:
+            self.findings.append(finding)
+
+    def include(self, part: Report, member: str | None = None, start: int = 0) -> None:
+        """Add the findings and the numbers of a part.
+
+        `member` is the name of the part in an archive, where it begins at `start`.
+        """
+        for finding in part.findings:
+            at, extent = finding.offset, finding.extent
+            if member is not None:
+                finding = replace(
+                    finding,
+                    member=member,
+                    offset=None if at is None else start + at,
+                    extent=extent and (start + extent[0], start + extent[1]),
+                )
+            self._keep(finding)
+        # The size of an archive is known.
+        excluded = set() if member is None else {"cbytes"}
+        for name in SUMS & vars(self).keys() - excluded:
+            total = (getattr(self, name) or 0) + (getattr(part, name) or 0)
+            setattr(self, name, total)
+
+    def __repr__(self) -> str:
+        counts = counted(self.nerrors, ERROR), counted(self.nnotes, NOTE)
+        name = " " + (self.filename or "") if type(self) is Report else ""
+        return "<%s%s: %s>" % (type(self).__name__, name, ", ".join(counts))

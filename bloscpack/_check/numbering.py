@@ -1,0 +1,379 @@
+"""Number the intact chunks, by rules from the strongest to the weakest.
+
+`number_chunks` cuts the chains where the offset table shows that chunks were cut out or
+moved. Each rule is a pure function: it takes the evidence, the pieces and the numbers
+that stronger rules gave, and yields claims: this piece begins with this number. A claim
+is accepted if the numbers are free and, unless its rule ignores the order of the file,
+lie between the numbers of the pieces before and behind.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from .scan import Chain, Piece
+
+if TYPE_CHECKING:
+    from .evidence import Evidence
+
+# The index of a piece, and the number of its first chunk.
+Claims = Iterator[tuple[int, int]]
+
+Pieces = Sequence[Piece]
+
+Numbers = Sequence[int | None]
+
+KeyOf = Callable[[int, int], bytes]
+
+# Bytes of an offset table per chunk: one entry and, by default, ten free entries.
+TABLE_NBYTES_PER_CHUNK = 88
+# The decision about a file whose chunks are all there, in order: it needs no rule.
+IN_ORDER = "the order of the file"
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """The numbered pieces, in the order of the file.
+
+    ``nchunks`` is the number of chunks that the file should have. ``dropped`` says that
+    there are intact chunks that are copies of others or leftovers.
+    """
+
+    placed: Pieces
+    nchunks: int
+    dropped: bool
+
+    @property
+    def chains(self) -> list[Chain]:
+        """The chains of all pieces."""
+        return [piece.chain for piece in self.placed]
+
+    @property
+    def numbers(self) -> list[int]:
+        """The number of the first chunk of each chain."""
+        return [piece.number for piece in self.placed]
+
+    @property
+    def nfound(self) -> int:
+        """The number of intact chunks."""
+        return sum(piece.nchunks for piece in self.placed)
+
+    @property
+    def in_order(self) -> list[Piece]:
+        """The pieces in the order of their numbers."""
+        return sorted(self.placed, key=lambda piece: piece.number)
+
+    @property
+    def last_size(self) -> int | None:
+        """The plain size of the file's last chunk, None if it was not found."""
+        last = max(self.placed, key=lambda piece: piece.number, default=None)
+        found = last is not None and last.stop == self.nchunks
+        return last.chain.sizes[-1] if last is not None and found else None
+
+
+def number_chunks(
+    pieces: Pieces, evidence: Evidence, key_of: KeyOf, *, doubtful: bool = False
+) -> Numbering:
+    """Return the numbers of the chunks of all chains.
+
+    ``key_of(start, stop)`` returns a key of the content of a chunk. `doubtful` says
+    that intact chunks of the right sizes were dropped before.
+    """
+    nfound = sum(piece.nchunks for piece in pieces)
+    if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
+        placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
+        return Numbering(placed, nfound, doubtful)
+    copies = _copies(pieces, evidence, key_of)
+    dropped = _leftovers(pieces, evidence, copies) or copies
+    pieces = [part for piece in pieces for part in _without(piece, dropped)]
+    pieces = [part for piece in pieces for part in _cut(piece, evidence)]
+    placed = _Resolver(pieces, evidence).resolve()
+    doubtful = doubtful or sum(piece.nchunks for piece in placed) < nfound
+    return Numbering(placed, _count(placed, evidence), doubtful)
+
+
+def _is_in_order(chain: Chain, evidence: Evidence) -> bool:
+    """Return whether a chain is all of the file, in order.
+
+    If a single entry of the offset table contradicts the order, the entry is wrong. If
+    several do, and the table has the same extents in another order, chunks have changed
+    places.
+    """
+    if not evidence.is_complete(chain):
+        return False
+    if sum(map(int.__ne__, evidence.entries, chain.offsets)) < 2:
+        return True
+    numbers = range(len(chain) - 1)
+    stated = Counter(evidence.extent(i) for i in numbers)
+    stated.subtract(chain.extent_of(i) for i in range(len(chain)))
+    same = all(evidence.matches(chain, i, i) for i in numbers)
+    return same or any(count > 0 for count in stated.values())
+
+
+def _count(placed: Pieces, evidence: Evidence) -> int:
+    """Return the number of chunks that the file should have."""
+    count = max((piece.stop for piece in placed), default=0)
+    if not placed:
+        return evidence.nchunks or 0
+    chain = placed[-1].chain
+    at_end = chain.stop == evidence.size
+    if evidence.nchunks is None:
+        # The bytes behind the last chunk may have been one more.
+        return count + (not at_end)
+    if at_end and evidence.is_marked(chain.sizes[-1]) and not evidence.count_confirmed:
+        return count  # all chunks up to the last one are there
+    return max(evidence.nchunks, count)
+
+
+# Chunks that are not of the file, and pieces of chains
+
+
+def _leftovers(pieces: Pieces, evidence: Evidence, copies: set[int]) -> set[int]:
+    """Return the offsets of the chunks behind the last chunk of the file.
+
+    Releases up to 0.16.0 left the end of a longer last chunk behind it. The last chunk
+    is at the offset that header and table state. It is marked by its plain size, or all
+    other chunks are at their offsets too. But if one of `copies` is in the run of equal
+    extents up to there, it may have moved the last chunk behind it.
+
+    Example: the file has three chunks, the table has 100, 200 and 300, and chunks were
+    found at 100, 200, 300 and 340. The chunk at 300 is the last one; the chunk at 340
+    is left over.
+    """
+    entries = evidence.entries if evidence.count_confirmed else ()
+    for chain, *_ in pieces if len(entries) else ():
+        k = begin = bisect_left(chain.offsets, entries[-1])
+        if k == len(chain) or chain.offsets[k] != entries[-1]:
+            continue
+        marked = evidence.is_marked(chain.sizes[k])
+        if not marked and (
+            chain.offsets[: k + 1].tolist() != [*entries]
+            or evidence.last_chunk not in (None, chain.sizes[k])
+        ):
+            continue
+        while begin and not marked and chain.extent_of(begin - 1) == chain.extent_of(k):
+            begin -= 1
+        if copies.isdisjoint(chain.offsets[begin : k + 1]):
+            return {at for c, *_ in pieces for at in c.offsets if at > entries[-1]}
+    return set()
+
+
+def _copies(pieces: Pieces, evidence: Evidence, key_of: KeyOf) -> set[int]:
+    """Return the offsets of the chunks that are copies of others.
+
+    Chunks are copies only if there are more than the file had. Of equal chunks, those
+    nearest to each other are copies.
+
+    Example: the file had the chunks A, B and C, and A, B, B and C were found. There is
+    one chunk too many, and the second B is a copy.
+    """
+    surplus = sum(piece.nchunks for piece in pieces) - (evidence.nchunks or 0)
+    if surplus <= 0 or not evidence.count_confirmed:
+        return set()
+    seen: dict[bytes, int] = {}
+    equal: list[tuple[int, int]] = []
+    chunks = [(piece.chain, k) for piece in pieces for k in range(piece.nchunks)]
+    for position, (chain, k) in enumerate(chunks):
+        key = key_of(chain.offsets[k], chain.stop_of(k))
+        if key in seen:
+            equal.append((position - seen[key], chain.offsets[k]))
+        seen[key] = position
+    if len(equal) > surplus and evidence.last_chunk == evidence.chunk_size:
+        return set()  # any of them may be a copy
+    return {start for _, start in sorted(equal)[:surplus]}
+
+
+def _without(piece: Piece, dropped: set[int]) -> Iterator[Piece]:
+    """Yield the pieces of a chain between chunks that are dropped."""
+    begin = 0
+    for k, start in enumerate([*piece.chain.offsets, None]):
+        if start is None or start in dropped:
+            if begin < k:
+                part = piece.chain.part(begin, k)
+                yield Piece(part, None if begin else piece.ndamaged)
+            begin = k + 1
+
+
+def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
+    """Yield the pieces of a chain: cut it where its numbers can't go on.
+
+    They go on if the table does not contradict it, but not behind the last chunk. The
+    table lacks the extent of the last chunk, so another chunk may be in its place.
+    """
+    chain, ndamaged = piece.chain, piece.ndamaged
+    begin, number = 0, evidence.place(chain, 0)
+    for i in range(1, len(chain)):
+        expected = following = None if number is None else number + i - begin
+        if evidence.entries and (
+            expected is None or not evidence.fits(chain, i, expected)
+        ):
+            best = evidence.place(chain, i)
+            following = expected if best is None else best
+        is_last = following == len(evidence.entries) - 1
+        may_be_another = is_last and chain.extent_of(i) in evidence.numbers_of
+        ends = may_be_another or evidence.is_marked(chain.sizes[i - 1])
+        if following != expected or ends:
+            yield Piece(chain.part(begin, i), ndamaged, number)
+            begin, number, ndamaged = i, following, None
+    yield Piece(chain.part(begin, len(chain)) if begin else chain, ndamaged, number)
+
+
+# The rules
+
+
+def by_unique_extents(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the only place where the table has an extent of a piece."""
+    for i, piece in enumerate(pieces):
+        number, chain = piece.hint, piece.chain
+        if number is not None and any(
+            evidence.is_unique(chain, k, number + k) for k in range(len(chain))
+        ):
+            yield i, number
+
+
+def by_end(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the last number for a marked chunk that ends the file.
+
+    Two statements must agree on the number of chunks, unless one chunk is left.
+    """
+    known = evidence.count_confirmed or len(pieces) == pieces[-1].nchunks == 1
+    if known and evidence.is_marked(pieces[-1].chain.sizes[-1]):
+        yield from by_count(evidence, pieces, numbers)
+
+
+def by_count(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the last number for a chunk of the last one's size that ends the file."""
+    chain = pieces[-1].chain
+    fits = evidence.last_chunk in (None, chain.sizes[-1])
+    if evidence.nchunks is not None and fits and chain.stop == evidence.size:
+        yield len(pieces) - 1, evidence.nchunks - len(chain)
+
+
+def by_table(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Claim the place nearest to a piece where the table has its extents."""
+    for i, piece in enumerate(pieces):
+        if piece.hint is not None:
+            yield i, piece.hint
+
+
+def by_links(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Count the damaged chunks in front of a piece, as their headers lead."""
+    stop = None if evidence.first is None else 0
+    for i, piece in enumerate(pieces):
+        number = numbers[i]
+        if number is None and stop is not None and piece.ndamaged is not None:
+            number = stop + piece.ndamaged
+            yield i, number
+        stop = None if number is None else number + piece.nchunks
+
+
+def by_gaps(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
+    """Guess the number of lost chunks from the bytes between two pieces."""
+    nfound = sum(piece.nchunks for piece in pieces)
+    mean = sum(p.chain.stop - p.chain.start for p in pieces) / nfound
+    highest = _highest_numbers(pieces, numbers, evidence.nchunks or 2**63)
+    end, following = evidence.first, 0
+    for i, piece in enumerate(pieces):
+        number, start = numbers[i], piece.chain.start
+        if number is None:
+            if end is None:
+                # An offset table may be in front of the first chunk too.
+                gap = start - evidence.base - TABLE_NBYTES_PER_CHUNK * nfound
+                nlost = round(gap / (mean + TABLE_NBYTES_PER_CHUNK))
+            else:
+                nlost = round((start - end) / mean)
+                nlost = max(nlost, i > 0 and start > end)
+            number = following + max(0, min(nlost, highest[i] - following))
+            yield i, number
+        end, following = piece.chain.stop, number + piece.nchunks
+
+
+class Rule(NamedTuple):
+    """A rule, its description for people, and whether it ignores the file's order."""
+
+    claims: Callable[[Evidence, Pieces, Numbers], Claims]
+    text: str
+    anywhere: bool = False
+
+
+RULES = (
+    Rule(by_unique_extents, "an extent that the offset table has once", True),
+    Rule(by_end, "the end of the file"),
+    Rule(by_links, "the headers of the chunks in front"),
+    Rule(by_table, "the offset table"),
+    Rule(by_count, "the number of chunks in the header"),
+    Rule(by_gaps, "the number of bytes between chunks"),
+)
+
+
+def _highest_numbers(pieces: Pieces, numbers: Numbers, highest: int) -> list[int]:
+    """Return the highest number of each piece that leaves room for those behind it."""
+    found = []
+    for piece, number in zip(reversed(pieces), reversed(numbers), strict=True):
+        highest -= piece.nchunks
+        found.append(highest)
+        if number is not None:
+            highest = number
+    return found[::-1]
+
+
+class _Resolver:
+    """Accepts claims, and keeps the intervals of numbers that are taken."""
+
+    def __init__(self, pieces: Pieces, evidence: Evidence) -> None:
+        self._pieces = [*pieces]
+        self._numbers: list[int | None] = [None] * len(pieces)
+        self._taken: list[tuple[int, int]] = []
+        self._evidence = evidence
+
+    def resolve(self) -> list[Piece]:
+        """Apply all rules; return the pieces with their numbers."""
+        for rule in RULES:
+            if None in self._numbers:
+                self._apply(rule)
+        return [*self._finish()]
+
+    def _apply(self, rule: Rule) -> None:
+        """Accept the claims of a rule that fit; they are in the order of the file."""
+        numbers = [*self._numbers]
+        claims = dict(rule.claims(self._evidence, self._pieces, numbers))
+        nchunks = self._evidence.nchunks if self._evidence.count_confirmed else None
+        highest = _highest_numbers(self._pieces, numbers, nchunks or 2**63)
+        least = 0
+        for i, piece in enumerate(self._pieces):
+            number = claims.get(i)
+            if numbers[i] is None and number is not None:
+                in_order = least <= number <= highest[i]
+                # Where the order of the file is wrong, any free numbers will do.
+                if rule.anywhere or in_order or least > highest[i]:
+                    self._accept(i, number, rule)
+            number = self._numbers[i]
+            least = piece.nchunks + (least if number is None else number)
+
+    def _accept(self, i: int, number: int, rule: Rule) -> None:
+        """Place a piece if its numbers are free."""
+        stop = number + self._pieces[i].nchunks
+        k = bisect_left(self._taken, (stop,))
+        if number >= 0 and (k == 0 or self._taken[k - 1][1] <= number):
+            self._numbers[i] = number
+            self._pieces[i] = self._pieces[i]._replace(number=number, rule=rule.text)
+            insort(self._taken, (number, stop))
+
+    def _finish(self) -> Iterator[Piece]:
+        """Place what is left at any free numbers; yield all pieces."""
+        starts = [0, *(stop for _, stop in self._taken)]
+        stops = [*(start for start, _ in self._taken), 2**63]
+        free = zip(starts, stops, strict=True)
+        begin = stop = 0
+        for piece, number in zip(self._pieces, self._numbers, strict=True):
+            if number is not None:
+                yield piece
+                continue
+            while stop - begin < piece.nchunks:
+                begin, stop = next(free)
+            yield piece._replace(number=begin, rule=RULES[-1].text)
+            begin += piece.nchunks

@@ -1,0 +1,327 @@
+"""Find the trailer of a Zarr shard behind the chunks, and compare it with them.
+
+The other steps of an inspection see the file without its trailer: the padded copy in it
+looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from .._engine.blosc_settings import own_settings
+from .._format.blosc_header import decode_header
+from .._format.chunks import check_digest, decompress, is_intact
+from .._format.crc32c import crc32c, with_zeros
+from .._format.sections import read_beginning, walk_chunks
+from .._format.shard import (
+    CRC_LENGTH,
+    ENTRY,
+    MISSING,
+    SEPARATOR,
+    count_slots,
+    encode_entries,
+    index_size,
+    inner_size,
+)
+from .._storage.base import READ_SIZE, PartStorage, Storage, StorageFile
+from .._storage.stream import Cursor
+from ..checksums import CHECKSUMS
+from ..constants import BLOSC_HEADER_LENGTH, MAGIC
+from ..exceptions import FormatError
+from ..headers import BloscpackHeader
+from ..serializers import shard_rows
+from .findings import ANOTHER, Report
+from .lenient_sections import Sections
+
+if TYPE_CHECKING:
+    from .files import Inspection
+
+SECTION = "shard"
+# Maximum number of separators examined in the search for a trailer. A budget keeps it
+# linear on hostile files; ordinary files have one separator.
+MAX_CANDIDATES = 64
+# Maximum number of bytes whose checksum is computed in this search, as a multiple of
+# the size of the file: the index of one candidate may begin in this many places.
+MAX_TIMES_READ = 1 + len(CHECKSUMS)
+NO_TRAILER = (
+    "the metadata say that the file is a Zarr shard, but no shard index follows the "
+    "chunks: a program that does not know shards has changed the file, and the next "
+    "append or repack writes the index again"
+)
+OTHER_CHUNKS = (
+    "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
+    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
+    "'blpk repack --no-shard' an ordinary file"
+)
+
+
+# Finding
+
+
+def without_trailer(storage: Storage, sections: Sections) -> Storage:
+    """Return a storage that ends where the trailer of a shard begins, if any."""
+    metadata = sections.metadata
+    if metadata is not None and shard_rows(metadata.value) is not None:
+        start = _end_of_chunks(storage, sections) or _search(storage)
+    elif sections.header is None or sections.metadata_lost:
+        start = _search(storage)
+    else:
+        start = None
+    if start is None or start == storage.size:
+        return storage
+    return PartStorage(storage, 0, start)
+
+
+def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
+    """Return where the last chunk ends by header and table, None if that is uncertain.
+
+    It is the start of the trailer, also of a damaged one.
+    """
+    header, entries = sections.header, sections.table.entries
+    if header is None:
+        return None
+    end = _end_by_table(storage, header, entries[-1]) if entries else None
+    if end is not None:
+        return end
+    try:
+        cursor = Cursor(StorageFile(storage))
+        read_beginning(cursor)
+        end = walk_chunks(cursor, header)[-1]
+    except FormatError:
+        return None
+    # If there is a table, it or a chunk is wrong: only a separator makes sure.
+    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
+    return end if certain else None
+
+
+def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:
+    """Return where the chunk at `last` ends, None unless it is the last one."""
+    try:
+        head = decode_header(storage.read_at(max(last, 0), BLOSC_HEADER_LENGTH))
+    except FormatError:
+        return None
+    size = head.ctbytes + header.checksum_impl.size
+    end = last + size
+    behind = storage.read_at(end, len(SEPARATOR))
+    if behind == SEPARATOR:
+        return end
+    if behind.startswith(MAGIC):
+        return None
+    content = storage.read_at(last, size)
+    return end if is_intact(content, head, header.checksum_impl) else None
+
+
+def _search(storage: Storage) -> int | None:
+    """Return the start of the last trailer whose index is intact, None if none is."""
+    budget = MAX_TIMES_READ * storage.size
+    stop = storage.size - CRC_LENGTH
+    for start in islice(_separators(storage), MAX_CANDIDATES):
+        for at in _index_starts(storage, start + len(SEPARATOR)):
+            offset, nbytes = ENTRY.unpack(storage.read_at(at, ENTRY.size))
+            if storage.size < offset + nbytes < 2 * MISSING:
+                continue  # the first entry is wrong: do not read the others
+            budget -= stop - at
+            if budget < 0:
+                return None
+            if _crc_of_extent(storage, at, stop) == storage.read_at(stop, CRC_LENGTH):
+                return start
+    return None
+
+
+def _separators(storage: Storage) -> Iterator[int]:
+    """Yield the offsets of all separators, the last one first."""
+    for first, last in reversed([*storage.data_extents(0, storage.size)]):
+        for stop in range(last, first, -READ_SIZE):
+            start = max(first, stop - READ_SIZE)
+            # A separator may lie across two blocks.
+            block = storage.read_at(start, stop - start + len(SEPARATOR) - 1)
+            at = block.rfind(SEPARATOR)
+            while at >= 0:
+                yield start + at
+                at = block.rfind(SEPARATOR, 0, at)
+
+
+def _crc_of_extent(storage: Storage, start: int, stop: int) -> bytes:
+    """Return the checksum of an extent, which may be too long for the memory."""
+    value, end = 0, start
+    for first, last in [*storage.data_extents(start, stop), (stop, stop)]:
+        value = with_zeros(value, first - end)
+        for at in range(first, last, READ_SIZE):
+            value = crc32c(storage.read_at(at, min(READ_SIZE, last - at)), value)
+        end = last
+    return value.to_bytes(CRC_LENGTH, "little")
+
+
+def _index_starts(storage: Storage, start: int) -> Iterator[int]:
+    """Yield where the index of a trailer may begin: without and with a padded copy."""
+    sizes = [0]
+    with suppress(FormatError):
+        head = decode_header(storage.read_at(start, BLOSC_HEADER_LENGTH))
+        sizes += sorted({head.ctbytes + checksum.size for checksum in CHECKSUMS})
+    for size in sizes:
+        left = storage.size - CRC_LENGTH - start - size
+        if left > 0 and left % ENTRY.size == 0:
+            yield start + size
+
+
+# Checking
+
+
+def check_trailer(inspection: Inspection, report: Report) -> None:
+    """Compare the trailer with the chunks."""
+    sections = inspection.sections
+    header, metadata = sections.header, sections.metadata
+    rows = None if metadata is None else shard_rows(metadata.value)
+    if header is None or metadata is None or rows is None:
+        return
+    size = inner_size(metadata.value, header)
+    start, stop = inspection.storage.size, inspection.whole.size
+    if size is None:
+        report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+    elif start == stop:
+        report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
+    else:
+        _TrailerCheck(inspection, report, size, count_slots(header)).check()
+
+
+class _TrailerCheck:
+    """Collects the findings about one trailer."""
+
+    def __init__(
+        self, inspection: Inspection, report: Report, inner: int, nslots: int
+    ) -> None:
+        self.inspection, self.report, self.inner = inspection, report, inner
+        self.start = inspection.storage.size
+        self.copy_start = self.start + len(SEPARATOR)
+        self.stop = self._stop(index_size(nslots))
+        self.index_start = self.stop - index_size(nslots)
+
+    def _stop(self, size: int) -> int:
+        """Return the end of the trailer, also if another packed file follows.
+
+        The index has `size` bytes.
+        """
+        whole = self.inspection.whole
+        places = [self.copy_start + size]
+        with suppress(FormatError):
+            head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
+            places.append(places[0] + head.ctbytes + self.inspection.checksum.size)
+        for place in places:
+            if whole.read_at(place, len(MAGIC)) == MAGIC:
+                message = (
+                    "'%d' bytes lie behind the shard index: another packed file begins "
+                    "there, and is not read"
+                )
+                message %= whole.size - place
+                extent = place, whole.size
+                self.report.note("chunks", ANOTHER, message, extent=extent)
+                return place
+        return whole.size
+
+    def check(self) -> None:
+        """Check separator, index and padded copy."""
+        whole = self.inspection.whole
+        found = whole.read_at(self.start, len(SEPARATOR))
+        if found != SEPARATOR:
+            message = "expected the trailer of a Zarr shard, found bytes that begin %r"
+            self._add(message % found, self.start, self.stop)
+        if self.index_start < self.copy_start:
+            message = (
+                "expected a shard index of '%d' bytes behind the chunks, found '%d'"
+            )
+            sizes = self.stop - self.index_start, max(0, self.stop - self.copy_start)
+            self._add(message % sizes, self.start, self.stop)
+            return
+        stop = self.stop - CRC_LENGTH
+        crc = whole.read_at(stop, CRC_LENGTH)
+        expected = _crc_of_extent(whole, self.index_start, stop)
+        if crc != expected:
+            message = "the checksum of the shard index is '%s', but it should be '%s'"
+            message %= crc.hex(), expected.hex()
+            self._add(message, self.index_start, self.stop)
+        numbering = self.inspection.numbering
+        if numbering.nfound == numbering.nchunks:
+            # Otherwise the findings about the chunks come first.
+            self._check_entries()
+
+    def _add(self, message: str, start: int, stop: int) -> None:
+        self.report.add(SECTION, "trailer", message, extent=(start, stop))
+
+    def _check_entries(self) -> None:
+        chains = self.inspection.numbering.chains
+        expected = array("Q")
+        for chain in chains:
+            for i in range(len(chain)):
+                expected.extend((chain.offsets[i], chain.extent_of(i)))
+        last, copied = chains[-1].sizes[-1], 0
+        if last != self.inner:
+            offset, nbytes = expected[-2:]
+            del expected[-2:]
+            if last:
+                copied = self.index_start - self.copy_start
+                self._check_copy(offset, nbytes)
+                expected.extend((self.copy_start, copied))
+        if self.copy_start + copied != self.index_start:
+            message = "'%d' bytes lie between the chunks and the shard index"
+            gap = self.index_start - self.copy_start - copied
+            self._add(message % gap, self.copy_start, self.index_start)
+        self._compare(encode_entries(expected, len(expected) // 2))
+
+    def _compare(self, expected: bytes) -> None:
+        """Compare the index with the entries of the chunks; the others are missing."""
+        whole = self.inspection.whole
+        stop = self.stop - CRC_LENGTH
+        for start in range(self.index_start, stop, READ_SIZE):
+            index = whole.read_at(start, min(READ_SIZE, stop - start))
+            at = start - self.index_start
+            right = expected[at : at + len(index)].ljust(len(index), b"\xff")
+            if index == right:  # usually, and there may be millions of entries
+                continue
+            pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(right), strict=True)
+            wrong = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]
+            number, places = at // ENTRY.size + wrong[0][0], wrong[0][1:]
+            message = "the shard index says that inner chunk %d has %s, but it has %s"
+            message %= number, *(_place(*place) for place in places)
+            if len(wrong) > 1:
+                message += "; '%d' more entries are wrong" % (len(wrong) - 1)
+            at = self.index_start + ENTRY.size * number
+            self._add(message, at, at + ENTRY.size)
+            return
+
+    def _check_copy(self, offset: int, nbytes: int) -> None:
+        """Compare the padded copy with the last chunk, at `offset`."""
+        whole, checksum = self.inspection.whole, self.inspection.checksum
+        start, stop = self.copy_start, self.index_start
+        # Blosc adds at most a header to the plain bytes.
+        most = self.inner + BLOSC_HEADER_LENGTH + checksum.size
+        if stop - start > most:
+            message = "expected a padded copy of at most '%d' bytes, found '%d'"
+            self._add(message % (most, stop - start), start, stop)
+            return
+        raw = whole.read_at(start, stop - start)
+        split = max(0, len(raw) - checksum.size)
+        frame = whole.read_at(offset, nbytes - checksum.size)
+        message = "the padded copy of the last chunk "
+        try:
+            check_digest(raw[:split], raw[split:], checksum)
+            found = decode_header(raw).nbytes
+            with own_settings:
+                if found != self.inner:
+                    message += "has '%d' plain bytes, not '%d'" % (found, self.inner)
+                elif decompress(frame).ljust(found, b"\0") == decompress(raw[:split]):
+                    return
+                else:
+                    message += "has other plain bytes than it"
+        except FormatError as error:
+            message += "is damaged: %s" % error.message
+        self._add(message, start, stop)
+
+
+def _place(offset: int, nbytes: int) -> str:
+    if offset == nbytes == MISSING:
+        return "no bytes"
+    return "'%d' bytes from byte %d on" % (nbytes, offset)

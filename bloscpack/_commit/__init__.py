@@ -1,0 +1,1 @@
+"""Changes that are applied as a whole or not at all."""

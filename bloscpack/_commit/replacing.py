@@ -1,0 +1,231 @@
+"""New files that appear under their name complete or not at all.
+
+Contract: `replacing` writes a temporary file in the folder of the target and renames
+it: the rename is the commit point. An existing target is locked meanwhile, and restored
+first if a change was interrupted. By default the new file is synced before it replaces
+another file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from .._storage.disk import NO_ROOM, disk
+from .._storage.protocols import Path, StorageOptions
+from .._storage.stream import is_stream, open_stream, standard_stream
+from .._storage.urls import is_url, local_path, shown_name
+from ..exceptions import StorageError, UsageError
+from . import journal, trust
+from .locking import open_locked
+from .ownership import Attributes, Limits, copy_attributes
+from .temporary import TemporaryFile, remove_leftovers
+
+
+def check_distinct(in_file: Path, out_file: Path) -> None:
+    """Raise `UsageError` if both names belong to the same file."""
+    names = os.fspath(in_file), os.fspath(out_file)  # refuses descriptors
+    try:
+        same = names[0] == names[1] if is_url(names[0]) else os.path.samefile(*names)
+    except FileNotFoundError:
+        return
+    if same:
+        raise UsageError(
+            "input '%s' and output '%s' are the same file"
+            % (shown_name(in_file), shown_name(out_file))
+        )
+
+
+@contextmanager
+def replacing(
+    path: Path,
+    sync: bool | None = None,
+    like: Attributes | Limits | None = None,
+    *,
+    access: bool = False,
+    times: bool = False,
+    exclusive: bool = False,
+    model: Attributes | None = None,
+    storage_options: StorageOptions | None = None,
+) -> Iterator[BinaryIO]:
+    """Open a new file, and rename it to `path` when the block ends without an error.
+
+    If the block raises an error, the new file is removed and `path` is unchanged. A
+    symbolic link is followed. The new file has the owner and permissions of the file
+    that it replaces, or those of any new file. A target that is no regular file, like a
+    pipe, is written directly. A URL is stored in one step at the end; `storage_options`
+    are settings of fsspec for it, and the other arguments are for local files.
+
+    With `sync` the file is on the disk when this returns; None means that it is if it
+    replaces another file, whose content could otherwise be lost in a crash. `like` are
+    the attributes of the input, which limit who may read the new file. It gets the
+    access of the input with `access`, if it replaces no file, and the times with
+    `times`. See `ownership`. With `exclusive` the name must be free, now and in the
+    end. If it replaces no file, the new file has owner and access of `model`, if any.
+    """
+    path = local_path(path)
+    if is_url(path):
+        from .._storage.upload import uploading
+
+        with uploading(path, storage_options, exclusive) as stored:
+            yield stored
+        return
+    name = os.fsdecode(path)
+    if exclusive and os.path.lexists(name):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+    _check_name(os.path.realpath(name))
+    if not os.path.exists(name):
+        _check_new(name)
+        _check_no_journal(name)
+        with _new_file(name, None, bool(sync), like, access, times, model) as fp:
+            yield fp
+        return
+    status = os.stat(name)
+    if not is_stream(name):
+        with (
+            _replaced(name) as replaced,
+            _new_file(name, replaced, sync is not False, like, access, times) as fp,
+        ):
+            yield fp
+        return
+    descriptor = standard_stream(status)
+    target = name if descriptor is None else os.dup(descriptor)
+    with open_stream(target, name) as stream:
+        yield stream
+
+
+@contextmanager
+def _replaced(name: str) -> Iterator[Attributes]:
+    """Lock the file that is going to be replaced; yield its attributes.
+
+    Locking needs read permission. Appending does too, so without it no writer can be
+    appending to the file, but an old journal may exist.
+    """
+    if os.access(name, os.R_OK):
+        with open_locked(name, mode="rb") as locked_file:
+            yield Attributes(locked_file.fp.fileno())
+        return
+    if os.path.lexists(journal.name_for(name)):
+        raise StorageError(
+            errno.EACCES,
+            "it has a journal, but no read permission, so it can't be restored",
+            name,
+        )
+    yield Attributes(name)
+
+
+def _check_name(name: str) -> None:
+    """Raise `StorageError` for the name of a journal, by which a file is restored."""
+    if journal.is_journal(name):
+        raise StorageError(
+            "'%s' is a journal, without which its file could not be restored" % name
+        )
+    file = name.removesuffix(journal.SUFFIX)
+    if file != name and os.path.isfile(file):
+        raise StorageError(
+            "'%s' is the name of the journal of '%s', which could not be read beside "
+            "another file of that name" % (name, file)
+        )
+
+
+def _check_new(name: str) -> None:
+    """Raise the error of the system for a name that no file can have, like ``old/``.
+
+    The real path of that name, ``old``, may be a file, which must not be replaced.
+    """
+    no_file = os.path.basename(name) in ("", os.curdir)
+    if no_file or os.path.lexists(os.path.realpath(name)):
+        # Raises nothing if another program has created the file meanwhile.
+        os.stat(name)
+
+
+def _check_no_journal(name: str) -> None:
+    """Raise `StorageError` if there is a journal of a file that had this name.
+
+    That file may have been moved and still need its journal, and the journal must not
+    be applied to a new file.
+    """
+    journal_name = journal.name_for(name)
+    if trust.belongs_to_missing_file(journal_name):
+        raise StorageError(
+            "'%s' is the journal of a file that had the name '%s': move the journal to "
+            "the new place of that file, or remove it if that file is gone"
+            % (journal_name, name)
+        )
+
+
+@contextmanager
+def _new_file(
+    name: str,
+    replaced: Attributes | None,
+    sync: bool,
+    like: Attributes | Limits | None,
+    access: bool,
+    times: bool,
+    model: Attributes | None = None,
+) -> Iterator[BinaryIO]:
+    target = os.path.realpath(name)
+    remove_leftovers(target)
+    source = replaced or model
+    if source is None and access and isinstance(like, Attributes):
+        source = like
+    try:
+        temporary = (
+            _with_usual_access(target, like)
+            if source is None
+            else TemporaryFile(target, 0o600)
+        )
+    except OSError as error:
+        error.filename = name  # the caller does not know the temporary name
+        raise
+    try:
+        fp = temporary.fp
+        yield fp
+        fp.flush()
+        if source is not None:
+            limit = None if source is like else like
+            owner = source is not like
+            copy_attributes(temporary.handle, source, owner=owner, limit=limit)
+        if like is not None and times:
+            status = like.status
+            os.utime(temporary.handle, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if sync:
+            disk.sync(fp)
+        if replaced is None:
+            temporary.rename_to_free_name(target)
+        else:
+            temporary.rename(target)
+        if sync:
+            disk.sync_folder(target)
+    except BaseException as error:
+        temporary.discard()
+        if isinstance(error, OSError) and (
+            error.errno in NO_ROOM or error.filename == temporary.name
+        ):
+            error.filename = name
+            del error.filename2  # None would appear in the message as '-> None'
+        raise
+
+
+def _with_usual_access(target: str, limit: Attributes | Limits | None) -> TemporaryFile:
+    """Return a temporary file with the access of any new file.
+
+    It has no bits for a class that can't read the input, whose attributes are `limit`.
+    """
+    mode = 0o666
+    if limit is None:
+        return TemporaryFile(target, mode)
+    wanted = limit.limit(mode, limit.status.st_gid)
+    temporary = TemporaryFile(target, wanted)
+    found = Attributes(temporary.handle)
+    strict = limit.limit(mode, None)
+    if wanted == strict or (
+        found.acl is None and found.status.st_gid == limit.status.st_gid
+    ):
+        return temporary
+    # The folder has given the file another group, or an ACL.
+    temporary.discard()
+    return TemporaryFile(target, strict)

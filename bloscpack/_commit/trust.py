@@ -1,0 +1,653 @@
+"""Decide whether a journal is used: one that was planted or forged is refused.
+
+A journal is obeyed only if all users who could have written it may also change its file
+or dataset. `load` applies this to the journal of a file, `check_in_dataset` to the
+journal of a dataset, and `is_believed` to a folder around a dataset.
+
+Strategy: three tables of rules, checked in order. Each rule is a pure function of
+`Evidence` that returns what it found if the rule is broken, else None.
+
+- `FILE_RULES` need the status of the two files.
+- `CONTENT_RULES` also need the fields of the journal and of the old file header. They
+  bound every size, so they come before bytes are hashed or memory is allocated.
+- `IDENTITY_RULES` compare the journal with the bytes of the file.
+
+The journal of a dataset has `CHANGES_RULES` and `DATASET_RULES`.
+
+A journal that breaks a rule is refused with an error that names journal and rule, by
+readers and by writers; nothing is changed. An incomplete journal is ignored instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+import struct
+
+from .._storage.base import READ_SIZE
+from .._storage.folder_store import is_missing
+from .._storage.local import whole_file
+from ..exceptions import FormatError, StorageError
+from .journal import (
+    COMPLETE_FLAG_OFFSET,
+    INODE_MASK,
+    MAGIC,
+    MAX_EXTENTS,
+    MIN_WITNESS,
+    OVERHEAD,
+    SECTOR,
+    VERSION,
+    VERSION_OFFSET,
+    Journal,
+    digest_of_witness,
+)
+from .ownership import ACL
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    from .._storage.base import Storage
+    from .._storage.folder_store import FolderStore, Held
+    from .._storage.protocols import BinaryFile
+
+    class WithDescriptor(Protocol):
+        """A file or folder that is open."""
+
+        def fileno(self) -> int:
+            """Return its file descriptor."""
+
+    # What a journal must have, a function that returns what it has instead, and what
+    # the user can do.
+    Rule = tuple[str, Callable[["Evidence"], str | None], str]
+
+# Without the journal the file may be a mixture of two states.
+REMEDY = (
+    "Copy the file alone to another folder and verify the copy: if it is whole, remove "
+    "the journal"
+)
+REMEDY_OF_STRANGERS = (
+    REMEDY + "; if you may not remove it, move the file to another folder"
+)
+REMEDY_OF_LINKS = (
+    "If the journal is genuine, remove its other names; a copy of file and journal in "
+    "another folder is valid as well"
+)
+REMEDY_OF_BITS = (
+    "If the journal is genuine, take the permission to write it from group and others "
+    "(chmod go-w). " + REMEDY
+)
+REMEDY_OF_OTHER_FILES = (
+    "It was not written for this file, or the file has been copied or replaced since. "
+    + REMEDY
+)
+
+REMEDY_OF_DATASETS = (
+    "Copy the dataset without the folder '.bloscpack' and verify the copy: if it is "
+    "whole, remove that folder"
+)
+# The folder, inside of a dataset, with the files that are not committed yet.
+CHANGES = ".bloscpack"
+# The file in it that commits a change of several files.
+JOURNAL = CHANGES + "/journal"
+# Maximum size in bytes of the journal of a dataset, which is read into memory.
+MAX_DATASET_JOURNAL = 64 * 2**20
+
+
+class Evidence:
+    """A file and the file with the name of its journal.
+
+    ``status`` and ``of_file`` are the status of the journal and of the file. ``saved``
+    has the fields of the journal once they have been read.
+    """
+
+    saved: Journal
+    file: WithDescriptor
+
+    def __init__(self, name: str, fp: BinaryFile, file: BinaryFile) -> None:
+        self.name = name
+        self.file = file
+        self.status = os.fstat(fp.fileno())
+        self.of_file = os.fstat(file.fileno())
+        self.storage: Storage = whole_file(file)
+
+    def read_old(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file as they were before the change."""
+        data = bytearray(self.storage.read_at(offset, size))
+        self.saved.overlay(offset, memoryview(data))
+        return bytes(data)
+
+
+class DatasetEvidence(Evidence):
+    """The folder of a dataset, and its journal or the folder that the journal is in."""
+
+    def __init__(self, name: str, status: os.stat_result, folder: Held) -> None:
+        self.name = name
+        self.file = folder
+        self.status = status
+        self.of_file = folder.status
+
+
+def may_write(uid: int, file: WithDescriptor) -> bool:
+    """Return whether a user may write a file, by its owner and permission bits.
+
+    The bits of the group say nothing where the file has an access control list.
+    """
+    return _has_bit(uid, file, stat.S_IWOTH)
+
+
+def may_read(uid: int, file: WithDescriptor) -> bool:
+    """Return whether a user may read a file, in the same way as `may_write`."""
+    return _has_bit(uid, file, stat.S_IROTH)
+
+
+def _has_bit(uid: int, file: WithDescriptor, bit: int) -> bool:
+    """Return whether a user has a permission bit, which is given for others."""
+    status = os.fstat(file.fileno())
+    if uid in (0, status.st_uid):
+        return True
+    if _is_sticky(status):  # other users can change no file of its owner there
+        return False
+    if status.st_mode & bit:
+        return True
+    by_group = bool(status.st_mode & bit << 3)
+    return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
+
+
+def _is_sticky(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_ISVTX) and stat.S_ISDIR(status.st_mode)
+
+
+def _acl_of(file: WithDescriptor) -> bytes | None:
+    try:
+        return os.getxattr(file.fileno(), ACL)
+    except (AttributeError, OSError):  # the system or the file has no lists
+        return None
+
+
+def _has_acl(file: WithDescriptor) -> bool:
+    return _acl_of(file) is not None
+
+
+def is_unknown_member(file: BinaryFile) -> bool:
+    """Return whether only this process knows that its user is of the file's group."""
+    if _has_acl(file):
+        return False  # the bits of the group say nothing
+    group = os.fstat(file.fileno()).st_gid
+    return group in (os.getegid(), *os.getgroups()) and not _is_member(
+        os.geteuid(), group
+    )
+
+
+def _is_member(uid: int, gid: int) -> bool:
+    try:
+        import grp
+        import pwd
+
+        user = pwd.getpwuid(uid)
+        return user.pw_gid == gid or user.pw_name in grp.getgrgid(gid).gr_mem
+    except (ImportError, KeyError):  # the system, user or group is unknown
+        return False
+
+
+# Rules about the two files. Systems without owners skip the second and third.
+
+
+def _several_links(evidence: Evidence) -> str | None:
+    links = evidence.status.st_nlink
+    return None if links == 1 else "'%d'" % links
+
+
+def _wrong_owner(evidence: Evidence) -> str | None:
+    uid = evidence.status.st_uid
+    if not hasattr(os, "geteuid") or uid in (0, evidence.of_file.st_uid):
+        return None
+    if may_write(uid, evidence.file):
+        return None
+    return "the user '%d'" % uid
+
+
+def _others_write(evidence: Evidence) -> str | None:
+    mode = stat.S_IMODE(evidence.status.st_mode)
+    if not hasattr(os, "geteuid") or not mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None
+    of_file = evidence.of_file
+    if not _is_sticky(of_file):
+        # Everybody may change the file itself. So it is for all files where the file
+        # system has no permission bits.
+        if of_file.st_mode & stat.S_IWOTH:
+            return None
+        # The folder of a dataset is shared with a group.
+        is_shared = stat.S_ISDIR(of_file.st_mode) and of_file.st_mode & stat.S_IWGRP
+        same_group = of_file.st_gid == evidence.status.st_gid
+        if is_shared and same_group and not mode & stat.S_IWOTH:
+            return None
+    return "the permission bits '%o'" % mode
+
+
+def _too_large(evidence: Evidence) -> str | None:
+    size = evidence.status.st_size
+    # New head and old bytes are in the file, or have been there.
+    fits = size <= 2 * evidence.of_file.st_size + OVERHEAD
+    return None if fits else "'%d' bytes" % size
+
+
+FILE_RULES: tuple[Rule, ...] = (
+    ("one hard link", _several_links, REMEDY_OF_LINKS),
+    ("an owner who may write the file", _wrong_owner, REMEDY_OF_STRANGERS),
+    ("no other user who may write it", _others_write, REMEDY_OF_BITS),
+    ("at most twice the size of the file", _too_large, REMEDY_OF_STRANGERS),
+)
+
+
+def _too_large_for_dataset(evidence: Evidence) -> str | None:
+    size = evidence.status.st_size
+    return None if size <= MAX_DATASET_JOURNAL else "'%d' bytes" % size
+
+
+def _wrong_owner_of_changes(evidence: Evidence) -> str | None:
+    # No other user can have made a folder of this user, whom the user database may not
+    # know. A change of a single file needs this folder only; a journal must be
+    # accepted by other users, too.
+    is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
+    return None if is_own else _wrong_owner(evidence)
+
+
+# For the folder with the journal of a dataset.
+CHANGES_RULES: tuple[Rule, ...] = (
+    (
+        "a folder '.bloscpack' whose owner may write the folder of the dataset",
+        _wrong_owner_of_changes,
+        REMEDY_OF_DATASETS,
+    ),
+    (
+        "a folder '.bloscpack' that no other user may write",
+        _others_write,
+        REMEDY_OF_DATASETS,
+    ),
+)
+DATASET_RULES: tuple[Rule, ...] = (
+    ("one hard link", _several_links, REMEDY_OF_DATASETS),
+    (
+        "an owner who may write the folder of the dataset",
+        _wrong_owner,
+        REMEDY_OF_DATASETS,
+    ),
+    ("no other user who may write it", _others_write, REMEDY_OF_DATASETS),
+    (
+        "at most '%d' bytes" % MAX_DATASET_JOURNAL,
+        _too_large_for_dataset,
+        REMEDY_OF_DATASETS,
+    ),
+)
+
+# Rules about the fields
+
+
+def _longer_than_file(evidence: Evidence) -> str | None:
+    length = evidence.saved.length
+    # A change cuts a file only after its commit.
+    fits = 0 < length <= evidence.of_file.st_size
+    return None if fits else "'%d'" % length
+
+
+def _disorder(evidence: Evidence) -> str | None:
+    end = 0
+    for start, stop in evidence.saved.extents:
+        if not end <= start < stop <= evidence.saved.length:
+            return "'%d' to '%d'" % (start, stop)
+        end = stop
+    return None
+
+
+def _wrong_head(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.extents[0]
+    size = evidence.saved.new_head_size
+    return None if (start, stop) == (0, size) else "'%d' bytes" % size
+
+
+def _bad_witness(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.witness
+    fits = (
+        0 <= start <= stop - MIN_WITNESS
+        and stop <= evidence.saved.length
+        and all(stop <= a or b <= start for a, b in evidence.saved.extents)
+    )
+    return None if fits else "'%d' to '%d'" % (start, stop)
+
+
+def _overreach(evidence: Evidence) -> str | None:
+    from .._format.append_plan import find_overreach
+
+    saved = evidence.saved
+    try:
+        return find_overreach(evidence.read_old, saved.extents, saved.length)
+    except FormatError as error:
+        return "a file that has no valid beginning (%s)" % error
+
+
+CONTENT_RULES: tuple[Rule, ...] = (
+    (
+        "an old length of at most the size of the file",
+        _longer_than_file,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    (
+        "extents that are in order, apart, and inside the old length",
+        _disorder,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    ("a new head that fills the first extent", _wrong_head, REMEDY_OF_OTHER_FILES),
+    (
+        "a witness of at least '%d' bytes inside the old length and outside the extents"
+        % MIN_WITNESS,
+        _bad_witness,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    ("extents that a change overwrites", _overreach, REMEDY_OF_OTHER_FILES),
+)
+
+# Rules about the bytes of the file
+
+
+def _witness_differs(evidence: Evidence) -> str | None:
+    start, stop = evidence.saved.witness
+    digest = digest_of_witness(evidence.storage, start, stop)
+    return None if digest == evidence.saved.witness_digest else "other bytes"
+
+
+def _head_differs(evidence: Evidence) -> str | None:
+    for start, head, old, new in _blocks_of_head(evidence):
+        if head in (old, new):
+            continue
+        # An interrupted write may have replaced a part, or left zeros.
+        i = _first_foreign(head, old, new)
+        if i is not None:
+            return "'%d' at byte '%d'" % (head[i], start + i)
+    return None
+
+
+def _first_foreign(head: bytes, old: bytes, new: bytes) -> int | None:
+    """Return the index of the first byte that is neither zero, nor old, nor new.
+
+    A hostile file may have a head of gigabytes, so the loop is NumPy's.
+    """
+    import numpy  # only a change that was interrupted in its last write needs it
+
+    size = min(len(head), len(old), len(new))
+    present, before, after = (
+        numpy.frombuffer(data, "u1", size) for data in (head, old, new)
+    )
+    foreign = (present != 0) & (present != before) & (present != after)
+    return int(foreign.argmax()) if foreign.any() else None
+
+
+def _complete_copy(evidence: Evidence) -> str | None:
+    # The head is written last.
+    if any(head != new for _, head, _, new in _blocks_of_head(evidence)):
+        return None
+    same = evidence.of_file.st_ino & INODE_MASK == evidence.saved.inode
+    return None if same else "a copy"
+
+
+def _blocks_of_head(evidence: Evidence) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """Yield offset, present bytes, old bytes and new bytes of the head, in blocks.
+
+    A head contains the room for metadata, which a forged header may make huge.
+    """
+    for start in range(0, evidence.saved.new_head_size, READ_SIZE):
+        new = evidence.saved.new_head(start, READ_SIZE)
+        head = evidence.storage.read_at(start, len(new))
+        yield start, head, evidence.read_old(start, len(new)), new
+
+
+IDENTITY_RULES: tuple[Rule, ...] = (
+    ("the witness to be unchanged", _witness_differs, REMEDY_OF_OTHER_FILES),
+    (
+        "every byte of the head to be old, new or zero",
+        _head_differs,
+        REMEDY_OF_OTHER_FILES,
+    ),
+    (
+        "the same file, or a head that is not completely new",
+        _complete_copy,
+        REMEDY_OF_OTHER_FILES,
+    ),
+)
+
+
+def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> tuple[str, str] | None:
+    """Return the first broken rule, in words, and the advice for the user.
+
+    Return None if all rules are kept.
+    """
+    for expected, find, remedy in rules:
+        found = find(evidence)
+        if found is not None:
+            return "expected %s, found %s" % (expected, found), remedy
+    return None
+
+
+def load(name: str, file: BinaryFile) -> Journal | None:
+    """Return the journal `name` of the file that is open in `file`.
+
+    None if there is no journal, or an incomplete one: then the file is unchanged.
+    Raises `StorageError` if the journal breaks a rule, is damaged, or has an unknown
+    version, or if another file has its name.
+    """
+    try:
+        fp = _open(name)
+        if fp is None:
+            return None
+        with fp:
+            return _accepted(Evidence(name, fp, file), fp)
+    except MemoryError as error:
+        raise StorageError("there is no memory for the journal '%s'" % name) from error
+
+
+def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
+    """Raise `StorageError` if a new journal in `fp` would be refused by its status.
+
+    A file system may give it another owner or other permission bits than requested.
+    """
+    broken = first_broken(FILE_RULES, Evidence(name, fp, file))
+    if broken:
+        raise StorageError(
+            "the journal '%s', without which the file can't be changed, would be "
+            "refused: %s" % (name, broken[0])
+        )
+
+
+def check_in_dataset(
+    rules: tuple[Rule, ...], dataset: FolderStore, status: os.stat_result
+) -> None:
+    """Raise `StorageError` if the journal of a dataset, or its folder, is refused.
+
+    Parameters
+    ----------
+    rules
+        `DATASET_RULES` for the journal, `CHANGES_RULES` for the folder that it is in.
+    dataset
+        The folder of the dataset.
+    status
+        The status of the journal, or of its folder.
+    """
+    name = dataset.path(JOURNAL)
+    broken = first_broken(rules, DatasetEvidence(name, status, dataset.hold()))
+    if broken:
+        raise _refused(name, *broken)
+
+
+def folder_of_changes(dataset: FolderStore) -> FolderStore:
+    """Return the folder of changes of a dataset.
+
+    Raises `StorageError` if a user who may not change the dataset could write it.
+    """
+    changes = dataset.subfolder(CHANGES)
+    check_in_dataset(CHANGES_RULES, dataset, changes.status)
+    return changes
+
+
+def is_believed(around: Held, dataset: Held) -> bool:
+    """Return whether all users that can write a folder can change a dataset in it.
+
+    The folder must have the same owner as the dataset. Another owner is accepted if the
+    owner can write the dataset, and if one group can write both. A sticky folder is
+    refused: it is for users that do not trust each other.
+    """
+    if not hasattr(os, "geteuid"):
+        return True
+    outer, inner = around.status, dataset.status
+    if _is_sticky(outer):
+        return False
+    if outer.st_uid != inner.st_uid:
+        by_group = outer.st_mode & inner.st_mode & stat.S_IWGRP
+        if not by_group or outer.st_mode & stat.S_IWOTH:
+            return False
+        # No other user can have made a folder of this user.
+        if outer.st_uid != os.geteuid() and not may_write(outer.st_uid, dataset):
+            return False
+    if outer.st_mode & ~inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    return not outer.st_mode & stat.S_IWGRP or (
+        outer.st_gid == inner.st_gid and _acl_of(around) == _acl_of(dataset)
+    )
+
+
+def belongs_to_missing_file(name: str) -> bool:
+    """Return whether a journal, which may be complete, is left of a file that is gone.
+
+    Nothing bounds its size, so it is not hashed.
+    """
+    fp = _open(name)
+    if fp is None:
+        return False
+    with fp:
+        finished = _check_kind(name, fp)
+        return finished or _fields(name, whole_file(fp))[0] is not None
+
+
+def _open(name: str) -> io.FileIO | None:
+    """Open a regular file for reading; return None if there is none."""
+    # No symbolic link is followed. A pipe would wait for a writer without O_NONBLOCK.
+    flags = os.O_RDONLY
+    for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+        flags |= getattr(os, flag, 0)
+    try:
+        descriptor = os.open(name, flags)
+    except OSError as error:
+        if is_missing(error):
+            return None
+        # A symbolic link (on FreeBSD EMLINK), or a socket.
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise _no_regular_file(name) from error
+        if error.errno == errno.EACCES:
+            if not _size_of(name):  # a writer is creating it now, or has removed it
+                return None
+            raise StorageError(
+                "the journal '%s' can't be read (%s), and without it the file may be a "
+                "mixture of two states. %s"
+                % (name, error.strerror, REMEDY_OF_STRANGERS)
+            ) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_regular_file(name)
+    return io.FileIO(descriptor, "rb")
+
+
+def _size_of(name: str) -> int:
+    """Return the size of a file; 0 if there is none."""
+    try:
+        return os.lstat(name).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _no_regular_file(name: str) -> StorageError:
+    return StorageError(
+        "'%s' has the name of a journal, but is no regular file: move it away" % name
+    )
+
+
+def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
+    """Return a journal that keeps all rules; None if it was never completed."""
+    name = evidence.name
+    if not evidence.status.st_nlink and not os.path.lexists(name):
+        return None  # a writer has removed it since it was opened
+    broken = first_broken(FILE_RULES, evidence)
+    if broken:
+        raise _refused(name, *broken)
+    finished = _check_kind(name, fp)
+    # A writer may be writing the journal now, so its length is read after the flag.
+    saved, problem = _fields(name, whole_file(fp))
+    if saved is None:
+        if finished:
+            raise _damaged(name, problem)
+        return None
+    evidence.saved = saved
+    broken = first_broken(CONTENT_RULES, evidence)
+    # Bytes that a crash kept from the disk break rules too.
+    if (not broken or not finished) and not saved.digest_fits():
+        if finished:
+            raise _damaged(name, "expected the digest of its bytes, found another")
+        return None
+    if broken:
+        raise _refused(name, *broken)
+    broken = first_broken(IDENTITY_RULES, evidence)
+    if broken:
+        raise _refused(name, *broken)
+    return saved.keep(fp)
+
+
+def _check_kind(name: str, fp: BinaryFile) -> bool:
+    """Return the flag that says that a journal is complete.
+
+    Raises `StorageError` if the file is no journal, or has an unknown version.
+    """
+    head = whole_file(fp).read_at(0, SECTOR)
+    # A crash may have cut a journal that was not synced, or filled it with zeros.
+    written = 0
+    while head[written : written + 1] == MAGIC[written : written + 1] != b"":
+        written += 1
+    if written < len(MAGIC) and any(head[written:]):
+        raise StorageError(
+            "'%s' has the name of a journal, but is none: move it away" % name
+        )
+    version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
+    if version not in (b"", b"\0", bytes([VERSION])):
+        raise StorageError(
+            "the journal '%s' has version %d, which is not known: change the file with "
+            "the release of Bloscpack that wrote it" % (name, version[0])
+        )
+    return head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1"
+
+
+def _fields(name: str, storage: Storage) -> tuple[Journal | None, str]:
+    """Return the fields of a journal; None and the reason if it is incomplete."""
+    try:
+        saved = Journal(name, storage)
+    except struct.error:
+        return None, "expected all fields, found '%d' bytes" % storage.size
+    if storage.read_at(VERSION_OFFSET, 1) != bytes([VERSION]):
+        return None, "expected a version, found none"
+    if not 1 <= saved.count <= MAX_EXTENTS:
+        return None, "expected 1 to %d extents, found '%d'" % (MAX_EXTENTS, saved.count)
+    if saved.new_head_size < 0 or saved.size != storage.size:
+        found = saved.size, storage.size
+        return None, "expected the '%d' bytes of its fields, found '%d'" % found
+    return saved, ""
+
+
+def _refused(name: str, broken: str, remedy: str) -> StorageError:
+    return StorageError("the journal '%s' is refused: %s. %s" % (name, broken, remedy))
+
+
+def _damaged(name: str, found: str) -> StorageError:
+    return StorageError(
+        "the journal '%s' is damaged: %s. The change that it belongs to can't be taken "
+        "back. %s" % (name, found, REMEDY)
+    )

@@ -1,1 +1,0 @@
-"""All-or-nothing changes: journal, locks, replacement, snapshot reads."""

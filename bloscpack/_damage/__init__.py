@@ -1,1 +1,0 @@
-"""Damaged files, for `verify` and `recover`: scan, number and describe what is left."""

@@ -1,0 +1,1 @@
+"""Operations on one file: reading parts, streams, appending, repacking, archives."""

@@ -1,0 +1,451 @@
+"""Append chunks to a file and replace its metadata: read, plan, journal, write, commit.
+
+All checks come before the first write. Their time does not grow with the data: the
+entries of the offset table are compared with each other, and the headers of the last
+two chunks with the last two entries; the digest of the last chunk is verified. Only if
+these contradict each other are the headers of all chunks read, to find the reason. The
+plan is a pure function (`plan_append`); it lists the extents of the file that will
+change. The old bytes of these extents are saved in a journal, or in memory for a file
+object. Removing the journal commits the change; after a failure the old bytes are
+restored.
+
+If a file has no room for the new chunks or the new metadata, a copy with more room
+replaces it. The new chunks are appended to the copy before the copy replaces the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from operator import index
+from typing import TYPE_CHECKING
+
+from .. import log
+from .._commit.end_changes import Change, FileObjectTarget, changeable
+from .._commit.locking import LockedFile
+from .._engine.blosc_settings import own_settings
+from .._engine.threads import for_each
+from .._format import offsets as offset_table
+from .._format.append_plan import (
+    UNCHANGED,
+    Plan,
+    check_appendable,
+    count_added_chunks,
+    plan_append,
+    plan_metadata,
+)
+from .._format.chunks import check_digest, compress, decompress, plain_size
+from .._format.metadata import Section
+from .._format.sections import Beginning, find_last_chunk, read_beginning, walk_chunks
+from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
+from .._loop import effective_nthreads
+from .._storage.base import read_up_to
+from .._storage.protocols import BinaryFile, Readable
+from .._storage.stream import Cursor
+from ..abstract_io import Progress, log_digest
+from ..args import BloscArgs, refuse_unknown, settings_from
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
+from ..defaults import (
+    DEFAULT_MAGIC_FORMAT,
+    DEFAULT_MAX_APP_CHUNKS,
+    DEFAULT_MAX_META_SIZE,
+    DEFAULT_TYPESIZE,
+)
+from ..exceptions import (
+    AnotherFileFollows,
+    FormatError,
+    MetadataSectionTooSmall,
+    NoMetadataFound,
+    NotEnoughSpace,
+    OffsetsRequired,
+    StorageError,
+    UsageError,
+    UsageTypeError,
+)
+from ..headers import BloscpackHeader
+from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata
+from .repack_plan import Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..args import AnyBloscArgs, BloscKeywords
+
+# A file that is changed in place.
+Target = FileObjectTarget | LockedFile
+
+# Number of bytes by which the metadata of an array may get longer when its shape grows.
+MORE_DIGITS = 20
+# Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
+# which threads are started: starting one takes longer than compressing less.
+WORTH_THREADS = 64 * 2**10
+
+
+class AppendSettings:
+    """The settings of an append; `bloscpack.append.append_from` documents them."""
+
+    def __init__(
+        self,
+        blosc_args: AnyBloscArgs | None,
+        *,
+        metadata: object = UNCHANGED,
+        nthreads: int | None = None,
+        progress: Progress | None = None,
+        expect: Callable[[int], object] | None = None,
+        **settings: Unpack[BloscKeywords],
+    ) -> None:
+        self.blosc_args = blosc_args
+        self.settings = settings
+        self.metadata = metadata
+        self.nthreads = nthreads
+        self.progress = progress
+        self.expect = expect
+
+
+# Chunks
+
+
+def append_chunks(
+    target: Target,
+    new_content_fp: Readable,
+    new_size: int,
+    how: AppendSettings,
+) -> int:
+    """Append bytes of a file object; return by how many chunks the file has grown."""
+    new_size = checked_size(new_size)
+    # Read and check the old file.
+    fp = target.fp
+    beginning, boundaries = _read_appendable(fp)
+    header = beginning.header
+    args = _effective_args(how.blosc_args, how.settings, header)
+    # Plan, without reading or writing.
+    plan = plan_append(beginning, boundaries, new_size, how.metadata)
+    if new_size == 0 and plan.section is None:
+        fp.seek(0, os.SEEK_END)
+        return 0
+    trailing = _trailing_nbytes(fp, boundaries[-1], plan) if new_size else 0
+    last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
+    if how.expect is not None:
+        how.expect(len(last_chunk) + new_size if new_size else 0)
+    size = fp.seek(0, os.SEEK_END)
+    new_header = plan.header.encode()
+    # The new beginning and an unchanged extent tell to which file a journal belongs.
+    new_beginning = beginning_blocks(new_header, plan.section)
+    unchanged = boundaries[0], plan.chunks_offset if new_size else size
+    _log_dropped_bytes(target, trailing)
+    trailer = _begin_trailer(plan, beginning)
+    # Journal: entering the block saves the old bytes.
+    with target.change(plan.extents(size), new_beginning, unchanged) as change:
+        # Write.
+        if plan.section is not None:
+            overwrite_section(change, plan.section)
+        if new_size:
+            new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
+            new_offsets = _write_chunks(
+                change, plan, new_chunks, args, how, trailer, size
+            )
+            log.debug("raw_bloscpack_header: %r", new_header)
+            if log.enabled(log.DEBUG):
+                offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
+                log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
+            added = new_offsets[header.nchunks - plan.first_chunk :]
+            change.overwrite(plan.table_offset, offset_table.encode(added))
+            # The header is written last: with it the file is complete.
+            change.overwrite(0, new_header)
+    # Commit: leaving the block has removed the journal.
+    fp.seek(0, os.SEEK_END)
+    return plan.nchunks_added
+
+
+def _begin_trailer(plan: Plan, beginning: Beginning) -> Trailer | None:
+    """Return the trailer of a shard with the chunks that stay; None for others."""
+    if plan.inner_nbytes is None:
+        return None
+    header, kept = plan.header, (beginning.offsets or [])[: plan.first_chunk]
+    trailer = Trailer(plan.inner_nbytes, count_slots(header), header.checksum_impl)
+    for start, stop in pairwise([*kept, plan.chunks_offset]):
+        trailer.add(start, stop)
+    return trailer
+
+
+def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
+    """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
+
+    Raises an error unless the file can be appended to. A wrong entry of the offset
+    table, or a damaged chunk before the last two, may remain undetected. In a shard all
+    entries are compared with the chunks: the new index gets them.
+    """
+    fp.seek(0)
+    cursor = Cursor(fp)
+    beginning = read_beginning(cursor)
+    check_appendable(beginning.header)
+    first = cursor.position
+    left = cursor.left()
+    boundaries = None
+    if inner_size(beginning.metadata, beginning.header) is None:
+        boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
+    if boundaries is None:
+        cursor.move(first)
+        boundaries = walk_chunks(cursor, beginning.header)
+        offset_table.check(beginning.offsets or [], boundaries)
+    return beginning, boundaries
+
+
+def checked_size(new_size: int) -> int:
+    """Return the number of bytes to append; raise `UsageError` if it is invalid."""
+    try:
+        size = index(new_size)
+    except TypeError as error:
+        raise UsageTypeError(
+            "expected a number of bytes to append, found %r" % (new_size,)
+        ) from error
+    if size < 0:
+        raise UsageError("the number of bytes to append can't be '%d'" % size)
+    return size
+
+
+def _trailing_nbytes(fp: BinaryFile, end: int, plan: Plan) -> int:
+    """Return the number of bytes behind the last chunk, which ends at `end`.
+
+    It is 0 for the trailer of a shard: another trailer replaces it.
+
+    Raises `AnotherFileFollows` if another bloscpack file starts there.
+    """
+    fp.seek(end)
+    head = read_up_to(fp, len(SEPARATOR))
+    if head == SEPARATOR and plan.inner_nbytes is not None:
+        return 0
+    if head.startswith(MAGIC):
+        raise AnotherFileFollows(
+            "not enough space: expected the end of the file at byte '%d', found "
+            "another bloscpack file, which appending would destroy" % end
+        )
+    return fp.seek(0, os.SEEK_END) - end
+
+
+def _log_dropped_bytes(target: Target, nbytes: int) -> None:
+    if nbytes:
+        name = (
+            "'%s': " % os.fsdecode(target.path)
+            if isinstance(target, LockedFile)
+            else ""
+        )
+        log.notice(
+            "%sdropping '%d' bytes behind the last chunk, which belong to none"
+            % (name, nbytes)
+        )
+
+
+def _effective_args(
+    given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
+) -> BloscArgs:
+    """Return a checked copy of the settings, with the type size of the file."""
+    refuse_unknown(keywords, BloscArgs)
+    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    args = found.copy()
+    if args.typesize is None:
+        args.typesize = header.typesize or DEFAULT_TYPESIZE
+    args.check()
+    return args
+
+
+def _read_last_chunk(
+    fp: BinaryFile, header: BloscpackHeader, boundaries: list[int]
+) -> bytes:
+    """Return the plain bytes of the last chunk; verify its digest."""
+    start, end = boundaries[-2:]
+    fp.seek(start)
+    frame = read_up_to(fp, end - start)
+    checksum = header.checksum_impl
+    split = len(frame) - checksum.size
+    compressed, digest = frame[:split], frame[split:]
+    try:
+        with own_settings:
+            check_digest(compressed, digest, checksum)
+            return decompress(compressed)
+    except FormatError as error:
+        error.locate(header.nchunks - 1, start)
+        raise
+
+
+def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[bytes]:
+    """Yield pieces of a file object in these sizes; prepend `front` to the first."""
+    for size in sizes:
+        data = read_up_to(fp, size)
+        if len(data) < size:
+            raise StorageError(
+                "the new content ends too early: expected '%d' bytes, found '%d'"
+                % (sum(sizes), sum(sizes) - size + len(data))
+            )
+        yield front + data
+        front = b""
+
+
+def _write_chunks(
+    change: Change,
+    plan: Plan,
+    plain_chunks: Iterator[bytes],
+    blosc_args: BloscArgs,
+    how: AppendSettings,
+    trailer: Trailer | None,
+    size: int,
+) -> list[int]:
+    """Write the chunks over the old end of the file; return their offsets.
+
+    The file has `size` bytes; a shard also gets its `trailer`.
+    """
+    checksum = plan.header.checksum_impl
+    offsets: list[int] = []
+    end = plan.chunks_offset
+
+    def work(plain: bytes) -> tuple[bytes, bytes]:
+        compressed = compress(plain, blosc_args)
+        return compressed, checksum(compressed)
+
+    def deliver(chunk: tuple[bytes, bytes]) -> None:
+        nonlocal end
+        compressed, digest = chunk
+        last = "(last)" if len(offsets) == len(plan.new_sizes) - 1 else ""
+        log.debug("Handle chunk '%d' %s", len(offsets), last)
+        log_digest(checksum, digest)
+        offsets.append(end)
+        if trailer is not None:
+            trailer.add_frame(end, compressed)
+        change.overwrite(end, compressed)
+        change.overwrite(end + len(compressed), digest)
+        end += len(compressed) + len(digest)
+        if how.progress is not None:
+            how.progress(plain_size(compressed))
+
+    with own_settings:
+        nthreads = effective_nthreads(how.nthreads, len(plan.new_sizes))
+        if sum(plan.new_sizes[1:]) < WORTH_THREADS:
+            nthreads = 1
+        for_each(plain_chunks, work, deliver, nthreads)
+    if trailer is not None:
+        for block in trailer.blocks(end):
+            change.overwrite(end, block)
+            end += len(block)
+        if end < size:
+            # If the file is not cut, no program must use the index at its old end.
+            wrong = b"\xff" * min(CRC_LENGTH, size - end)
+            change.overwrite(size - len(wrong), wrong)
+    # The new chunks may take fewer bytes than the old end of the file.
+    change.truncate(end)
+    return offsets
+
+
+# Metadata
+
+
+def read_sections(target: Target) -> tuple[Beginning, int]:
+    """Return the sections of a file, and the position of its first chunk."""
+    target.fp.seek(0)
+    cursor = Cursor(target.fp)
+    return read_beginning(cursor), cursor.position
+
+
+def replace_metadata(target: Target, metadata: object) -> None:
+    """Replace the metadata in the space reserved for them."""
+    beginning, first_chunk = read_sections(target)
+    section = plan_metadata(beginning, beginning.header, 0, metadata)
+    if section is None:
+        return
+    section_end = BLOSCPACK_HEADER_LENGTH + section.size
+    unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
+    new_beginning = beginning_blocks(beginning.header.encode(), section)
+    with target.change([(0, section_end)], new_beginning, unchanged) as change:
+        overwrite_section(change, section)
+
+
+def beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
+    """Return the bytes before the offset table in blocks: the section may be large."""
+    return [header] if section is None else [header, *section.blocks()]
+
+
+def overwrite_section(change: Change, section: Section) -> None:
+    """Write a metadata section over the one in the file."""
+    position = BLOSCPACK_HEADER_LENGTH
+    for block in section.blocks():
+        change.overwrite(position, block)
+        position += len(block)
+
+
+def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> None:
+    """Replace the metadata; with `grow`, rewrite the file if there is no room."""
+    try:
+        replace_metadata(locked_file, metadata)
+    except (NoMetadataFound, MetadataSectionTooSmall):
+        if not grow:
+            raise
+        from ..repacking import repack_fp
+
+        with locked_file.replacement() as temporary:
+            repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
+
+
+# Room
+
+
+def lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
+    """Return whether only a file with more room can take the bytes or the metadata."""
+    beginning, first = read_sections(locked_file)
+    header = beginning.header
+    sizes = header.nchunks, header.chunk_size, header.last_chunk
+    if header.format_version != FORMAT_VERSION or -1 in sizes:
+        return True
+    try:
+        check_appendable(header)
+        plan_append(beginning, [first] * 3, checked_size(new_size), metadata)
+    except (OffsetsRequired, NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall):
+        return True
+    return False
+
+
+def append_to_copy(
+    locked_file: LockedFile,
+    new_content_fp: Readable,
+    new_size: int,
+    how: AppendSettings,
+) -> None:
+    """Replace the file by a copy with more room, to which the bytes are appended."""
+    from ..repacking import write_planned
+    from .repack_plan import Plan as CopyPlan
+    from .repack_plan import Survey
+
+    old = Survey(locked_file.fp)
+    nchunks, chunk_size, last_chunk = old.geometry
+    sizes = BloscpackHeader(
+        chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
+    )
+    added = count_added_chunks(sizes, new_size, old.beginning.metadata)
+    log.verbose("rewriting the file to make room for '%d' chunks" % added)
+    wanted = _metadata_with_room(old.beginning, how.metadata)
+    wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
+    plan = CopyPlan(old, wanted)
+    if how.expect is not None:
+        _, _, last_chunk = plan.geometry
+        how.expect(old.nbytes + last_chunk + new_size)
+        how.expect = None
+    with locked_file.replacement() as temporary:
+        write_planned(
+            old, plan, locked_file.fp, temporary.fp, how.nthreads, how.progress
+        )
+        with temporary.reopened() as fp, changeable(fp) as target:
+            append_chunks(target, new_content_fp, new_size, how)
+
+
+def _metadata_with_room(old: Beginning, new: object) -> Settings:
+    """Return the settings of a copy that has room for the metadata of an append."""
+    if old.metadata_header is None and new is UNCHANGED:
+        return {}
+    serializer = SERIALIZERS_LOOKUP[DEFAULT_MAGIC_FORMAT]
+    given = old.metadata if new is UNCHANGED else new
+    wanted = serializer.dumps(replaced_metadata(old.metadata, given))
+    # The shape of an array may get more digits.
+    size = max(DEFAULT_MAX_META_SIZE(len(wanted)), len(wanted) + MORE_DIGITS)
+    if old.metadata_header is None:
+        # Any value; the append replaces it.
+        return {"metadata": "" if new != "" else 0, "max_meta_size": size}
+    return {"max_meta_size": max(size, old.metadata_header.max_meta_size)}

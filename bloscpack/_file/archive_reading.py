@@ -1,0 +1,315 @@
+"""An open archive: its members, and which of them are arrays.
+
+Which files are archives: damaged ones, too.
+
+The modules that read archives are imported only for files that may be one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from .._format.dtypes import DType
+from .._format.zarr_metadata import ZARR_JSON, ArrayDocument, decode_array
+from .._format.zip_format import (
+    TAIL_LENGTH,
+    Directory,
+    Member,
+    decode_directory,
+    decode_local,
+    local_extent,
+)
+from .._storage.base import PartStorage, Storage, naming_errors
+from .._storage.disk import disk
+from .._storage.local import whole_file
+from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from .._storage.urls import is_url, local_path, shown_name
+from ..constants import MAGIC
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    NotReadable,
+    UsageError,
+    UsageValueError,
+)
+from .opened import storage_from
+
+if TYPE_CHECKING:
+    from ..serializers import JsonObject
+
+# The extension of the member of an array that Zarr has no shards of.
+BLP = ".blp"
+# Maximum size of a ``zarr.json`` in bytes: it is read into memory as a whole.
+MAX_DOCUMENT = 16 * 2**20
+
+
+# Names of arrays, and of the members that hold them
+
+
+def document_name(name: str) -> str:
+    return "%s/%s" % (name, ZARR_JSON)
+
+
+def check_names(names: Collection[str]) -> None:
+    """Raise `UsageError` unless arrays can have these names beside each other."""
+    for name in names:
+        if not isinstance(name, str) or not all(map(_is_part, name.split("/"))):
+            raise UsageValueError(
+                "an array can't have the name %.200r: expected text whose parts, "
+                "between slashes, are neither empty, '.', '..' nor '%s', do not begin "
+                "with '__' or end with '%s', and have no backslash"
+                % (name, ZARR_JSON, BLP)
+            )
+    parents = parents_of(names)
+    for name in names:
+        if name in parents:
+            raise UsageValueError(
+                "'%s' can't be an array and a group with other arrays" % name
+            )
+
+
+def _is_part(part: str) -> bool:
+    return (
+        part not in ("", ".", "..", ZARR_JSON)
+        and not part.startswith("__")
+        and not part.endswith(BLP)
+        and not any(c in part for c in "\\\0")
+    )
+
+
+def parents_of(names: Collection[str]) -> dict[str, None]:
+    """Return the groups that contain the names, in order; the outermost one is not."""
+    parents: dict[str, None] = {}
+    for name in names:
+        parts = name.split("/")
+        for i in range(1, len(parts)):
+            parents["/".join(parts[:i])] = None
+    return parents
+
+
+# Archives
+
+
+class ArchiveFile:
+    """An open archive: its storage, its members, and its arrays.
+
+    ``entries`` are all members in the order of the ``directory``, and ``members`` those
+    that count, by name: of several with a name the last one, as in Zarr. ``arrays``
+    has, by the name of each array, the name of the member with its chunks.
+    """
+
+    def __init__(
+        self,
+        file: Path | Seekable | Buffer | Storage,
+        storage_options: StorageOptions | None = None,
+    ) -> None:
+        self._close: Callable[[], None] | None = None
+        self.name: str | None = None
+        self.storage = self._open(file, storage_options)
+        try:
+            with naming_errors(self.name or ""):
+                self.directory, self.entries = read_directory(self.storage)
+                self.members = members_of(self.entries)
+                self.arrays = self._find_arrays()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, file: Any, storage_options: StorageOptions | None) -> Storage:
+        file = local_path(file)
+        if is_url(file):
+            from .._storage.remote import RemoteStorage
+
+            remote = RemoteStorage(file, storage_options=storage_options)
+            self.name, self._close = file, remote.close
+            return remote
+        if isinstance(file, (str, os.PathLike)):
+            fp = disk.open(file, "rb")
+            # The file below the buffer: a fork may copy the locked lock of a buffer.
+            close = getattr(fp, "raw", fp).close
+            self.name, self._close = os.fsdecode(file), close
+            return whole_file(fp)
+        return storage_from(file, "a path, a URL, a file object or bytes")
+
+    def close(self) -> None:
+        """Close the file, unless the caller opened it."""
+        if self._close is not None:
+            self._close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_close"):
+            self.close()
+
+    def label(self, name: str) -> str:
+        """Return the name of an array with the name of the file, for messages."""
+        return name if self.name is None else "%s/%s" % (self.name, name)
+
+    def member(self, name: str) -> Member:
+        """Return a member; raise `FormatError` if there is none of this name."""
+        if name not in self.members:
+            raise DamageError("the member %.200r of the archive is missing" % name)
+        return self.members[name]
+
+    def chunks(self, name: str) -> Member:
+        """Return the member with the chunks of an array.
+
+        Raises ``KeyError`` if there is no array of this name.
+        """
+        member = self.arrays[name]
+        if member == document_name(name):
+            raise DamageError(
+                "no member of the archive has the chunks of %.200r" % name
+            )
+        return self.member(member)
+
+    def extent(self, member: Member) -> tuple[int, int]:
+        """Return the extent of the bytes of a member."""
+        start, stop = local_extent(member)
+        start = decode_local(self.storage.read_at(start, stop - start), member)
+        return start, start + member.size
+
+    def content(self, member: Member) -> PartStorage:
+        """Return the bytes of a member."""
+        return PartStorage(self.storage, *self.extent(member), self)
+
+    def json(self, member: Member) -> JsonObject:
+        """Return the content of a ``zarr.json``."""
+        content = self.content(member)
+        if content.size > MAX_DOCUMENT:
+            raise DamageError(
+                "expected at most '%d' bytes in %.200r, found '%d'"
+                % (MAX_DOCUMENT, member.name, content.size)
+            )
+        text = content.read_at(0, content.size)
+        if crc32(text) != member.crc:
+            raise DamageError("the crc32 of %.200r does not match" % member.name)
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DamageError(
+                "expected JSON in %.200r: %.200s" % (member.name, error)
+            ) from error
+        return document if isinstance(document, dict) else {}
+
+    def document(self, name: str) -> ArrayDocument:
+        """Return the description of an array in its ``zarr.json``."""
+        document = self.json(self.member(document_name(name)))
+        try:
+            return decode_array(document)
+        except UsageError as error:
+            error.filename = shown_name(self.label(name))
+            raise
+
+    def _find_arrays(self) -> dict[str, str]:
+        """Return the name of the member with the chunks of each array.
+
+        An array of which the document or the chunks are missing is one of them: reading
+        it raises an error. Raises `FormatError` if `savez` can't have written the file.
+        """
+        members = self.members
+        if ZARR_JSON not in members:
+            npy = any(name.endswith(".npy") for name in members)
+            raise NotReadable(
+                "expected a ZIP file of savez, with the member '%s', found %s"
+                % (ZARR_JSON, "arrays of NumPy: numpy.load reads it" if npy else "none")
+            )
+        arrays: dict[str, str] = {}
+        others = set()
+        for name in members:
+            array, mark, chunk = name.rpartition("/c/")
+            if name.endswith(BLP):
+                array = name.removesuffix(BLP)
+            elif not mark:
+                continue
+            elif set(chunk.split("/")) != {"0"}:
+                if document_name(array) in members:
+                    others.add(array)
+                continue
+            if array in arrays:
+                raise DamageError(
+                    "the members %.200r and %.200r are the same array"
+                    % (arrays[array], name)
+                )
+            arrays[array] = name
+        end = "/" + ZARR_JSON
+        documents = [name.removesuffix(end) for name in members if name.endswith(end)]
+        left = set(documents).difference(arrays, others)
+        if left:
+            left.difference_update(parents_of([*documents, *arrays]))
+        for name in documents:
+            if name in left and self._lacks_chunks(name):
+                arrays[name] = document_name(name)
+        return {name: member for name, member in arrays.items() if name not in others}
+
+    def _lacks_chunks(self, name: str) -> bool:
+        """Return whether a document without chunks may describe an array."""
+        try:
+            if self.json(self.members[document_name(name)]).get("node_type") == "group":
+                return False
+            self.document(name)
+        except FormatError:
+            pass
+        except UsageError:  # an array that savez can't have written
+            return False
+        return True
+
+
+def read_directory(storage: Storage) -> tuple[Directory, list[Member]]:
+    """Return where the directory is, and its members."""
+    length = min(storage.size, TAIL_LENGTH)
+    tail = storage.read_at(storage.size - length, length)
+    directory = Directory(tail, storage.size)
+    data = storage.read_at(directory.start, directory.stop - directory.start)
+    return directory, decode_directory(data, directory)
+
+
+def members_of(entries: list[Member]) -> dict[str, Member]:
+    """Return the members by name; of several with a name the last one, as Zarr does."""
+    return {m.name: m for m in entries if not m.name.endswith("/")}
+
+
+def check_document(
+    document: ArrayDocument, shape: tuple[int, ...], dtype: DType, member: str
+) -> None:
+    """Raise `FormatError` unless ``zarr.json`` describes the array in a member."""
+    in_place = member.endswith("/c" + "/0" * len(shape))
+    if (document.shape, document.dtype) != (shape, dtype) or not in_place:
+        raise DamageError(
+            "'%s' describes an array of shape %s and dtype '%s', but '%s' has one of "
+            "shape %s and dtype '%s': another program has changed it"
+            % (ZARR_JSON, document.shape, document.dtype, member, shape, dtype)
+        )
+
+
+def is_archive(storage: Storage) -> bool:
+    """Return whether `savez` may have written the bytes, which may be damaged.
+
+    The document of the group is their first member, or a member of the directory.
+    """
+    if storage.read_at(0, len(MAGIC)) == MAGIC:
+        return False
+    from .._format.zarr_metadata import ZARR_JSON
+    from .._format.zip_format import LOCAL, LOCAL_SIGNATURE
+
+    name = ZARR_JSON.encode()
+    head = storage.read_at(0, LOCAL.size + len(name))
+    if head.startswith(LOCAL_SIGNATURE) and head.endswith(name):
+        return True
+    try:
+        return ZARR_JSON in members_of(read_directory(storage)[1])
+    except FormatError:
+        return False
+
+
+def refuse_archive(storage: Storage) -> None:
+    """Raise `UsageError` for an archive, where a single file is expected."""
+    if is_archive(storage):
+        raise UsageError(
+            "the file is an archive of several arrays: extract it with 'unzip', which "
+            "keeps damaged members, too; 'blpk recover FOLDER NEW' then saves the "
+            "arrays; recover each .blp file that is not a shard separately"
+        )

@@ -1,0 +1,228 @@
+"""Items of an array whose plain bytes are in the chunks of a `ChunkSource`.
+
+Strategy: an index becomes positions on each axis (`ArrayIndex`); these become the
+numbers of the chunks that hold selected bytes; each chunk is loaded once, in parallel,
+into its place in the result. A chunk that is selected as a whole is decompressed right
+there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy
+
+from .._format.array_metadata import new_array
+from .._format.dtypes import check_text
+from ..exceptions import UsageTypeError, UsageValueError
+from .chunk_source import ChunkSource
+from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_chunks
+
+if TYPE_CHECKING:
+    from .._format.dtypes import Array, DType
+
+    # Returns a new array of a shape and a dtype, with undefined items.
+    Allocate = Callable[[tuple[int, ...], DType], Array]
+
+
+class ArrayReader:
+    """An array in chunks, from which selected items are read.
+
+    Parameters
+    ----------
+    source
+        The chunks. Their plain bytes are the items in `order`.
+    dtype, shape, order
+        Those of the array.
+    unit
+        The size in bytes of the largest part of an item inside of which no chunk ends;
+        None if no chunk ends inside an item.
+    allocate
+        Returns the array for a result. It may refuse a size that comes from a file.
+
+    Attributes
+    ----------
+    closed
+        Whether reading is an error.
+    """
+
+    def __init__(
+        self,
+        source: ChunkSource,
+        dtype: DType,
+        shape: tuple[int, ...],
+        order: Literal["C", "F"] = "C",
+        *,
+        unit: int | None = None,
+        allocate: Allocate = new_array,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.order = order
+        self.closed = False
+        self._source = source
+        self._unit = dtype.itemsize if unit is None else unit
+        self._allocate = allocate
+
+    def _in_order(self, axes: Sequence[Any]) -> Any:
+        """Return the axes from the slowest to the fastest one, or the reverse."""
+        return axes[::-1] if self.order == "F" else axes
+
+    def get(self, key: Any) -> Any:
+        """Return the items that an index of NumPy selects, or a field of all items.
+
+        They are a new array, or a scalar if integers select a single item.
+        """
+        if self.dtype.fields is not None:
+            if isinstance(key, str):
+                if key not in self.dtype.fields:
+                    raise ValueError("no field of name %s" % key)
+                dtype, offset = self.dtype.fields[key][:2]
+                return self.read_axes(self._full(), dtype, offset)
+            if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
+                numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
+                return self.read()[key]
+        position = self._position(key)
+        if position is not None:
+            return self._read_item(position)
+        index = ArrayIndex(key, self.shape)
+        return index.finish(self.read_axes(index.axes))
+
+    def get_outer(self, key: Sequence[Any]) -> Array:
+        """Return the items that each axis selects by itself, as `numpy.ix_` does.
+
+        `key` has an integer, a slice, or a list or array of integers for each axis.
+        """
+        if len(key) != len(self.shape):
+            raise IndexError(
+                "expected one entry for each of %d axes, found %d"
+                % (len(self.shape), len(key))
+            )
+        indexes = [
+            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
+        ]
+        items = self.read_axes([index.axes[0] for index in indexes])
+        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise UsageValueError("the array is closed")
+
+    def _position(self, key: Any) -> int | None:
+        """Return the position in the file of the item that integers select.
+
+        Return None for every other key, and for integers that are out of range.
+        """
+        entries = key if isinstance(key, tuple) else (key,)
+        shape = self.shape
+        if len(entries) != len(shape):
+            return None
+        if self.order == "F":
+            entries, shape = entries[::-1], shape[::-1]
+        position = 0
+        # Horner's scheme, from the slowest axis to the fastest one.
+        for i, n in zip(entries, shape, strict=True):
+            if type(i) is not int:
+                if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
+                    return None
+                i = int(i)
+            if not -n <= i < n:
+                return None
+            position = position * n + (i if i >= 0 else i + n)
+        return position
+
+    def _read_item(self, position: int) -> Any:
+        """Return an item as a scalar."""
+        self._check_open()
+        size = self.dtype.itemsize
+        buffer = bytearray(size)
+        self._source.read_into(memoryview(buffer), position * size)
+        item: Array = numpy.ndarray((), self.dtype, buffer)
+        if self.dtype.kind in "UV":
+            check_text(item)
+        return item[()]
+
+    def _full(self) -> list[Steps | PositionList]:
+        return [Steps(n, 0, 1, n) for n in self.shape]
+
+    def read_axes(
+        self,
+        axes: list[Steps | PositionList],
+        dtype: DType | None = None,
+        offset: int = 0,
+    ) -> Array:
+        """Return items as a new array, or the field of `dtype` at `offset` in them."""
+        base, subshape = self.dtype, ()
+        if dtype is not None:
+            base, subshape = dtype.base, dtype.shape
+        shape = self._in_order([axis.count for axis in axes])
+        result = self._allocate((*shape, *subshape), base)
+        self._fill(result, axes, offset)
+        if self.order == "F":
+            ndim = len(self.shape)
+            others = range(ndim, result.ndim)
+            result = result.transpose(*reversed(range(ndim)), *others)
+        return result
+
+    def _fill(
+        self, result: Array, axes: list[Steps | PositionList], offset: int = 0
+    ) -> None:
+        """Read the selected items, or a field at `offset` in them, into `result`.
+
+        The array is contiguous and has the axes in the order of the file.
+        """
+        self._check_open()
+        if not result.nbytes:
+            return
+        itemsize = self.dtype.itemsize
+        size = result.nbytes // math.prod(axis.count for axis in axes)
+        cell, part = self._unit, (offset, size)
+        cell_axes = list(self._in_order(axes))
+        if cell != itemsize:  # a chunk may end inside an item
+            cell = math.gcd(cell, offset, size)
+            last = Steps(itemsize // cell, offset // cell, 1, size // cell)
+            cell_axes, part = [*cell_axes, last], (0, cell)
+        region = Region(cell_axes)
+        span = self._source.span
+        flat: Any = result.reshape(-1).view("u1")
+        memory = memoryview(flat)
+        start = region.start
+        if start is not None and size == itemsize:
+            self._source.read_into(memory, start * cell)
+            return
+        filling = Filling(region, memory, span, cell, part)
+        numbers = needed_chunks(
+            region, cell, span, self._source.numbers, self._source.chunk_size
+        )
+        if filling.longest < self._source.chunk_size:
+            self._source.load(numbers, filling.copy, joined=True)
+        else:
+            self._source.load(numbers, filling.copy, room=filling.room)
+
+    def read(self, out: Array | None = None) -> Array:
+        """Return all items, in a new array or in `out`."""
+        if out is None:
+            return self.read_axes(self._full())
+        self._check_out(out)
+        ordered = numpy.asarray(out)
+        if self.order == "F":
+            ordered = ordered.T
+        if ordered.flags.c_contiguous:
+            self._fill(ordered, self._full())
+        else:
+            out[...] = self.read()
+        return out
+
+    def _check_out(self, out: Array) -> None:
+        if not isinstance(out, numpy.ndarray):
+            raise UsageTypeError("out: expected an array of NumPy, found %.200r" % out)
+        if out.shape != self.shape or out.dtype != self.dtype:
+            raise UsageValueError(
+                "out: expected an array of shape %s and dtype '%s', found one of "
+                "shape %s and dtype '%s'"
+                % (self.shape, self.dtype, out.shape, out.dtype)
+            )
+        if not out.flags.writeable:
+            raise UsageValueError("out: expected a writable array")

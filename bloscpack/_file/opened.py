@@ -1,0 +1,410 @@
+"""A file that stays open while parts of it are read, again and again.
+
+A file that was opened by its name may grow while it is open: an append overwrites the
+last chunk, the header and free entries of the offset table. The opened file keeps the
+plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
+the change, the sections in front of the chunks are read again, through the journal if
+there is one, and the read starts again. Digests prove that a chunk was read whole;
+without digests the read starts again if the state of the file has changed. After a
+change, a chunk that was read before shows whether this is still the same file.
+
+A file that is replaced under its name changes nothing here: the old file stays open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, BinaryIO
+
+from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
+from .._engine.forks import ForkSafeLock
+from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
+from .._storage.disk import disk
+from .._storage.local import whole_file
+from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from .._storage.urls import is_url, local_path, shown_name
+from ..args import effective_limits
+from ..bytes_io import announced_bytes
+from ..constants import MAGIC, MAX_THREADS
+from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
+from ..headers import check_range
+from ..serializers import user_metadata
+from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
+from .chunk_source import ChunkCache, ChunkSource, Room
+
+if TYPE_CHECKING:
+    from ..args import AnyLimits, Limits
+
+# Default number of plain bytes that an opened file keeps of the chunks used last.
+CACHE_NBYTES = 32 * 2**20
+
+# Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
+LONGEST_NAME = 4096
+
+
+class _LocalFile:
+    """A file that was opened by its name, and its state when it was read last."""
+
+    def __init__(self, path: Path, limits: Limits | None, cache: ChunkCache) -> None:
+        self.path = os.fspath(path)
+        self._how = cache, limits
+        self._fp: BinaryIO = disk.open(self.path, "rb")
+
+    def read_beginning(self) -> tuple[ChunkReader, Snapshot]:
+        """Return a reader of the present state, and this state."""
+        for _ in range(BEGINNING_ATTEMPTS):
+            snapshot = Snapshot(self.path, self._fp)
+            try:
+                snapshot.apply_journal()
+                reader = ChunkReader(whole_file(snapshot.fp), *self._how)
+            except (FormatError, StorageError):
+                if snapshot.is_settled():
+                    raise
+            else:
+                if snapshot.is_settled():
+                    return reader, snapshot
+        raise _always_changed(self.path)
+
+    def close(self) -> None:
+        self._fp.close()
+
+
+def _always_changed(path: Path) -> StorageError:
+    return StorageError(
+        errno.EAGAIN, "the file was changed each time it was read", shown_name(path)
+    )
+
+
+class OpenedFile(ChunkSource):
+    """A file whose parts are read; `open_parts` makes it. Many threads may use it.
+
+    Attributes
+    ----------
+    header, metadata, user_metadata
+        Header and metadata as they were when the file was opened.
+    nbytes, cbytes
+        Number of plain bytes, and size of the file, when it was opened.
+    nchunks
+        Number of chunks when the file was opened.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
+    name
+        Path or URL of the file; None for file objects and buffers.
+    identity
+        A value that differs for two files, or two states of a file, with different
+        content; None if unknown.
+    """
+
+    def __init__(
+        self,
+        source: Storage | _LocalFile,
+        cache: ChunkCache,
+        limits: Limits | None,
+        name: str | None,
+        nthreads: int | None,
+    ) -> None:
+        self.name = name
+        self._source = source
+        self._nthreads = nthreads
+        self._naming_errors: AbstractContextManager[None] = (
+            nullcontext() if name is None else naming_errors(name)
+        )
+        self._refreshing = ForkSafeLock()
+        self._snapshot: Snapshot | None = None
+        # A chunk that was read while the file was as it was opened.
+        self._witness: Witness | None = None
+        # The last state of a changed file in which it was found.
+        self._accepted: object = None
+        with self._naming_errors:
+            if isinstance(source, Storage):
+                self._reader = ChunkReader(source, cache, limits)
+            else:
+                self._reader, self._snapshot = source.read_beginning()
+        reader = self._reader
+        self._beginning = reader.beginning
+        self._index = reader.index  # stays: later ones have the same spans, and more
+        self.header = reader.header
+        self.metadata = reader.metadata
+        self.user_metadata = user_metadata(reader.metadata)
+        self.nbytes = reader.index.nbytes
+        self.nchunks = reader.index.nchunks
+        self.chunk_size = reader.index.chunk_size
+        self.cbytes = reader.storage.size
+        self.identity: Hashable = reader.storage.identity
+        self._version: Hashable = reader.storage.version
+
+    def __enter__(self) -> OpenedFile:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file, unless the caller opened it."""
+        if self.name is not None:
+            self._source.close()
+
+    def version(self) -> tuple[object, ...]:
+        """Return a value that differs for other content, the same on each machine."""
+        from hashlib import sha256
+
+        beginning = self._beginning
+        digest = sha256(beginning.header.encode())
+        digest.update(repr(beginning.metadata).encode("utf-8", "surrogatepass"))
+        digest.update(beginning.table or b"")
+        return self._version, self.cbytes, digest.hexdigest()
+
+    # Positions
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        return self._index.span(number)
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        return self._index.numbers(start, stop)
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Return where each chunk starts in the file, and where its digest ends.
+
+        Raises `FormatError` if the last chunk is damaged.
+        """
+        reader = self._reader
+        with self._naming_errors:
+            end = reader.check_end()
+        starts = [reader.index.offset(i) for i in range(self.nchunks)]
+        return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
+
+    # Reading
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+        joined: bool = False,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
+
+        `nthreads` is the number of threads; None for the default.
+        """
+        nthreads = self._nthreads if nthreads is None else nthreads
+        with self._naming_errors:
+            for _ in range(BEGINNING_ATTEMPTS):
+                reader, snapshot = self._reader, self._snapshot
+                try:
+                    self._load(reader, numbers, use, room, joined, nthreads)
+                except (FormatError, StorageError):
+                    if not self._refresh(reader):
+                        raise
+                else:
+                    if snapshot is None:
+                        return
+                    digested = reader.header.checksum_impl.size
+                    proven = digested and not reader.replaced_table
+                    unchanged = (
+                        snapshot.has_unchanged_file if proven else snapshot.is_unchanged
+                    )
+                    if unchanged():
+                        self._witness = self._witness or reader.witness
+                        return
+                    if proven:
+                        self._check_witness(reader, snapshot)
+                        return
+                    self._refresh(reader)
+        raise _always_changed(self.name or "")
+
+    def _check_witness(self, reader: ChunkReader, snapshot: Snapshot) -> None:
+        """Raise `StorageError` if the file was changed by more than an append.
+
+        Digests prove that a chunk was read whole, not that it is a chunk of the file
+        that was opened.
+        """
+        state = snapshot.current_state()
+        if state != self._accepted:
+            if not self._has_witness(reader):
+                raise self._changed()
+            self._accepted = state
+
+    def _has_witness(self, reader: ChunkReader) -> bool:
+        """Return whether a chunk that was read before is still in its place."""
+        if self._witness is None:
+            return True
+        offset, size, crc = self._witness
+        return zlib.crc32(reader.storage.read_at(offset, size)) == crc
+
+    def _changed(self) -> StorageError:
+        return StorageError(
+            errno.EIO,
+            "the file was changed by more than an append since it was opened",
+            self.name,
+        )
+
+    def _load(
+        self,
+        reader: ChunkReader,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        room: Room | None,
+        joined: bool,
+        nthreads: int | None,
+    ) -> None:
+        if reader.index is self._index or not numbers:
+            reader.each(numbers, use, room=room, joined=joined, nthreads=nthreads)
+            return
+
+        # The last chunk may have grown since.
+        def size(number: int) -> int:
+            start, stop = self.span(number)
+            return stop - start
+
+        def room_of_size(number: int) -> memoryview | None:
+            start, stop = reader.index.span(number)
+            fits = stop - start == size(number)
+            return room(number) if room is not None and fits else None
+
+        def use_part(number: int, plain: memoryview) -> None:
+            part = plain[: size(number)]
+            place = None
+            if room is not None and len(part) < len(plain):
+                place = room(number)
+            if place is not None:
+                place[:] = part
+                part = place
+            use(number, part)
+
+        reader.each(numbers, use_part, room=room_of_size, nthreads=nthreads)
+
+    def _refresh(self, reader: ChunkReader) -> bool:
+        """Read the sections again if the file has changed since `reader` was made.
+
+        Return whether it has.
+        """
+        with self._refreshing:
+            if self._reader is not reader:  # another thread has done it
+                return True
+            if self._snapshot is None or self._snapshot.is_unchanged():
+                return False
+            assert isinstance(self._source, _LocalFile)
+            reader, snapshot = self._source.read_beginning()
+            if not (self._continues(reader) and self._has_witness(reader)):
+                raise self._changed()
+            self._reader, self._snapshot = reader, snapshot
+            return True
+
+    def _continues(self, reader: ChunkReader) -> bool:
+        """Return whether an append can have made the state of `reader` of this file.
+
+        An append moves no chunk. Chunks elsewhere show that a program has written
+        another file over this one.
+        """
+        new, old = reader.index, self._index
+        if new.nchunks < old.nchunks or new.nbytes < old.nbytes:
+            return False
+        if not new.begins_like(old):
+            return False
+        # All chunks but the last had the same size, and it does not change.
+        last = old.nchunks - 1
+        return last < 0 or new.span(last)[0] == old.span(last)[0]
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._reader.cached(number, size)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the plain bytes of the span [start, stop), fewer at the end."""
+        size = max(0, min(stop, self.nbytes) - start)
+        result = announced_bytes(size, self.nbytes)
+        self.read_into(result.view, start)
+        return result.finish()
+
+
+def open_parts(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    cache_nbytes: int = CACHE_NBYTES,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    whole: bool = False,
+    storage_options: StorageOptions | None = None,
+) -> OpenedFile:
+    """Open a file whose parts are to be read.
+
+    Parameters
+    ----------
+    file
+        A path, a URL, a binary file object that can seek, a buffer with the bytes of
+        the file, or a `Storage`.
+    cache_nbytes
+        Number of plain bytes that are kept of the chunks used last.
+    nthreads, limits
+        As in `unpack_file_from_file`.
+    whole
+        Whether a file that a server can't send in parts may be read as a whole.
+    storage_options
+        Options of the file system of a URL.
+    """
+    check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
+    if nthreads is not None:
+        check_range("nthreads", nthreads, 1, MAX_THREADS)
+    cache = ChunkCache(cache_nbytes)
+    checked = effective_limits(limits)
+    source: Storage | _LocalFile
+    if is_url(file) and local_path(file) == file:
+        from .._storage.remote import RemoteStorage
+
+        name = file
+        source = RemoteStorage(
+            file,
+            storage_options=storage_options,
+            whole=None if whole else False,
+            limits=limits,
+        )
+    elif isinstance(file, (str, os.PathLike)):
+        file = local_path(file)
+        name = os.fsdecode(file)
+        source = _LocalFile(file, checked, cache)
+    else:
+        source = storage_from(file, "a path, a URL, a file object or bytes")
+        return OpenedFile(source, cache, checked, None, nthreads)
+    try:
+        return OpenedFile(source, cache, checked, name, nthreads)
+    except BaseException:
+        source.close()
+        raise
+
+
+def storage_from(
+    file: Seekable | Buffer | Storage, wanted: str = "a file object or bytes"
+) -> Storage:
+    """Return a file object, a buffer or a storage as a storage.
+
+    The message for anything else says what is `wanted`.
+    """
+    if isinstance(file, Storage):
+        return file
+    refuse_text(file)
+    if hasattr(file, "read"):
+        return whole_file(file)  # type: ignore[arg-type]
+    if isinstance(file, bytes) and _is_name(file):
+        raise UsageValueError(
+            "expected the bytes of a Bloscpack file, found the name of a file, %r: "
+            "pass the name as text, os.fsdecode(name)" % file
+        )
+    try:
+        return MemoryStorage(file)
+    except TypeError as error:
+        raise UsageTypeError("expected %s, found %r" % (wanted, file)) from error
+
+
+def _is_name(content: bytes) -> bool:
+    """Return whether bytes are no Bloscpack file, but the name of a local file."""
+    if len(content) > LONGEST_NAME or content.startswith(MAGIC) or b"\0" in content:
+        return False
+    return os.path.lexists(content)

@@ -1,0 +1,214 @@
+"""The size and the number of the chunks into which plain bytes are divided.
+
+The chunks of an array as blocks of a regular grid, as Zarr and Dask see arrays.
+
+The chunks of a file are equal spans of the bytes of an array, in C or Fortran order.
+They form a regular grid if each is a number of rows, or divides a row evenly.
+
+Sets of rows: disjoint ranges [start, stop) in ascending order.
+
+Pure functions; a set is a list of pairs, and is never changed.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .. import log
+from ..abstract_objects import plain_number
+from ..constants import MAX_BUFFERSIZE, MAX_CHUNKS
+from ..defaults import DEFAULT_CHUNK_SIZE
+from ..exceptions import ChunkingException, UsageValueError
+from ..headers import check_range
+from ..pretty import double_pretty_size, reverse_pretty
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Range = tuple[int, int]
+
+    Rows = list[Range]
+
+
+def parse_chunk_size(chunk_size: int | str) -> int:
+    """Return a chunk size in bytes.
+
+    Parameters
+    ----------
+    chunk_size
+        Number of bytes, or text: a number, perhaps with a suffix, such as ``'1M'`` (see
+        `bloscpack.pretty.reverse_pretty`), or ``'max'`` for the largest chunk size.
+
+    Raises
+    ------
+    UsageError
+        The size is not in the range 1 to 2147483631. This is a ``ValueError`` too.
+    """
+    if chunk_size == "max":
+        chunk_size = MAX_BUFFERSIZE
+    elif isinstance(chunk_size, str):
+        is_number = chunk_size.isascii() and chunk_size.isdecimal()
+        chunk_size = reverse_pretty(chunk_size + "B" * is_number)
+    check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
+    return plain_number(chunk_size)
+
+
+def calculate_nchunks(
+    in_file_size: int, chunk_size: int | str = DEFAULT_CHUNK_SIZE
+) -> tuple[int, int, int]:
+    """Return number of chunks, chunk size and size of the last chunk.
+
+    An input that is smaller than the chunk size becomes one chunk of its own size.
+
+    Parameters
+    ----------
+    in_file_size
+        Size of the input in bytes.
+    chunk_size
+        Plain bytes of a chunk, as in `parse_chunk_size`.
+
+    Returns
+    -------
+    tuple
+        The number of chunks, and two sizes in bytes.
+
+    Raises
+    ------
+    UsageError
+        A size is out of range. This is a ``ValueError`` too.
+    ChunkingException
+        There are more chunks than a file can have.
+
+    Examples
+    --------
+    >>> calculate_nchunks(24000, '8K')
+    (3, 8192, 7616)
+    """
+    chunk_size = parse_chunk_size(chunk_size)
+    in_file_size = plain_number(in_file_size)
+    if in_file_size < 0:
+        raise UsageValueError(
+            "'in_file_size' must be strictly positive, not %d" % in_file_size
+        )
+    if in_file_size == 0:
+        return 1, 0, 0
+    if chunk_size > in_file_size:
+        if log.enabled(log.VERBOSE):
+            log.verbose(
+                "Input was smaller than the given 'chunk_size': %s using: %s"
+                % (double_pretty_size(chunk_size), double_pretty_size(in_file_size))
+            )
+        chunk_size = in_file_size
+    full, rest = divmod(in_file_size, chunk_size)
+    nchunks, last_chunk = (full + 1, rest) if rest else (full, chunk_size)
+    if nchunks > MAX_CHUNKS:
+        raise ChunkingException(
+            "'%d' bytes in chunks of '%d' bytes make '%d' chunks, but at most '%d' are "
+            "possible" % (in_file_size, chunk_size, nchunks, MAX_CHUNKS)
+        )
+    if log.enabled(log.VERBOSE):
+        log.verbose("nchunks: %d" % nchunks)
+        log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))
+        log.verbose("last_chunk_size: %s" % double_pretty_size(last_chunk))
+    return nchunks, chunk_size, last_chunk
+
+
+# Maximum number of chunks in a block of `block_shape`.
+MAX_CHUNKS_IN_BLOCK = 8
+
+
+def block_shape(
+    shape: tuple[int, ...], itemsize: int, chunk_size: int, order: str = "C"
+) -> tuple[int, ...]:
+    """Return the shape of blocks of an array that agree with chunks of `chunk_size`.
+
+    A chunk of whole rows, or of an exact part of a row, is one block. Otherwise, a
+    block has the smallest number of rows that fills whole chunks, if at most
+    `MAX_CHUNKS_IN_BLOCK` chunks do, or else the rows of about one chunk. `order` is
+    that of the array, "C" or "F".
+    """
+    if order == "F":
+        return block_shape(shape[::-1], itemsize, chunk_size)[::-1]
+    block = list(shape)
+    for axis in range(len(shape)):
+        row = math.prod(shape[axis + 1 :]) * itemsize
+        if row and chunk_size >= row:
+            block[axis] = _rows_of_block(row, chunk_size)
+            break
+        block[axis] = 1
+    return tuple(max(1, min(*pair)) for pair in zip(block, shape, strict=True))
+
+
+def _rows_of_block(row: int, chunk_size: int) -> int:
+    common = math.lcm(row, chunk_size)
+    if common <= MAX_CHUNKS_IN_BLOCK * chunk_size:
+        return common // row
+    return chunk_size // row
+
+
+def grid_chunk_shape(
+    shape: tuple[int, ...], chunk_items: int, order: str = "C"
+) -> tuple[int, ...] | None:
+    """Return the shape of a chunk in a regular grid; None if the chunks form none.
+
+    Each chunk has `chunk_items` items, only the last one may have fewer.
+    """
+    block = block_shape(shape, 1, chunk_items, order)
+    axes = list(zip(shape, block, strict=True))
+    fastest = axes[:-1] if order == "F" else axes[1:]
+    is_chunk = math.prod(block) == min(chunk_items, math.prod(shape))
+    return block if is_chunk and not any(n % size for n, size in fastest) else None
+
+
+def union(ranges: Iterable[Range]) -> Rows:
+    """Return the rows of all ranges, which may overlap."""
+    found: Rows = []
+    for start, stop in sorted(ranges):
+        if start >= stop:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        else:
+            found.append((start, stop))
+    return found
+
+
+def without(rows: Rows, removed: Rows) -> Rows:
+    """Return the rows of a set that are not in another set."""
+    found: Rows = []
+    i = 0
+    for begin, stop in rows:
+        start = begin
+        while i < len(removed) and removed[i][1] <= start:
+            i += 1
+        j = i
+        while j < len(removed) and removed[j][0] < stop:
+            if start < removed[j][0]:
+                found.append((start, removed[j][0]))
+            start = max(start, removed[j][1])
+            j += 1
+        if start < stop:
+            found.append((start, stop))
+    return found
+
+
+def common(rows: Rows, others: Rows) -> Rows:
+    """Return the rows that are in both sets."""
+    return without(rows, without(rows, others))
+
+
+def count(rows: Rows) -> int:
+    """Return the number of rows."""
+    return sum(stop - start for start, stop in rows)
+
+
+def text_of(rows: Rows, most: int = 8) -> str:
+    """Return rows as text: ``rows 0 to 9, 20``; it names at most `most` ranges."""
+    parts = [
+        str(start) if stop - start == 1 else "%d to %d" % (start, stop - 1)
+        for start, stop in rows[:most]
+    ]
+    if len(rows) > most:
+        parts.append("and %d more ranges" % (len(rows) - most))
+    return "row%s %s" % ("s" * (count(rows) != 1), ", ".join(parts))

@@ -1,1 +1,0 @@
-"""Read parts of a file: its description, single chunks, and items of an array."""

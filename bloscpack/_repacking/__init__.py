@@ -1,1 +1,0 @@
-"""Rewrite a file with other settings: survey, plan and writing."""

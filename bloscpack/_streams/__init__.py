@@ -1,1 +1,0 @@
-"""The two directions of `bloscpack.BloscpackFile`: reading and writing plain bytes."""

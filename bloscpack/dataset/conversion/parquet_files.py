@@ -1,0 +1,477 @@
+"""Parquet files, through pyarrow.
+
+Row groups are read in batches and written one for each block. Attributes are in the
+metadata of the schema and of its fields, under the key of this package.
+
+Columns of text as arrays with items of one length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..._format.dtypes import check_text
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..folder import encode_attributes
+from ..rows import ends_in_zero
+from .contents import (
+    ArrayContent,
+    TableContent,
+    as_table,
+    import_package,
+    rows_in_block,
+)
+
+if TYPE_CHECKING:
+    from ..._format.dtypes import Array, DType
+    from ...serializers import JsonObject
+    from .contents import Columns, Content, Request
+
+# The key of attributes in metadata.
+ATTRIBUTES = b"bloscpack.attributes"
+# Number of bytes that are buffered for a column while it is read.
+BUFFER_NBYTES = 2**20
+# Units of times that Parquet has; others become a finer one.
+UNITS = {"W": "s", "h": "s", "m": "s", "D": "D", "s": "s"}
+# The names under which pandas stores the levels of an index that have none.
+UNNAMED = re.compile("__index_level_[0-9]+__")
+FINE_UNITS = ("ms", "us", "ns")
+
+
+# Reading
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Turn the errors of pyarrow about the file into `DamageError` with its name.
+
+    An error of the package gets the name, too.
+    """
+    pyarrow = _pyarrow("reading")
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except UsageError as error:
+        raise type(error)("'%s': %s" % (path, error)) from error
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamageError(str(error), filename=path) from error
+
+
+def _pyarrow(action: str, module: str = "pyarrow") -> Any:
+    """Return a module of pyarrow."""
+    return import_package(module, "tables", action + " Parquet")
+
+
+def read(path: str, request: Request) -> Content:
+    """Return the table in a file."""
+    with _named(path):
+        opened = _pyarrow("reading", "pyarrow.parquet").ParquetFile(
+            path, buffer_size=BUFFER_NBYTES, pre_buffer=False
+        )
+        request.resources.enter_context(opened)
+        file = _File(path, opened)
+        columns = {}
+        for number, name in file.names(request).items():
+            if name in columns:
+                raise UsageValueError("there are two columns '%s'" % name)
+            field = file.schema.field(number)
+            if getattr(field.type, "tz", None) is not None:
+                request.lose("the time zone of the column '%s'" % field.name)
+            columns[name] = file.column(name, field)
+        attrs = _attributes(file.schema.metadata, path)
+    return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
+
+
+class _File:
+    """An open file, and the names that its columns have there."""
+
+    def __init__(self, path: str, file: Any) -> None:
+        self.schema = file.schema_arrow
+        self.length = file.metadata.num_rows
+        self._path = path
+        self._file = file
+        self._stored: dict[str, str] = {}
+
+    def _batches(self, stored: str) -> Iterator[Any]:
+        """Yield the rows of a column in parts, as arrays of Arrow."""
+        for batch in self._file.iter_batches(columns=[stored]):
+            yield batch.column(0)
+
+    def names(self, request: Request) -> dict[int, str]:
+        """Return the names of the columns by their numbers in the file.
+
+        pandas stores an index without a name under a name that other programs reserve.
+        It is left out if it just numbers the rows.
+        """
+        names = dict(enumerate(self.schema.names))
+        if b"pandas" not in (self.schema.metadata or {}):
+            return names
+        levels = [number for number, name in names.items() if UNNAMED.fullmatch(name)]
+        for level, number in enumerate(levels):
+            stored = names[number]
+            if len(levels) == 1 and self._is_numbers(stored):
+                del names[number]
+                continue
+            is_free = len(levels) == 1 and "index" not in names.values()
+            names[number] = "index" if is_free else "level_%d" % level
+            request.lose("the name '%s', which becomes '%s'" % (stored, names[number]))
+        return names
+
+    def _is_numbers(self, stored: str) -> bool:
+        """Return whether a column has integers that follow one another."""
+        first, done = None, 0
+        for batch in self._batches(stored):
+            found = batch.to_numpy(zero_copy_only=False)
+            if found.dtype.kind not in "iu":  # missing ones make them floats
+                return False
+            first = int(found[0]) if first is None and len(found) else first or 0
+            expected = numpy.arange(first + done, first + done + len(found))
+            if not numpy.array_equal(expected, found):
+                return False
+            done += len(found)
+        return True
+
+    def column(self, name: str, field: Any) -> ArrayContent:
+        """Return a column, whose rows can be read without the others."""
+        self._stored[name] = field.name
+        dtype, inner = self._dtype_of(field)
+        attrs = _attributes(field.metadata, self._path)
+        column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
+
+        def rows() -> Iterator[Array]:
+            return (block[name] for block in self.blocks({name: column}))
+
+        column.read = rows
+        return column
+
+    def _dtype_of(self, field: Any) -> tuple[DType, tuple[int, ...]]:
+        """Return type and shape of the rows of a column."""
+        types, found = _pyarrow("reading").types, field.type
+        inner: tuple[int, ...] = ()
+        while types.is_fixed_size_list(found):
+            inner, found = (*inner, found.list_size), found.value_type
+        if types.is_dictionary(found):
+            found = found.value_type
+        if types.is_null(found) and not inner:  # text of pandas without rows
+            if self.length:
+                raise _missing(field.name)
+            return text_dtype(0), ()
+        if not inner and (types.is_string(found) or types.is_large_string(found)):
+            return self._measured(field.name, "U"), ()
+        if not inner and (types.is_binary(found) or types.is_large_binary(found)):
+            return self._measured(field.name, "S"), ()
+        name = _dtype_name(found, types)
+        if name is None:
+            raise UsageTypeError(
+                "an array can't hold the column '%s' of type '%s'"
+                % (field.name, field.type)
+            )
+        return numpy.dtype(name), inner
+
+    def _measured(self, stored: str, kind: str) -> DType:
+        """Return the type for a column of text or bytes: that of the longest value."""
+        compute = _pyarrow("reading", "pyarrow.compute")
+        length_of = compute.utf8_length if kind == "U" else compute.binary_length
+        lengths = Lengths()
+        for batch in self._batches(stored):
+            found = length_of(_decoded(_whole(batch, stored)))
+            lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
+            lengths.total += compute.sum(found).as_py() or 0
+            lengths.count += len(found)
+        return lengths.dtype(stored, kind)
+
+    def blocks(self, columns: dict[str, ArrayContent]) -> Iterator[Columns]:
+        """Yield blocks of rows of some columns."""
+        step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
+        wanted = [self._stored[name] for name in columns]
+        with _named(self._path):
+            for batch in self._file.iter_batches(batch_size=step, columns=wanted):
+                yield {
+                    name: _items(
+                        batch.column(self._stored[name]),
+                        column.dtype,
+                        column.shape[1:],
+                        name,
+                    )
+                    for name, column in columns.items()
+                }
+
+
+def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
+    text = (metadata or {}).get(ATTRIBUTES)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DamageError("attributes: %s" % error, filename=path) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _dtype_name(found: Any, types: Any) -> Any:
+    """Return a dtype, or its name, for a type of Arrow; None if there is none."""
+    if types.is_fixed_size_binary(found):
+        return "V%d" % found.byte_width
+    if types.is_date(found):
+        return "M8[D]" if types.is_date32(found) else "M8[ms]"
+    if types.is_timestamp(found):
+        return "M8[%s]" % found.unit
+    if types.is_duration(found):
+        return "m8[%s]" % found.unit
+    if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
+        return found.to_pandas_dtype()
+    return None
+
+
+def _decoded(array: Any) -> Any:
+    """Return an array of Arrow without a dictionary of its values."""
+    return array.dictionary_decode() if hasattr(array, "dictionary") else array
+
+
+def _whole(array: Any, name: str) -> Any:
+    """Return an array of Arrow; raise `UsageError` for missing values."""
+    if array.null_count:
+        raise _missing(name)
+    return array
+
+
+def _missing(name: str) -> UsageValueError:
+    return UsageValueError(
+        "column '%s' has missing values, which an array of its type can't hold" % name
+    )
+
+
+def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array:
+    """Return an array of Arrow as one of NumPy."""
+    array, pyarrow = _decoded(array), _pyarrow("reading")
+    if inner:
+        length = len(array)
+        while pyarrow.types.is_fixed_size_list(array.type):
+            array = _whole(array, name).flatten()
+        return _items(array, dtype, (), name).reshape(length, *inner)
+    if dtype.kind == "V":
+        joined = b"".join(_whole(array, name).to_pylist())
+        return numpy.frombuffer(joined, dtype)
+    if dtype.kind in "US":
+        return _text(_whole(array, name), dtype, name)
+    if dtype.kind in "mM":
+        missing = numpy.asarray(array.is_null())
+        integer = pyarrow.int32() if dtype == "M8[D]" else pyarrow.int64()
+        items: Array = numpy.asarray(array.view(integer).fill_null(0)).astype("i8")
+        items = items.view(dtype)
+        items[missing] = "NaT"
+        return items
+    if dtype.kind == "f":
+        found: Array = array.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        return found
+    result: Array = _whole(array, name).to_numpy(zero_copy_only=False)
+    return result
+
+
+def _text(array: Any, dtype: DType, name: str) -> Array:
+    """Return text or bytes as items of fixed length."""
+    pyarrow = _pyarrow("reading")
+    large = array.cast(
+        pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
+    )
+    _, offsets, data = large.buffers()
+    ends = numpy.frombuffer(offsets, "i8")[large.offset : large.offset + len(large) + 1]
+    letters = numpy.frombuffer(data or b"", "u1")[ends[0] : ends[-1]]
+    if dtype.kind == "U" and letters.max(initial=0) >= 128:
+        return fixed(array.to_pylist(), dtype, name)
+    return fixed_from(letters, numpy.diff(ends), dtype, name)
+
+
+# Writing
+
+
+def write(content: Content, request: Request) -> None:
+    """Write a table, or an array with one or two axes."""
+    pyarrow = _pyarrow("writing")
+    table = as_table(content)
+    schema = _schema(table, pyarrow)
+    with (
+        request.new_file() as out_fp,
+        _pyarrow("writing", "pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
+    ):
+        for block in table.blocks():
+            arrays = [
+                _to_arrow(rows, schema.field(name).type, name, pyarrow)
+                for name, rows in block.items()
+            ]
+            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+
+
+def _schema(table: TableContent, pyarrow: Any) -> Any:
+    fields = []
+    for name, column in table.columns.items():
+        found = _type_for(column.dtype, name, pyarrow)
+        for size in reversed(column.shape[1:]):
+            found = pyarrow.list_(found, size)
+        fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
+    return pyarrow.schema(fields, metadata=_metadata(table.attrs))
+
+
+def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
+    return {ATTRIBUTES: encode_attributes(attrs).strip()} if attrs else None
+
+
+def _type_for(dtype: DType, name: str, pyarrow: Any) -> Any:
+    """Return the type of Arrow for a type of NumPy."""
+    if dtype.kind == "U":
+        return pyarrow.string()
+    if dtype.kind == "S":
+        return pyarrow.binary()
+    if dtype.kind == "V" and dtype.names is None:
+        return pyarrow.binary(dtype.itemsize)
+    if dtype.kind in "mM":
+        unit, count = numpy.datetime_data(dtype)
+        unit = UNITS.get(unit, unit)
+        if unit == "D" and dtype.kind == "M" and count == 1:
+            return pyarrow.date32()
+        unit = "s" if unit == "D" else unit
+        if unit == "s" or unit in FINE_UNITS:
+            make = pyarrow.timestamp if dtype.kind == "M" else pyarrow.duration
+            return make(unit)
+    if dtype.kind in "biuf" and dtype.itemsize <= 8:
+        return pyarrow.from_numpy_dtype(dtype.newbyteorder("="))
+    raise UsageTypeError(
+        "Parquet can't hold the column '%s' of dtype '%s'" % (name, dtype)
+    )
+
+
+def _to_arrow(rows: Array, wanted: Any, name: str, pyarrow: Any) -> Any:
+    """Return rows of a column as an array of Arrow."""
+    if rows.ndim > 1:
+        inner = _to_arrow(
+            rows.reshape(-1, *rows.shape[2:]), wanted.value_type, name, pyarrow
+        )
+        return pyarrow.FixedSizeListArray.from_arrays(inner, rows.shape[1])
+    if rows.dtype.kind == "U":
+        return pyarrow.array(decoded(rows, name), wanted)
+    if rows.dtype.kind in "SV":
+        return pyarrow.array(rows.tolist(), wanted)
+    if rows.dtype.kind in "mM":
+        unit = "D" if pyarrow.types.is_date32(wanted) else wanted.unit
+        rows = native(rows).astype("%s8[%s]" % (rows.dtype.kind, unit))
+    return pyarrow.array(numpy.ascontiguousarray(native(rows)), wanted)
+
+
+# Padding all texts to the length of the longest one may make a column as large as this
+# in bytes, or this multiple of the size of the texts.
+MAX_PADDED = 2**34
+MAX_TIMES_PADDED = 100
+
+
+def longest(values: Iterable[str | bytes], most: int = 0) -> int:
+    """Return the length of the longest value, at least `most`."""
+    return max(most, max(map(len, values), default=0))
+
+
+def text_dtype(length: int, kind: str = "U") -> DType:
+    """Return the type of text (``"U"``) or bytes (``"S"``) of this length."""
+    return numpy.dtype("%s%d" % (kind, max(1, length)))
+
+
+class Lengths:
+    """The lengths of the texts in a column.
+
+    Attributes
+    ----------
+    most, total
+        The length of the longest text, and the sum of all lengths.
+    count
+        Number of texts.
+    """
+
+    def __init__(self) -> None:
+        self.most = self.total = self.count = 0
+
+    def add(self, values: Sequence[str | bytes]) -> None:
+        """Take texts into account."""
+        self.most = longest(values, self.most)
+        self.total += sum(map(len, values))
+        self.count += len(values)
+
+    def dtype(self, name: str, kind: str = "U") -> DType:
+        """Return the type for all texts.
+
+        Raises `UsageError` if nearly all of a large array would be padding, because a
+        single text is long.
+        """
+        found = text_dtype(self.most, kind)
+        nbytes = self.count * found.itemsize
+        unit = found.itemsize // max(1, self.most)
+        if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * self.total * unit):
+            raise UsageValueError(
+                "column '%s': a text has '%d' characters, and '%d' texts of this "
+                "length have '%d' bytes, '%d' times those that are there; leave the "
+                "column out, or make the text shorter"
+                % (
+                    name,
+                    self.most,
+                    self.count,
+                    nbytes,
+                    nbytes // max(1, self.total * unit),
+                )
+            )
+        return found
+
+
+def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
+    """Return values as an array of fixed length; raise `UsageError` for a loss."""
+    array: Array = numpy.array(values, dtype)
+    _check_length(longest(values), dtype, name)
+    if any(value[-1:] in ("\0", b"\0") for value in values):
+        raise ends_in_zero(name)
+    return array
+
+
+def fixed_from(letters: Array, lengths: Array, dtype: DType, name: str) -> Array:
+    """Return values as `fixed` does, from the bytes of all, in ASCII, and lengths."""
+    _check_length(int(lengths.max(initial=0)), dtype, name)
+    ends = numpy.cumsum(lengths)[lengths > 0] - 1
+    if not letters[ends].all():
+        raise ends_in_zero(name)
+    unit = numpy.dtype("u4" if dtype.kind == "U" else "u1")
+    width = dtype.itemsize // unit.itemsize
+    table: Array = numpy.zeros((len(lengths), width), unit)
+    table[numpy.arange(width) < lengths[:, numpy.newaxis]] = letters
+    result: Array = table.view(dtype.newbyteorder("=")).reshape(-1)
+    return result
+
+
+def _check_length(found: int, dtype: DType, name: str) -> None:
+    most = dtype.itemsize // (4 if dtype.kind == "U" else 1)
+    if found > most:
+        raise UsageValueError(
+            "column '%s': expected text of at most %d characters, found '%d'"
+            % (name, most, found)
+        )
+
+
+def decoded(array: Array, name: str) -> list[str]:
+    """Return a column of text or bytes as strings."""
+    check_text(array)
+    values: list[str | bytes] = array.tolist()
+    try:
+        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]
+    except UnicodeDecodeError as error:
+        raise UsageTypeError(
+            "column '%s': expected text in UTF-8, found %.100r" % (name, error.object)
+        ) from error
+
+
+def native(array: Array) -> Array:
+    """Return an array in the byte order of the machine."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,317 @@
+"""The descriptions of the layout ``superchunk``, and where the parts of items are.
+
+::
+
+    meta/storage of an array   {"superchunk": 1, "kind": "array", "dtype": …, …}
+    meta/storage of a table    {"superchunk": 1, "kind": "table", "columns": [{…}, …]}
+
+An item with fields is cut into its *leaves*: the parts that have no fields. Each leaf
+has files of its own, in a folder for each field on the way. JSON values to objects and
+back, no files (docs/format.rst, Superchunks).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
+from ..._format.blosc_header import decode_header
+from ..._format.dtypes import check_text, decode_dtype, encode_dtype, refuse
+from ...args import BloscArgs
+from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
+from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
+from ...exceptions import UsageValueError
+from ...numpy_io import typesize_of
+from ..folder import is_safe_part
+from .array_files import FileNames
+from .base import NewArray
+from .identity import Identity
+from .shard_grid import ShardGrid, rows_and_slots
+
+if TYPE_CHECKING:
+    from ..._format.dtypes import Array, DType
+    from ...serializers import Json, JsonObject
+
+VERSION = 1
+DATA = "data"
+# Settings that users can choose, and their defaults. `spare` is the number of bytes
+# that stay free at the end of each chunk.
+SETTINGS: JsonObject = {
+    "cname": DEFAULT_CNAME,
+    "clevel": DEFAULT_CLEVEL,
+    "shuffle": int(DEFAULT_SHUFFLE),
+    "spare": 0,
+}
+# Characters that the name of a folder can't have everywhere. `%` is what they become.
+_UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
+
+
+# Leaves
+
+
+class Leaf:
+    """A part of an item that has no fields.
+
+    Attributes
+    ----------
+    fields
+        The names of the fields that lead to it; empty if the item has no fields.
+    dtype, shape
+        Dtype of the part, and its shape in an item: a field may be an array.
+    """
+
+    def __init__(
+        self, fields: tuple[str, ...], dtype: DType, shape: tuple[int, ...]
+    ) -> None:
+        self.fields = fields
+        self.dtype = dtype
+        self.shape = shape
+
+    def of(self, items: Array) -> Array:
+        """Return this part of items, a view whose last axes are `shape`."""
+        for field in self.fields:
+            items = items[field]
+        return items
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder, relative to the data of the array."""
+        return "/".join(map(encode_name, self.fields))
+
+
+def leaves_of(dtype: DType) -> list[Leaf]:
+    """Return the leaves of an item, in the order of the fields."""
+    return list(_walk(dtype, (), ()))
+
+
+def _walk(
+    dtype: DType, fields: tuple[str, ...], shape: tuple[int, ...]
+) -> Iterator[Leaf]:
+    base, shape = dtype.base, shape + dtype.shape
+    if base.fields is None or base.names is None:
+        yield Leaf(fields, base, shape)
+        return
+    for name in base.names:
+        yield from _walk(base.fields[name][0], (*fields, name), shape)
+
+
+def encode_name(name: str) -> str:
+    """Return the name of the folder of a field or column.
+
+    It is the name itself, with ``%`` and two hexadecimal digits for each character that
+    some file systems lack. No two names become the same.
+    """
+    if name in ("", ".", ".."):
+        return name.replace(".", "%2E") or "%"
+    encoded = _UNSAFE.sub(lambda found: "%%%02X" % ord(found[0]), name)
+    if not is_safe_part(encoded):
+        raise UsageValueError("no folder can have the name of the field %.200r" % name)
+    return encoded
+
+
+# Descriptions
+
+
+class Storage:
+    """How an array is stored.
+
+    Attributes
+    ----------
+    dtype, inner
+        Dtype of the items, and the shape of a row.
+    chunk_rows, slots
+        Number of rows in a chunk, and of chunks in a file.
+    fill_value
+        The value of new items when the array is enlarged.
+    settings
+        The values of `SETTINGS`.
+    identity
+        The identity of the array; None for one without.
+    """
+
+    def __init__(
+        self,
+        dtype: DType,
+        inner: tuple[int, ...],
+        chunk_rows: int,
+        slots: int,
+        fill_value: Any,
+        settings: JsonObject,
+        identity: str | None = None,
+    ) -> None:
+        self.identity = identity
+        self.dtype = dtype
+        self.inner = inner
+        self.chunk_rows = chunk_rows
+        self.slots = slots
+        self.fill_value = fill_value
+        self.settings = settings
+        self.leaves = leaves_of(dtype)
+
+    def grid_of(self, leaf: Leaf) -> ShardGrid:
+        """Return how the array of a leaf is cut; its names begin in the data folder."""
+        inner = (*self.inner, *leaf.shape)
+        names = FileNames(leaf.folder, "__", "__.bin", 1)
+        cut = leaf.dtype, inner, self.chunk_rows, self.slots
+        return ShardGrid(*cut, names, self.identity)
+
+    def args_of(self, leaf: Leaf) -> BloscArgs:
+        """Return the settings of Blosc for a leaf."""
+        cname = self.settings["cname"]
+        return BloscArgs(
+            typesize=typesize_of(leaf.dtype),
+            cname=cname if cname in CNAME_AVAIL else DEFAULT_CNAME,
+            clevel=self.settings["clevel"],
+            shuffle=self.settings["shuffle"],
+        )
+
+    def encode(self) -> JsonObject:
+        """Return the description."""
+        fill = numpy.zeros((), self.dtype)
+        fill[...] = self.fill_value
+        content = fill.tobytes()
+        return {
+            "dtype": encode_dtype(self.dtype),
+            "inner": list(self.inner),
+            "chunklen": self.chunk_rows,
+            "superchunklen": self.chunk_rows * self.slots,
+            # Any item is stored exactly by its bytes.
+            "dflt": base64.b64encode(content).decode() if any(content) else None,
+            "cparams": self.settings,
+        }
+
+
+def new_storage(new: NewArray) -> Storage:
+    """Return how a new array is stored; raise `UsageError` if it can't be."""
+    if not new.shape:
+        raise UsageValueError(
+            "the layout 'superchunk' holds arrays with at least one axis: reshape the "
+            "item to (1,)"
+        )
+    encode_dtype(new.dtype)  # raises the error for objects
+    new.check_settings(SETTINGS, "superchunk")
+    dtype = packed(new.dtype)
+    fill = numpy.zeros((), dtype)
+    if new.fill_value is not None:
+        fill[...] = new.fill_value
+    settings = {**SETTINGS, **new.settings}
+    settings["shuffle"] = int(settings["shuffle"])
+    inner = new.shape[1:]
+    rows, slots = _rows_for(new, dtype)
+    identity = Identity().name
+    storage = Storage(dtype, inner, rows, slots, fill[()], settings, identity)
+    for leaf in storage.leaves:
+        encode_name("".join(leaf.fields))
+        storage.args_of(leaf).check()
+    if type(settings["spare"]) is not int or not 0 <= settings["spare"] < 2**31:
+        raise UsageValueError(
+            "spare must be a number of bytes, not %.200r" % (settings["spare"],)
+        )
+    return storage
+
+
+def packed(dtype: DType) -> DType:
+    """Return a dtype without gaps between the fields, in which nothing is stored."""
+    if dtype.subdtype is not None:
+        return numpy.dtype((packed(dtype.base), dtype.shape))
+    if dtype.fields is None or dtype.names is None:
+        return dtype
+    return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
+
+
+def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
+    """Return the number of rows of a chunk, and of chunks of a file."""
+    row = max(
+        (
+            math.prod((*new.shape[1:], *leaf.shape)) * leaf.dtype.itemsize
+            for leaf in leaves_of(dtype)
+        ),
+        default=0,
+    )
+    return rows_and_slots(new, row)
+
+
+def decode_storage(stored: Json) -> Storage:
+    """Return how an array is stored; raise `FormatError` if that is damaged."""
+    if not isinstance(stored, dict):
+        refuse("the description of an array", stored)
+    dtype = decode_dtype(stored.get("dtype"))
+    check_itemsize(dtype)
+    inner = stored.get("inner")
+    if (
+        not isinstance(inner, list)
+        or len(inner) >= NUMPY_NDIM
+        or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in inner)
+    ):
+        refuse("'inner' to be a list of lengths", inner)
+    rows, file_rows = stored.get("chunklen"), stored.get("superchunklen")
+    if type(rows) is not int or not 1 <= rows <= MAX_BUFFERSIZE:
+        refuse("'chunklen' to be a number of rows", rows)
+    if type(file_rows) is not int or file_rows < 1 or file_rows % rows:
+        refuse("'superchunklen' to be a multiple of %d rows" % rows, file_rows)
+    storage = Storage(
+        dtype,
+        tuple(inner),
+        rows,
+        file_rows // rows,
+        _decode_fill_value(dtype, stored.get("dflt")),
+        _decode_settings(stored.get("cparams")),
+    )
+    for leaf in storage.leaves:
+        row = math.prod((*inner, *leaf.shape)) * leaf.dtype.itemsize
+        if row * rows > MAX_BUFFERSIZE or storage.slots > MAX_BUFFERSIZE:
+            refuse("chunks of at most %d bytes" % MAX_BUFFERSIZE, row * rows)
+    return storage
+
+
+def _decode_fill_value(dtype: DType, stored: Json) -> Any:
+    if stored is None:
+        return numpy.zeros((), dtype)[()]
+    try:
+        content = base64.b64decode(stored, validate=True)
+        item: Array = numpy.frombuffer(content, dtype, 1)
+        check_text(item)
+        return item[0]
+    except (TypeError, ValueError, binascii.Error):
+        refuse("'dflt' to be the bytes of an item in base64", stored)
+
+
+def _decode_settings(stored: Json) -> JsonObject:
+    """Return the settings, with the default for each that is missing or wrong."""
+    found = stored if isinstance(stored, dict) else {}
+    settings = {
+        name: found[name] if type(found.get(name)) is type(value) else value
+        for name, value in SETTINGS.items()
+    }
+    if not 0 <= settings["clevel"] <= 9:
+        settings["clevel"] = SETTINGS["clevel"]
+    if not 0 <= settings["shuffle"] <= 2:
+        settings["shuffle"] = SETTINGS["shuffle"]
+    if not 0 <= settings["spare"] <= MAX_BUFFERSIZE:
+        settings["spare"] = 0
+    return settings
+
+
+# Spare room
+
+
+def with_spare(chunk: bytes, nbytes: int) -> bytes:
+    """Return a chunk with free bytes at its end, which count as a part of it.
+
+    Blosc finds its blocks by their positions, so it ignores the free bytes. A chunk
+    never gets longer than Blosc allows: by its header longer than the plain bytes.
+    """
+    header = decode_header(chunk)
+    room = min(nbytes, header.nbytes + BLOSC_HEADER_LENGTH - header.ctbytes)
+    if room <= 0:
+        return chunk
+    size = (header.ctbytes + room).to_bytes(4, "little")
+    start = BLOSC_HEADER_LENGTH - len(size)
+    return chunk[:start] + size + chunk[BLOSC_HEADER_LENGTH:] + bytes(room)
