@@ -1,23 +1,28 @@
-"""An array, a table or a group that is open: what all three have."""
+"""An array, a table or a group that is open: what all three have.
+
+The attributes that users give to an array, a table or a group: a mapping.
+
+Strategy: the file is read when an attribute is first used, and replaced as a whole by
+each change. A value that JSON can't represent is refused before anything is written.
+The values are never changed in place: a thread that reads them has one state.
+"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
 
-from .attributes import Attributes
 from .writer import checked
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from typing import TypeVar
-
+    from ..serializers import Json, JsonObject
     from .layouts.base import NodeLayout
     from .writer import Writer
 
     Self = TypeVar("Self", bound="Node")
-    Result = TypeVar("Result")
+
+Result = TypeVar("Result")
 
 
 class Node:
@@ -30,7 +35,14 @@ class Node:
         self._writer = writer
         self.path: str = layout.folder.path()
         self.layout: str = layout.name
-        self.attrs = Attributes(layout, writer)
+        # The values of `attrs` under the key "known", once they are read. `setdefault`
+        # does not replace the values of a change by another thread.
+        self._values: dict[str, JsonObject] = {}
+
+    @property
+    def attrs(self) -> Attributes:
+        """The attributes. They keep the dataset open as long as they are in use."""
+        return Attributes(self)
 
     @property
     def closed(self) -> bool:
@@ -67,3 +79,70 @@ class Node:
 
     def __exit__(self, *args: object) -> None:
         self.close()
+
+
+class Attributes(MutableMapping[str, "Json"]):
+    """Names and values, stored as JSON; changes are written at once.
+
+    A value is returned as it was given, not as JSON returns it, until the dataset is
+    opened again. After a change inside of a value, assign the value again.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def _loaded(self) -> JsonObject:
+        values = self._node._values
+        known = values.get("known")
+        if known is None:
+            known = values.setdefault("known", self._node._layout.read_attributes())
+        return known
+
+    def _change(self, edit: Callable[[JsonObject], JsonObject]) -> None:
+        node = self._node
+        writer = node._check_writer()
+
+        def take_over() -> None:
+            node._values["known"] = values
+
+        with writer.change(take_over, disturbs=False) as change:
+            # Other writers of a group may have changed them.
+            shared = writer.shared
+            values = edit(node._layout.read_attributes() if shared else self._loaded())
+            node._layout.stage_attributes(change, values)
+
+    def __getitem__(self, name: str) -> Json:
+        return self._loaded()[name]
+
+    def __setitem__(self, name: str, value: Json) -> None:
+        self._change(lambda values: {**values, name: value})
+
+    def __delitem__(self, name: str) -> None:
+        def without(values: JsonObject) -> JsonObject:
+            rest = dict(values)
+            del rest[name]
+            return rest
+
+        self._change(without)
+
+    def put(self, values: JsonObject) -> None:
+        """Replace all attributes."""
+        self._change(lambda _: dict(values))
+
+    def update(self, *others: Json, **more: Json) -> None:
+        """Set several attributes in one step."""
+        new = dict(*others, **more)
+        self._change(lambda values: {**values, **new})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def __repr__(self) -> str:
+        return "<Attributes %r>" % (self._loaded(),)
+
+    def asdict(self) -> JsonObject:
+        """Return the attributes as a new dictionary."""
+        return dict(self._loaded())

@@ -103,6 +103,15 @@ def test_members_are_opened_once(place):
     assert ["a", "in"] == list(dataset.open(place))
 
 
+def test_attributes_keep_a_member_open(place):
+    with dataset.create_group(place, sync=False) as group:
+        attributes = group.require_group("in").attrs
+        again = group["in"].attrs
+        assert {} == dict(again)
+        attributes["x"] = 1
+        assert {"x": 1} == dict(again)
+
+
 def test_one_thread_creates_a_member(tmp_path):
     created, refused = [], []
 
