@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
-MAX_FILLED = 2**30
+MAX_FILLED = 2**27
 MAX_TIMES_FILLED = 16
 
 

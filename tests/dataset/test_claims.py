@@ -63,6 +63,15 @@ def test_recover(huge):
     assert numbers().tolist() == dataset.open("saved")[:].tolist()
 
 
+def test_recover_items_that_are_much_larger_than_stored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    new_array("a", "bcolz")
+    claimed = [100, 200_000]  # 160 MB, of which nothing is stored
+    edit("a/" + DOCUMENTS["bcolz"], lambda value: value.update(shape=claimed))
+    with pytest.raises(bp.FormatError, match="the others would be fill values"):
+        dataset.recover("a", "saved")
+
+
 def test_shrink(huge):
     with dataset.open(huge, "r+") as array:
         array.resize(20)
