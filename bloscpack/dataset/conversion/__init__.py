@@ -95,7 +95,7 @@ FORMATS = {
         Format("blp", "blp", (".blp",), ROWS, begins=MAGIC, attributes=True),
         Format("csv", "csv_files", (".csv",), ROWS),
         Format(
-            "parquet", "parquet", (".parquet", ".pq"), ROWS,
+            "parquet", "parquet_files", (".parquet", ".pq"), ROWS,
             begins=b"PAR1", attributes=True,
         ),
         Format(
