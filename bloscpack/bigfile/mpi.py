@@ -10,20 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from .._storage.protocols import Path
 from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
-from .attributes import AttributeSet
+from .attributes import Attribute, Attributes, AttributeSet
 from .column import Column
-from .copying import row_dtype, store, table_of
-from .file import File
+from .file import File, row_dtype, store, table_of
 from .header import DType, Header, new_header
 from .tree import Tree, clean_name
 from .writing import Writer, added, write_header
-
-if TYPE_CHECKING:
-    from .attributes import Attribute, Attributes
 
 Result = TypeVar("Result")
 
