@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from .._format.rows import Rows
     from .file import File
 
-Kind = TypeVar("Kind", bound="Column")
 Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
 
 # Rows of an index that lie at most this many bytes apart are read together.
@@ -87,35 +86,20 @@ class Column:
         self,
         tree: Tree,
         name: str,
+        layout: Header,
         nthreads: int | None = None,
         *,
         copied: bool = False,
     ) -> None:
-        tree.require(name)
-        folder = tree.folder(name)
-        layout = read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
-        self._set_up(tree, name, Writer(tree, folder, layout, copied), nthreads)
-
-    def _set_up(
-        self, tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> None:
         self._tree = tree
         self._folder = tree.folder(name)
-        self._writer = writer
+        self._writer = Writer(tree, self._folder, layout, copied)
         self._nthreads = nthreads
         self._closed = False
         self.name = name
         self.attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
-        self._finalizer = weakref.finalize(self, writer.close)
-
-    @classmethod
-    def _over(
-        cls: type[Kind], tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> Kind:
-        column = cls.__new__(cls)
-        column._set_up(tree, name, writer, nthreads)
-        return column
+        self._finalizer = weakref.finalize(self, self._writer.close)
 
     @property
     def _layout(self) -> Header:
@@ -479,9 +463,17 @@ class Column:
         return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
 
 
+def layout_of(tree: Tree, name: str) -> Header:
+    """Return the header of a block, or one without rows for a group."""
+    tree.require(name)
+    folder = tree.folder(name)
+    return read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
+
+
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
     """Return a column that was pickled, perhaps in another process."""
-    return Column(Tree(root, follow_links), clean_name(name), nthreads, copied=True)
+    tree, name = Tree(root, follow_links), clean_name(name)
+    return Column(tree, name, layout_of(tree, name), nthreads, copied=True)
 
 
 class Dataset:

@@ -12,26 +12,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy
 
-from .._commit.ownership import Limits
 from .._format.rows import without
 from .._storage.protocols import Path
 from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, StorageError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, Dataset
+from .column import Column, Dataset, layout_of
 from .header import Array, DType, Header, block_dtype, check_convertible, new_header
 from .tree import Tree, check_new_name, clean_name
-from .writing import Writer, make_block, write_header
+from .writing import Written, finish_block, make_block
 
 if TYPE_CHECKING:
     from .._format.rows import Rows
 
-
 Progress = Callable[[int], object]
+Result = TypeVar("Result")
 
 # Number of bytes that are taken from a table at a time.
 TAKEN_NBYTES = 2**24
@@ -188,23 +187,41 @@ class File:
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = os.fsdecode(local_path(filename))
-        without_url(path, "a BigFile tree")
-        if create:
-            os.makedirs(path, exist_ok=True)
-        if not os.path.isdir(path):
-            found = "is not a folder" if os.path.exists(path) else "does not exist"
-            raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
-        self._set_up(Tree(path, follow_links), "", nthreads)
-
-    def _set_up(self, tree: Tree, group: str, nthreads: int | None) -> None:
-        self._tree = tree
-        self._group = group
+        path = self._on_root(lambda: _checked_folder(filename, create))
+        self._tree = Tree(path, follow_links)
         self._nthreads = nthreads
+        self._enter("")
+
+    def _enter(self, group: str) -> None:
+        self._group = group
         # The number of blocks created when the blocks were listed, and their names.
         self._listed: tuple[int, list[str]] = (-1, [])
         self._created = 0
-        self.basename = os.path.join(tree.path, group) if group else tree.path
+        path = self._tree.path
+        self.basename = os.path.join(path, group) if group else path
+
+    # What processes that share a tree do together; see `FileMPI`
+
+    def _on_root(self, action: Callable[[], Result]) -> Result:
+        """Return what `action` returns: in one process, for all that share the tree."""
+        return action()
+
+    def _check_same(self, what: str, *arguments: object) -> None:
+        """Raise `UsageError` if another process passes other arguments to a method."""
+
+    def _gathered(self, written: Written) -> list[Written]:
+        """Return what all processes have written, in that of `_on_root` at least."""
+        return [written]
+
+    def _column(self, full: str, layout: Header) -> Column:
+        return Column(self._tree, full, layout, self._nthreads)
+
+    def _has(self, full: str) -> bool:
+        return self._tree.is_block(full)
+
+    def _add(self, full: str) -> None:
+        """Add a new block to the list."""
+        self.refresh()
 
     @property
     def blocks(self) -> list[str]:
@@ -232,10 +249,8 @@ class File:
         return iter(self.blocks)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
         try:
-            return self._tree.is_block(self._full(name))
+            return isinstance(name, str) and self._has(self._full(name))
         except UsageValueError:
             return False
 
@@ -243,7 +258,8 @@ class File:
         if isinstance(key, (list, tuple)):
             return Dataset(self, key)
         full = self._full(key)
-        if key.endswith("/") or not self._tree.is_block(full):
+        is_block = self._on_root(lambda: self._tree.is_block(full))
+        if key.endswith("/") or not is_block:
             return self.subfile(key)
         return self.open(key)
 
@@ -256,27 +272,26 @@ class File:
 
     def subfile(self, key: str) -> File:
         """Return a group as a `File`."""
+        self._check_same("subfile", key)
         full = self._full(key)
-        self._tree.require(full)
-        group = File.__new__(File)
-        group._set_up(self._tree, full, self._nthreads)
+        self._on_root(lambda: self._tree.require(full))
+        group = type(self).__new__(type(self))
+        vars(group).update(vars(self))
+        group._enter(full)
         return group
-
-    def _limited(self, limits: Limits) -> File:
-        """Return the same tree; users whom `limits` allow read what it creates."""
-        tree = self._tree
-        file = File.__new__(File)
-        limited = Tree(tree.path, tree.follow_links, limits)
-        file._set_up(limited, self._group, self._nthreads)
-        return file
 
     def open(self, blockname: str) -> Column:
         """Return a block; the name ``.`` stands for the group itself."""
+        self._check_same("open", blockname)
         full = self._full(blockname)
-        is_block = self._tree.is_block(full)
-        if not is_block and clean_name(blockname) and not _is_self(blockname):
-            raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
-        return Column(self._tree, full, self._nthreads)
+
+        def layout() -> Header:
+            is_block = self._tree.is_block(full)
+            if not is_block and clean_name(blockname) and not _is_self(blockname):
+                raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
+            return layout_of(self._tree, full)
+
+        return self._column(full, self._on_root(layout))
 
     def create(
         self,
@@ -305,10 +320,11 @@ class File:
         UsageTypeError
             If the format does not have the type. Then nothing has been created.
         """
+        self._check_same("create", blockname, str(dtype), size, Nfile)
         full = self._full(blockname)
         if not full or _is_self(blockname):
-            self._tree.make_folder(full)
-            return Column(self._tree, full, self._nthreads)
+            self._on_root(lambda: self._tree.make_folder(full))
+            return self.open(blockname)
         if dtype is None:
             if size:
                 raise UsageValueError("%d rows need a dtype" % size)
@@ -359,20 +375,20 @@ class File:
         `full` is its name from the root of the tree. The header is written when `fill`
         returns. `unwritten` are the rows that `fill` leaves out.
         """
-        writer = self._make(full, new)
+        self._on_root(lambda: self._make(full, new))
+        column = self._column(full, new)
+        writer = column._writer
         writer.begin_new()
-        column = Column._over(self._tree, full, writer, self._nthreads)
         try:
             fill(column)
-            sums, _ = writer.take()
-            folder = self._tree.folder(full)
-            write_header(self._tree, folder, new.with_sums(sums), unwritten)
-            self._created += 1
+            taken = self._gathered(writer.take())
+            self._on_root(lambda: finish_block(self._tree, full, new, taken, unwritten))
+            self._add(full)
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
         return column
 
-    def _make(self, full: str, new: Header) -> Writer:
+    def _make(self, full: str, new: Header) -> None:
         """Create the files of a block without its header."""
         check_new_name(full)
         parents = full.split("/")
@@ -387,8 +403,7 @@ class File:
             raise UsageValueError(
                 "'%s' is a group of blocks, so it can't be a block" % full
             )
-        folder = make_block(self._tree, full, new)
-        return Writer(self._tree, folder, new)
+        make_block(self._tree, full, new)
 
     def close(self) -> None:
         """Do nothing: a tree has no open files."""
@@ -402,6 +417,18 @@ class File:
     def __reduce__(self) -> Any:
         tree = self._tree
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
+
+
+def _checked_folder(filename: Path, create: bool) -> str:
+    """Return the path of the folder of a tree, which is created if that is wanted."""
+    path = os.fsdecode(local_path(filename))
+    without_url(path, "a BigFile tree")
+    if create:
+        os.makedirs(path, exist_ok=True)
+    if not os.path.isdir(path):
+        found = "is not a folder" if os.path.exists(path) else "does not exist"
+        raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
+    return path
 
 
 def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> File:
@@ -460,20 +487,22 @@ def copy(
     """
     new_block = block if new_block is None else new_block
     old = source.open(block)
-    new_folder = target._tree.folder(target._full(new_block))
+    tree, full = target._tree, target._full(new_block)
+    new_folder = tree.folder(full)
     # Two names may lead to one folder, through links or the tree of a group.
     if old._folder == new_folder:
         raise UsageValueError("'%s' would be copied over itself" % block)
     dtype = old.dtype if dtype is None else numpy.dtype(dtype)
     check_convertible(old.dtype, dtype)
-    limited = target._limited(source._tree.limits_of(old._folder, new_folder))
+    limited = File(tree.path, follow_links=tree.follow_links, nthreads=target._nthreads)
+    limited._tree.limits = source._tree.limits_of(old._folder, new_folder)
     if not old.nmemb:
-        new = limited.create(new_block)
+        new = limited.create(full)
     else:
         nfile = old.nfile if Nfile is None else Nfile
         rows, unwritten = Watched(old, dtype, progress), old._unwritten()
         new = limited.create_filled(
-            limited._full(new_block),
+            full,
             new_header(row_dtype(rows), old.size, nfile),
             lambda column: store(rows, column, 0, unwritten),
             unwritten,

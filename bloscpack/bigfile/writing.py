@@ -37,9 +37,8 @@ from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_fold
 if TYPE_CHECKING:
     from .._format.rows import Range, Rows
 
-    # The sums of the bytes written to each data file, and the rows.
-    Written = tuple[dict[int, int], Rows]
-
+# The sums of the bytes written to each data file, and the rows.
+Written = tuple[dict[int, int], "Rows"]
 
 # Maximum number of data files of a block that stay open.
 MAX_OPEN = 32
@@ -118,6 +117,14 @@ def make_block(tree: Tree, name: str, new: Header) -> str:
             os.unlink(os.path.join(folder, stale))
     tree.replace_text(os.path.join(folder, ATTRIBUTES), b"")
     return folder
+
+
+def finish_block(
+    tree: Tree, name: str, new: Header, taken: Iterable[Written], unwritten: Rows
+) -> None:
+    """Write the header of a new block, with the sums of all that was written."""
+    sums, _ = added(taken)
+    write_header(tree, tree.folder(name), new.with_sums(sums), unwritten)
 
 
 class OpenFile(io.FileIO):
