@@ -497,7 +497,8 @@ def copy(
     limited = File(tree.path, follow_links=tree.follow_links, nthreads=target._nthreads)
     limited._tree.limits = source._tree.limits_of(old._folder, new_folder)
     if not old.nmemb:
-        new = limited.create(full)
+        # Not `full`: a name like ``0/.`` stands for a group.
+        new = limited.create(os.path.join(target._group, new_block))
     else:
         nfile = old.nfile if Nfile is None else Nfile
         rows, unwritten = Watched(old, dtype, progress), old._unwritten()

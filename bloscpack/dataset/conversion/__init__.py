@@ -31,7 +31,7 @@ from .contents import (
     nodes_of,
     without_group,
 )
-from .zip_files import is_zip, open_zip
+from .npy import is_zip, open_zip
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
@@ -261,6 +261,7 @@ def convert(
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         limits=None if is_url(in_name) else limits_of(in_name),
         layout=wanted.layout,
+        progress=progress,
     )
     with request.resources:
         content = found.read(in_name, request)
@@ -274,7 +275,6 @@ def convert(
         if expect is not None:
             expect(content.nbytes)
         _check_room(content.nbytes, wanted, out_name)
-        content.watch(progress)
         wanted.write(content, request)
     return Conversion(
         shown_name(in_name),

@@ -184,7 +184,7 @@ def write(content: Content, request: Request) -> None:
             if layout is None:
                 tree._tree.make_folder(name)
             else:
-                _write_block(tree, name, layout, member)
+                _write_block(tree, name, layout, member, request)
             _write_attributes(tree, name, member.attrs, layout is not None)
 
 
@@ -194,10 +194,7 @@ def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
 
     def add(name: str, member: Content) -> None:
         if isinstance(member, ArrayContent) and is_table(member):
-            table = as_table(member)
-            table.watch(member.progress)  # and not the array, for each column
-            member.watch(None)
-            member = table
+            member = as_table(member)
         if isinstance(member, TableContent):
             member = GroupContent(member.members, member.attrs)
         found[name] = member
@@ -251,11 +248,16 @@ def _recorded_layout(record: JsonObject) -> Header | None:
 
 
 def _write_block(
-    tree: File, name: str, layout: Header, content: ArrayContent | GroupContent
+    tree: File,
+    name: str,
+    layout: Header,
+    content: ArrayContent | GroupContent,
+    request: Request,
 ) -> None:
     def fill(column: Column) -> None:
         row = 0
-        for rows in content.rows() if isinstance(content, ArrayContent) else ():
+        blocks = content.rows() if isinstance(content, ArrayContent) else ()
+        for rows in request.counted(blocks):
             items = rows if rows.dtype == layout.dtype else _viewed(rows, layout.dtype)
             column.write(row, items)
             row += len(rows)

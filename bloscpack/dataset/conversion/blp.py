@@ -96,7 +96,7 @@ def write(content: Content, request: Request) -> None:
     array = as_array(content)
     with request.new_file() as out_fp:
         pack_items(
-            BlocksSource(array.stored()),
+            BlocksSource(request.counted(array.stored())),
             CompressedFPSink(out_fp, new=True),
             without_items(array.dtype, array.shape, array.fortran),
             DEFAULT_CHUNK_SIZE,

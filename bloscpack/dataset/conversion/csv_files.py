@@ -382,7 +382,7 @@ def write(content: Content, request: Request) -> None:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")
         writer.writerow(table.columns)
-        for block in regrouped(table.blocks(), WRITTEN_ROWS):
+        for block in regrouped(request.counted(table.read()), WRITTEN_ROWS):
             lists = [values_of_items(rows, name) for name, rows in block.items()]
             writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open

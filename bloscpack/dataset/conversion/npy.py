@@ -4,25 +4,33 @@ The items are read and written in the order of the file, in blocks. Only an arra
 Fortran order whose rows are needed is read in another order: through a memory map of
 small parts, so that little of it is in memory at a time. A member of an archive is
 copied to a temporary file for that.
+
+ZIP files of other programs are read by the module `zipfile`. Its errors become ours,
+with the name of the file. The size that a directory states is compared with the stored
+bytes before anything is allocated.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy
 
+from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.protocols import Writable
-from ...exceptions import DamageError, NotReadable, UsageValueError
+from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ..folder import is_safe_part
 from .contents import (
@@ -33,16 +41,34 @@ from .contents import (
     named_arrays,
     rows_in_block,
 )
-from .zip_files import ZipErrors, open_zip
+
+try:
+    from lzma import LZMAError
+except ImportError:  # Python was built without it
+    LZMAError = zipfile.BadZipFile  # type: ignore
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
     from .contents import Content, Request
 
+# Opens a file, or a member of an archive.
+Open = Callable[[], AbstractContextManager[IO[bytes]]]
 # Number of bytes of a memory map at a time.
 MAP_NBYTES = 32 * 2**20
 # The end of the names of the members of an archive.
 SUFFIX = ".npy"
+# Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
+# reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
+# bounds the sizes that a member may claim.
+MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
+OTHER_RATIO = 2**20
+# A message about wrong bytes, with the error of `zipfile`.
+DAMAGED = "the ZIP file is damaged: %s"
+# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
+WRONG_BYTES = (
+    *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
+    *(EOFError, ValueError, OverflowError, LookupError),
+)
 
 # Reading
 
@@ -65,10 +91,10 @@ def read_npz(path: str, request: Request) -> Content:
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):
             raise NotReadable("expected members '.npy', found another", filename=name)
-        open_ = partial(_Member, archive, info, name)
+        open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
-            fp.check_size(array.nbytes)
+            _check_room(array.nbytes, info.file_size - fp.tell())
         content = _content(open_, array, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
@@ -92,44 +118,16 @@ def add_member(root: GroupContent, name: str, content: Content, path: str) -> No
     group.members[last] = content
 
 
-class _Member:
-    """A member of an archive as a file object that is read once, from its beginning.
-
-    Wrong bytes raise `FormatError` with the name of the member.
-    """
-
-    def __init__(
-        self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
-    ) -> None:
-        self._name = name
-        self._left = info.file_size
-        with ZipErrors(name):
-            self._fp = archive.open(info)
-
-    def read(self, size: int = -1) -> bytes:
-        with ZipErrors(self._name):
-            data = self._fp.read(size)
-        self._left -= len(data)
-        return data
-
-    def check_size(self, nbytes: int) -> None:
-        """Raise `FormatError` unless the directory states at least `nbytes` more."""
-        if nbytes > self._left:
-            raise DamageError(
-                "the member ends too early: expected '%d' bytes of items, found '%d'"
-                % (nbytes, self._left)
-            )
-
-    def __enter__(self) -> _Member:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._fp.close()
+@contextmanager
+def _member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
+) -> Iterator[IO[bytes]]:
+    """Yield a member of an archive; the errors about its bytes name it."""
+    with zip_errors(name), archive.open(info) as fp:
+        yield fp
 
 
-def _content(
-    open_: Callable[[], BinaryIO | _Member], array: Array, name: str
-) -> ArrayContent:
+def _content(open_: Open, array: Array, name: str) -> ArrayContent:
     dtype, shape = array.dtype, array.shape
     in_order = partial(_items_in_order, open_, dtype, name=name)
     flags = array.flags
@@ -144,7 +142,7 @@ def _content(
 
 
 def _items_in_order(
-    open_: Callable[[], BinaryIO | _Member],
+    open_: Open,
     dtype: DType,
     shape: tuple[int, ...],
     *,
@@ -164,26 +162,20 @@ def _items_in_order(
             yield _block(fp, dtype, (count, *shape[1:]), count * row)
 
 
-def _block(
-    fp: BinaryIO | _Member, dtype: DType, shape: tuple[int, ...], nbytes: int
-) -> Array:
+def _block(fp: IO[bytes], dtype: DType, shape: tuple[int, ...], nbytes: int) -> Array:
     found = read_up_to(fp, nbytes)
-    if len(found) < nbytes:
-        raise DamageError(
-            "the file ends too early: expected '%d' bytes of items, found '%d'"
-            % (nbytes, len(found))
-        )
+    _check_room(nbytes, len(found))
     return numpy.ndarray(shape, dtype, found or bytes(1))
 
 
 def _rows_of_fortran(
-    open_: Callable[[], BinaryIO | _Member], dtype: DType, shape: tuple[int, ...]
+    open_: Open, dtype: DType, shape: tuple[int, ...]
 ) -> Iterator[Array]:
     """Yield blocks of rows of an array whose items are in Fortran order."""
     with open_() as fp, ExitStack() as stack:
         read_header(fp)
         file: Any = fp
-        if isinstance(fp, _Member):
+        if isinstance(fp, zipfile.ZipExtFile):
             file, offset = stack.enter_context(TemporaryFile()), 0
             copyfileobj(fp, file, 2**20)
             file.flush()
@@ -211,20 +203,90 @@ def _rows_of_fortran(
             yield block
 
 
+def _check_room(expected: int, found: int) -> None:
+    """Raise `FormatError` unless a file has the bytes of items."""
+    if found < expected:
+        raise DamageError(
+            "the file ends too early: expected '%d' bytes of items, found '%d'"
+            % (expected, found)
+        )
+
+
+# ZIP files of other programs
+
+
+@contextmanager
+def zip_errors(name: str) -> Iterator[None]:
+    """Turn the errors about the bytes of a ZIP file into `FormatError`."""
+    try:
+        yield
+    except BloscpackError:
+        raise
+    except Exception as error:
+        if _is_damage(error):
+            raise DamageError(DAMAGED % error, filename=name) from error
+        if isinstance(error, RuntimeError):  # encrypted, or an unknown method
+            text = "this ZIP file is not supported: %s" % error
+            raise NotReadable(text, filename=name) from error
+        raise
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error is about wrong bytes."""
+    # The module `bz2` raises an OSError without a number, and so does a seek to a
+    # negative offset, or one with the number EINVAL.
+    return isinstance(error, WRONG_BYTES) or (
+        isinstance(error, OSError) and error.errno in (None, errno.EINVAL)
+    )
+
+
+def is_zip(path: str, begin: bytes) -> bool:
+    """Return whether a file is a ZIP file; `begin` are its first bytes.
+
+    Raises `FormatError` if only its end is missing.
+    """
+    with zip_errors(path):
+        if begin.startswith(b"PK") and zipfile.is_zipfile(path):
+            return True
+    if begin.startswith(LOCAL_SIGNATURE):
+        text = DAMAGED % "expected an end record, found none: the file was cut off"
+        raise DamageError(text, filename=path)
+    return False
+
+
+def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
+    """Open a ZIP file; raise `FormatError` if a member can't have the stated size."""
+    with zip_errors(name):
+        archive = zipfile.ZipFile(file)
+    assert archive.fp is not None
+    size = archive.fp.seek(0, os.SEEK_END)
+    for info in archive.infolist():
+        ratio = MAX_RATIOS.get(info.compress_type, OTHER_RATIO)
+        if info.compress_size > size or info.file_size > info.compress_size * ratio:
+            archive.close()
+            raise DamageError(
+                "the member %.200r can't have '%d' bytes, which '%d' stored bytes in a "
+                "file of '%d' hold"
+                % (info.filename, info.file_size, info.compress_size, size),
+                filename=name,
+            )
+    return archive
+
+
 # Writing
 
 
 def write(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
     with request.new_file() as out_fp:
-        write_array(out_fp, as_array(content))
+        _write_array(out_fp, as_array(content), request)
 
 
-def write_array(out_fp: Writable, array: ArrayContent) -> None:
+def _write_array(out_fp: Writable, array: ArrayContent, request: Request) -> None:
     """Write header and items to a file object."""
     header = without_items(array.dtype, array.shape, array.fortran)
     write_all(out_fp, encode_header(header))
-    for block in array.stored():
+    for block in request.counted(array.stored()):
         write_all(out_fp, plain_bytes(block))
 
 
@@ -245,4 +307,4 @@ def write_npz(content: Content, request: Request) -> None:
         for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:
-                write_array(member, array)
+                _write_array(member, array, request)

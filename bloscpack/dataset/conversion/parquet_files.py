@@ -304,7 +304,7 @@ def write(content: Content, request: Request) -> None:
         request.new_file() as out_fp,
         _pyarrow("writing", "pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
-        for block in table.blocks():
+        for block in request.counted(table.read()):
             arrays = [
                 _to_arrow(rows, schema.field(name).type, name, pyarrow)
                 for name, rows in block.items()

@@ -28,9 +28,8 @@ from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
 from .blp import content_of
 from .contents import ArrayContent, GroupContent, import_package, rows_in_block
-from .npy import add_member
+from .npy import DAMAGED, add_member, open_zip
 from .parquet_files import Lengths, fixed, longest
-from .zip_files import DAMAGED, open_zip
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
