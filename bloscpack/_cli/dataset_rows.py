@@ -141,7 +141,7 @@ def _array_in(content: bytes, name: str) -> Items:
 
 
 def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
-    from ..dataset.conversion.npy import open_zip, zip_errors
+    from ..dataset.conversion.array_formats import open_zip, zip_errors
 
     arrays = {}
     with open_zip(fp, name) as archive:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy
 
 from .._format.rows import without
+from .._storage.base import read_up_to
 from .._storage.protocols import Path
 from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, StorageError, UsageValueError
@@ -133,16 +134,12 @@ class RawItems:
 
     def __getitem__(self, rows: slice) -> Array:
         start, stop, _ = rows.indices(self.shape[0])
-        found = numpy.empty((stop - start, *self.shape[1:]), self.dtype)
-        view = found.reshape(-1).view("u1").data
+        nbytes = (stop - start) * self._row_nbytes
         self._file.seek(self._start + start * self._row_nbytes)
-        done = 0
-        while done < len(view):
-            count = self._file.readinto(view[done:])  # type: ignore[attr-defined]
-            if not count:
-                raise StorageError("the input became shorter while it was read")
-            done += count
-        return found
+        found = read_up_to(self._file, nbytes)
+        if len(found) < nbytes:
+            raise StorageError("the input became shorter while it was read")
+        return numpy.frombuffer(found, self.dtype).reshape(-1, *self.shape[1:])
 
 
 class File:

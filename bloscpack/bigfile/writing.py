@@ -276,25 +276,22 @@ class Writer:
 
     def write(self, start: int, rows: Array, nthreads: int = 1) -> None:
         """Write an array of the shape (rows, nmemb), in any convertible type."""
-        with self._using(start, start + len(rows)):
-            self._write(start, rows, nthreads)
-
-    def _write(self, start: int, rows: Array, nthreads: int) -> None:
         stop = start + len(rows)
-        old = without([(start, stop)], self._known_fresh())
+        with self._using(start, stop):
+            old = without([(start, stop)], self._known_fresh())
 
-        def work(part: Part) -> None:
-            first = part.row - start
-            piece = rows[first : first + part.stop - part.start]
-            change = self._write_part(part, piece, bool(old))
-            # At once: the write of another part may fail.
-            done = part.row, part.row + len(piece)
-            self._add({part.number: change}, [done])
+            def work(part: Part) -> None:
+                first = part.row - start
+                piece = rows[first : first + part.stop - part.start]
+                change = self._write_part(part, piece, bool(old))
+                # At once: the write of another part may fail.
+                done = part.row, part.row + len(piece)
+                self._add({part.number: change}, [done])
 
-        parts = self.layout.parts(start, stop, self.layout.piece_rows)
-        for_each(parts, work, lambda _: None, nthreads)
-        if self._commits_itself:
-            self.commit()
+            parts = self.layout.parts(start, stop, self.layout.piece_rows)
+            for_each(parts, work, lambda _: None, nthreads)
+            if self._commits_itself:
+                self.commit()
 
     def _add(self, sums: Mapping[int, int], rows: Rows) -> None:
         """Keep what has been written until the next commit."""
@@ -384,33 +381,30 @@ class Writer:
         block as it was.
         """
         with self._using(self.layout.size, sys.maxsize):
-            self._append(rows, size, nfile, nthreads)
-
-    def _append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
-        self.commit()
-        with self._committing, locked_folder(self._folder):
-            found, content, unwritten = read_state(self._tree, self._folder)
-            self._check_layout(found)
-            counts = header.split_rows(size, nfile) if nfile else []
-            grown = header.Header(
-                found.dtype,
-                found.nmemb,
-                [*found.rows, *counts],
-                [*found.checksums, *[0] * nfile],
-                dtype_name=found.dtype_name,
-            )
-            for number in range(len(found.rows), len(grown.rows)):
-                self.files.create(number)
-            if rows is not None:
-                new = Writer(self._tree, self._folder, grown)
-                new.files = self.files
-                new.begin_new()
-                new.write(found.size, rows, nthreads)
-                grown = grown.with_sums(new.take()[0])
-            elif size:
-                unwritten = union([*unwritten, (found.size, grown.size)])
-            write_header(self._tree, self._folder, grown, unwritten, content)
-            self.adopt(grown)
+            self.commit()
+            with self._committing, locked_folder(self._folder):
+                found, content, unwritten = read_state(self._tree, self._folder)
+                self._check_layout(found)
+                counts = header.split_rows(size, nfile) if nfile else []
+                grown = header.Header(
+                    found.dtype,
+                    found.nmemb,
+                    [*found.rows, *counts],
+                    [*found.checksums, *[0] * nfile],
+                    dtype_name=found.dtype_name,
+                )
+                for number in range(len(found.rows), len(grown.rows)):
+                    self.files.create(number)
+                if rows is not None:
+                    new = Writer(self._tree, self._folder, grown)
+                    new.files = self.files
+                    new.begin_new()
+                    new.write(found.size, rows, nthreads)
+                    grown = grown.with_sums(new.take()[0])
+                elif size:
+                    unwritten = union([*unwritten, (found.size, grown.size)])
+                write_header(self._tree, self._folder, grown, unwritten, content)
+                self.adopt(grown)
 
     def adopt(self, layout: Header) -> None:
         """Use a layout that another writer has given the block by appending rows."""

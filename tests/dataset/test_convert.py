@@ -16,7 +16,7 @@ from dataset import golden_directories as golden
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack.dataset import conversion
-from bloscpack.dataset.conversion import contents, datasets, npy
+from bloscpack.dataset.conversion import array_formats, contents, datasets
 from bloscpack.exceptions import (
     DamageError,
     FormatError,
@@ -55,7 +55,7 @@ def small_blocks(monkeypatch, tmp_path):
     """Make even small arrays several blocks."""
     monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
     monkeypatch.setattr(datasets, "TABLE_NBYTES", 30_000)
-    monkeypatch.setattr(npy, "MAP_NBYTES", 500)
+    monkeypatch.setattr(array_formats, "MAP_NBYTES", 500)
     monkeypatch.chdir(tmp_path)
 
 

@@ -111,13 +111,11 @@ def read(path: str, request: Request) -> Content:
         for part in filter(None, outer.split("/")):
             group = group.members[part]  # type: ignore[assignment]
         group.members[last] = (
-            _block(tree, name, request) if is_block else _group(tree, name)
+            _block(tree, name, request)
+            if is_block
+            else GroupContent({}, _attributes(tree, name, None))
         )
     return root
-
-
-def _group(tree: File, name: str) -> GroupContent:
-    return GroupContent({}, _attributes(tree, name, None))
 
 
 def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupContent:

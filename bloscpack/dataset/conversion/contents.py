@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
@@ -19,8 +19,9 @@ import numpy
 
 from ..._commit.ownership import Limits
 from ..._commit.replacing import replacing
+from ..._storage.base import naming_errors
 from ...abstract_io import Progress
-from ...exceptions import UsageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..row_stream import RowStream, joined
 
 if TYPE_CHECKING:
@@ -115,6 +116,23 @@ def import_package(name: str, extra: str, purpose: str) -> Any:
             "%s needs the package %s: pip install 'bloscpack[%s]'"
             % (purpose, name.partition(".")[0], extra)
         ) from error
+
+
+@contextmanager
+def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
+    """Add the name of a file to errors; those of the classes `wrong` are damage.
+
+    An error of the system is none, whatever its class.
+    """
+    try:
+        with naming_errors(path):
+            yield
+    except UsageError as error:
+        raise type(error)("'%s': %s" % (path, error)) from error
+    except wrong as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamageError(str(error), filename=path) from error
 
 
 def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:

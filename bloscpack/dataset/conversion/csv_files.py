@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from ..._format.array_metadata import MAX_ITEM_NBYTES
-from ..._storage.base import naming_errors
-from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from .contents import (
     ArrayContent,
     TableContent,
     as_table,
+    naming_file,
     regrouped,
     rows_in_block,
 )
@@ -52,6 +52,8 @@ MAX_VALUE = 2**31 - 1
 EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "None"))
+# What the module csv and decoding raise for a file that is no CSV.
+DAMAGE = (csv.Error, UnicodeDecodeError)
 BOOLEANS = {
     **dict.fromkeys(("True", "TRUE", "true"), True),
     **dict.fromkeys(("False", "FALSE", "false"), False),
@@ -71,7 +73,7 @@ _limits: list[int] = []  # one for each reader that has raised the limit of the 
 
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
-    with _named(path):
+    with naming_file(path, *DAMAGE):
         dtypes, length = _types(path, request.dtypes)
     columns = {name: ArrayContent(d, (length,)) for name, d in dtypes.items()}
     return TableContent(columns, length, partial(_blocks, path, columns, request.lose))
@@ -102,24 +104,12 @@ def _blocks(
 ) -> Iterator[Columns]:
     """Yield blocks of rows."""
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    with _named(path):
+    with naming_file(path, *DAMAGE):
         for part in _parts(path, min(step, SCAN_ROWS)):
             yield {
                 name: items_of(part[name], column.dtype, name, lose)
                 for name, column in columns.items()
             }
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Add the name of the file to errors; a file that is no CSV is damaged."""
-    try:
-        with naming_errors(path):
-            yield
-    except UsageError as error:
-        raise type(error)("'%s': %s" % (path, error)) from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DamageError("it is no CSV: %s" % error, filename=path) from error
 
 
 # Lines

@@ -27,7 +27,8 @@ from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
 from ..row_stream import RowStream
 from ..table import Table
-from . import blp, zarr_stores
+from . import zarr_stores
+from .array_formats import read_blp
 from .contents import (
     ArrayContent,
     GroupContent,
@@ -87,7 +88,7 @@ def _add_files(
         name = file.removesuffix(EXTENSION)
         try:
             if name not in members:
-                members[name] = content = blp.read(join(path, file), request)
+                members[name] = content = read_blp(join(path, file), request)
                 content.may_be_lost = True
                 continue
         except NotANumpyArray:

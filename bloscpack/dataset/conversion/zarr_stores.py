@@ -26,9 +26,8 @@ from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeErro
 from ...zip_io import loadz
 from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
-from .blp import content_of
+from .array_formats import DAMAGED, add_member, content_of, open_zip
 from .contents import ArrayContent, GroupContent, import_package, rows_in_block
-from .npy import DAMAGED, add_member, open_zip
 from .parquet_files import Lengths, fixed, longest
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The formats of NumPy: ``.npy``, an array, and ``.npz``, a ZIP archive of arrays.
+"""Arrays in files: ``.npy`` and ``.blp``, one array, ``.npz``, a ZIP archive of arrays.
 
 The items are read and written in the order of the file, in blocks. Only an array in
 Fortran order whose rows are needed is read in another order: through a memory map of
@@ -30,8 +30,13 @@ import numpy
 from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.protocols import Writable
+from ...abstract_io import PlainSource
+from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
+from ...fp_io import CompressedFPSink
+from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
+from ...numpy_io import pack_items
 from ..folder import is_safe_part
 from .contents import (
     FORTRAN_FACTOR,
@@ -49,6 +54,7 @@ except ImportError:  # Python was built without it
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
+    from ...serializers import Json, JsonObject
     from .contents import Content, Request
 
 # Opens a file, or a member of an archive.
@@ -57,6 +63,8 @@ Open = Callable[[], AbstractContextManager[IO[bytes]]]
 MAP_NBYTES = 32 * 2**20
 # The end of the names of the members of an archive.
 SUFFIX = ".npy"
+# The name of the attribute for metadata that are no JSON object.
+METADATA = "metadata"
 # Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
 # reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
 # bounds the sizes that a member may claim.
@@ -73,7 +81,7 @@ WRONG_BYTES = (
 # Reading
 
 
-def read(path: str, request: Request) -> Content:
+def read_npy(path: str, request: Request) -> Content:
     """Return the array in a ``.npy`` file."""
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
@@ -203,6 +211,52 @@ def _rows_of_fortran(
             yield block
 
 
+def read_blp(path: str, request: Request) -> ArrayContent:
+    """Return the array in a file, with its metadata as attributes."""
+    lazy = open_ndarray(path, nthreads=request.nthreads)
+    request.resources.enter_context(lazy)
+    return content_of(lazy)
+
+
+def content_of(lazy: LazyArray) -> ArrayContent:
+    """Return an array in a file, with its metadata as attributes."""
+    fortran = lazy.order == "F" and lazy.ndim > 1
+    return ArrayContent(
+        lazy.dtype,
+        lazy.shape,
+        partial(_rows_of_lazy, lazy),
+        _attributes(lazy.metadata),
+        read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+    )
+
+
+def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
+    """Yield blocks of rows of the array, or of its transpose."""
+    if not lazy.shape:
+        yield lazy[...]
+        return
+    length = lazy.shape[-1 if transposed else 0]
+    reads_all = lazy.order == "F" and not transposed
+    factor = FORTRAN_FACTOR if reads_all else 1
+    step = rows_in_block(lazy.nbytes // max(1, length), factor=factor)
+    for start in range(0, length, step):
+        part = slice(start, start + step)
+        yield lazy[..., part].T if transposed else lazy[part]
+
+
+def _attributes(metadata: Json) -> JsonObject:
+    if metadata is None:
+        return {}
+    return metadata if isinstance(metadata, dict) else {METADATA: metadata}
+
+
+def _metadata(attrs: JsonObject) -> Json:
+    """Return the metadata for attributes; `_attributes` is the inverse."""
+    if list(attrs) == [METADATA] and not isinstance(attrs[METADATA], dict):
+        return attrs[METADATA]
+    return attrs or None
+
+
 def _check_room(expected: int, found: int) -> None:
     """Raise `FormatError` unless a file has the bytes of items."""
     if found < expected:
@@ -276,7 +330,7 @@ def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
 # Writing
 
 
-def write(content: Content, request: Request) -> None:
+def write_npy(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
     with request.new_file() as out_fp:
         _write_array(out_fp, as_array(content), request)
@@ -308,3 +362,42 @@ def write_npz(content: Content, request: Request) -> None:
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:
                 _write_array(member, array, request)
+
+
+class BlocksSource(PlainSource):
+    """Yields the bytes of blocks of items, cut into chunks."""
+
+    def __init__(self, blocks: Iterator[Array]) -> None:
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[bytearray]:
+        rest = memoryview(b"")
+        for start, stop in self.spans():
+            chunk, filled = bytearray(stop - start), 0
+            while filled < len(chunk):
+                if not rest:
+                    rest = plain_bytes(next(self._blocks))
+                    continue
+                part = rest[: len(chunk) - filled]
+                chunk[filled : filled + len(part)] = part
+                filled += len(part)
+                rest = rest[len(part) :]
+            yield chunk
+
+
+def write_blp(content: Content, request: Request) -> None:
+    """Write an array, or a table as an array with fields; attributes are metadata."""
+    array = as_array(content)
+    with request.new_file() as out_fp:
+        pack_items(
+            BlocksSource(request.counted(array.stored())),
+            CompressedFPSink(out_fp, new=True),
+            without_items(array.dtype, array.shape, array.fortran),
+            DEFAULT_CHUNK_SIZE,
+            None,
+            None,
+            None,
+            metadata=_metadata(array.attrs),
+            nthreads=request.nthreads,
+            **request.settings,
+        )
