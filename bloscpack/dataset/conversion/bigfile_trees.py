@@ -47,7 +47,6 @@ from .contents import (
     ArrayContent,
     GroupContent,
     Request,
-    TableContent,
     as_table,
     is_table,
     rows_in_block,
@@ -171,7 +170,7 @@ def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
 
 def write(content: Content, request: Request) -> None:
     """Write a tree, which gets its name when it is complete."""
-    members = _blocks_of(content)
+    members = dict(_blocks_of(content))
     plans = {name: _plan(name, member) for name, member in members.items()}
     sync = bool(request.sync)
     mode = "w" if request.force else "x"
@@ -186,31 +185,22 @@ def write(content: Content, request: Request) -> None:
             _write_attributes(tree, name, member.attrs, layout is not None)
 
 
-def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
-    """Return all arrays and groups by their name; the tree itself is ``""``."""
-    found: dict[str, ArrayContent | GroupContent] = {}
-
-    def add(name: str, member: Content) -> None:
-        if isinstance(member, ArrayContent) and is_table(member):
-            member = as_table(member)
-        if isinstance(member, TableContent):
-            member = GroupContent(member.members, member.attrs)
-        found[name] = member
-        if isinstance(member, GroupContent):
-            for inner, each in member.members.items():
-                add(name + "/" + inner if name else inner, each)
-
-    add("", content)
-    return found
+def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
+    """Yield all arrays and groups with their names; a table is a group of columns."""
+    if isinstance(content, ArrayContent) and is_table(content):
+        content = as_table(content)
+    yield name, content
+    for inner, member in content.members.items():
+        yield from _blocks_of(member, name + "/" + inner if name else inner)
 
 
-def _plan(name: str, content: ArrayContent | GroupContent) -> Header | None:
+def _plan(name: str, content: Content) -> Header | None:
     """Return the layout of a block; None for a group. Nothing has been written yet."""
     if name:
         check_new_name(name)
     record = _record(content.attrs)
     layout = _recorded_layout(record)
-    if isinstance(content, GroupContent):
+    if not isinstance(content, ArrayContent):
         return layout if layout is not None and not content.members else None
     if layout is not None:
         stored = _stored_dtype(layout)
@@ -249,23 +239,20 @@ def _write_block(
     tree: File,
     name: str,
     layout: Header,
-    content: ArrayContent | GroupContent,
+    content: Content,
     request: Request,
 ) -> None:
     def fill(column: Column) -> None:
         row = 0
         blocks = content.rows() if isinstance(content, ArrayContent) else ()
         for rows in request.counted(blocks):
-            items = rows if rows.dtype == layout.dtype else _viewed(rows, layout.dtype)
-            column.write(row, items)
+            if rows.dtype != layout.dtype and layout.dtype.itemsize > 8:
+                # The bytes of a type that Zarr lacks.
+                rows = numpy.ascontiguousarray(rows).view(layout.dtype)
+            column.write(row, rows)
             row += len(rows)
 
     tree.create_filled(name, layout, fill).close()
-
-
-def _viewed(rows: Array, dtype: DType) -> Array:
-    """Return bytes as items of a type that Zarr lacks."""
-    return numpy.ascontiguousarray(rows).view(dtype) if dtype.itemsize > 8 else rows
 
 
 def _write_attributes(tree: File, name: str, attrs: JsonObject, is_block: bool) -> None:
