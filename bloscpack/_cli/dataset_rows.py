@@ -141,13 +141,13 @@ def _array_in(content: bytes, name: str) -> Items:
 
 
 def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
-    from ..dataset.conversion.zip_files import ZipErrors, open_zip
+    from ..dataset.conversion.array_formats import open_zip, zip_errors
 
     arrays = {}
     with open_zip(fp, name) as archive:
         for member in archive.namelist():
             place = "%s/%s" % (name, member)
-            with ZipErrors(place):
+            with zip_errors(place):
                 content = archive.read(member)
             arrays[member.removesuffix(".npy")] = _array_in(content, place)
     if isinstance(found, dataset.Table):

@@ -20,8 +20,7 @@ from ..exceptions import BloscpackError as Error
 from .attributes import AttributeSet
 from .checking import TreeFinding, TreeReport, verify
 from .column import Column, ColumnClosedError, Dataset
-from .copying import copy, repartition
-from .file import File
+from .file import File, copy, repartition
 from .mpi import ColumnMPI, FileMPI
 
 # Names of older scripts.

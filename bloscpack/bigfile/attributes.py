@@ -10,29 +10,15 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
-from .header import MAX_NAME, attribute_dtype, name_of
-from .tree import ATTRIBUTES, LEGACY, locked_folder
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from .header import Array, DType
-    from .tree import Tree
-
-    # Attributes by the bytes of their name.
-    Attributes = dict[bytes, "Attribute"]
-    Base = MutableMapping[str, Any]
-else:
-    Base = MutableMapping
+from .header import MAX_NAME, Array, DType, attribute_dtype, name_of
+from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
 
 # The type of text: its items are bytes of UTF-8.
 TEXT = "a"
@@ -65,6 +51,10 @@ class Attribute(NamedTuple):
     def array(self) -> Array:
         """The items as an array that can be changed."""
         return numpy.frombuffer(self.data, self.dtype).copy()
+
+
+# Attributes by the bytes of their name.
+Attributes = dict[bytes, Attribute]
 
 
 # Values
@@ -278,7 +268,7 @@ def files_of(tree: Tree, folder: str) -> dict[str, bytes]:
     return files
 
 
-class AttributeSet(Base):
+class AttributeSet(MutableMapping[str, Any]):
     """The attributes of a block, a group or a tree, sorted by the bytes of the name.
 
     A change is on the disk when the call returns, as a whole. Other processes may

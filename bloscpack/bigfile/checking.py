@@ -20,11 +20,10 @@ from .._storage.protocols import Path
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
-from .data_files import DataFiles
 from .file import File
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, Header, folded
 from .tree import is_data_file
-from .writing import byte_sum, read_state
+from .writing import DataFiles, byte_sum, read_state
 
 if TYPE_CHECKING:
     from .._format.rows import Rows

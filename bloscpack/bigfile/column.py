@@ -1,10 +1,8 @@
-"""A block of a tree: a table of rows with attributes.
+"""A block of a tree, a table of rows with attributes, and several as one table.
 
-It checks arguments; a `Reader` and a `Writer` do the work.
-
-Several columns of equal length as one table of records.
-
-Each column is read straight into its field of the result.
+Strategy: rows become parts of data files, and each part is read into its place in the
+result, an array or a field of records. Memory for a result is allocated only when the
+files are long enough. A `Writer` writes the rows and the header.
 """
 
 from __future__ import annotations
@@ -13,23 +11,37 @@ import operator
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from itertools import pairwise
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..exceptions import UsageTypeError, UsageValueError
+from .._engine.threads import for_each
+from .._format.rows import text_of
+from ..exceptions import DamageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
-from .header import Array, DType, Header, block_dtype, check_convertible
-from .reading import Reader
+from .header import (
+    FILE_NAME,
+    SILENT_CASTS,
+    Array,
+    DType,
+    Header,
+    Part,
+    block_dtype,
+    check_convertible,
+)
 from .tree import Tree, clean_name
 from .writing import Writer, read_header, read_state, threads_for
 
 if TYPE_CHECKING:
     from .._format.rows import Rows
     from .file import File
-    from .reading import Index
 
-    Kind = TypeVar("Kind", bound="Column")
+Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
+
+# Rows of an index that lie at most this many bytes apart are read together.
+GAP_NBYTES = 2**14
 
 # A folder without a header: the root, a group. Its attributes are all that it has.
 NO_ROWS = Header(block_dtype("<i8"), 0, [])
@@ -74,36 +86,20 @@ class Column:
         self,
         tree: Tree,
         name: str,
+        layout: Header,
         nthreads: int | None = None,
         *,
         copied: bool = False,
     ) -> None:
-        tree.require(name)
-        folder = tree.folder(name)
-        layout = read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
-        self._set_up(tree, name, Writer(tree, folder, layout, copied), nthreads)
-
-    def _set_up(
-        self, tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> None:
         self._tree = tree
         self._folder = tree.folder(name)
-        self._writer = writer
-        self._reader = Reader(name, writer, nthreads)
+        self._writer = Writer(tree, self._folder, layout, copied)
         self._nthreads = nthreads
         self._closed = False
         self.name = name
         self.attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
-        self._finalizer = weakref.finalize(self, writer.close)
-
-    @classmethod
-    def _over(
-        cls: type[Kind], tree: Tree, name: str, writer: Writer, nthreads: int | None
-    ) -> Kind:
-        column = cls.__new__(cls)
-        column._set_up(tree, name, writer, nthreads)
-        return column
+        self._finalizer = weakref.finalize(self, self._writer.close)
 
     @property
     def _layout(self) -> Header:
@@ -188,11 +184,152 @@ class Column:
             raise UsageValueError(
                 "'out' has the shape %s, expected %s" % (out.shape, shape)
             )
-        return self._reader.read(start, stop, out)
+        return self._read(start, stop, out)
+
+    def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
+        """Return rows [start, stop), in `out` if given, with items of its type."""
+        layout = self._layout
+        self._check_length(start, stop)
+        if out is None:
+            out = numpy.empty((stop - start, *layout.row_shape), layout.dtype)
+        result, dtype = out, layout.dtype
+        direct = out.dtype == dtype and out.flags.c_contiguous
+        if not direct:
+            check_convertible(dtype, out.dtype)
+
+        def work(part: Part) -> None:
+            first = part.row - start
+            target = result[first : first + part.stop - part.start]
+            piece = target if direct else numpy.empty(target.shape, dtype)
+            self._read_part(part, piece)
+            if not direct:
+                with SILENT_CASTS():
+                    target[...] = piece
+
+        nthreads = threads_for((stop - start) * layout.row_nbytes, self._nthreads)
+        parts = layout.parts(start, stop, layout.piece_rows)
+        for_each(parts, work, lambda _: None, nthreads)
+        return result
+
+    def _check_length(self, start: int, stop: int) -> None:
+        """Raise `DamageError` if rows are behind the end of their data file."""
+        row_nbytes = self._layout.row_nbytes
+        for part in self._layout.parts(start, stop):
+            found = self._writer.files.nbytes(part.number)
+            if found >= part.stop * row_nbytes:
+                continue
+            there = min(max(found // row_nbytes, part.start), part.stop)
+            first = part.row + there - part.start
+            last = part.row + part.stop - part.start
+            raise DamageError(
+                "%s missing: data file %s has %d bytes, %d are needed"
+                % (
+                    text_of([(first, last)]),
+                    FILE_NAME % part.number,
+                    found,
+                    part.stop * row_nbytes,
+                ),
+                filename=self._writer.files.path(part.number),
+            )
+
+    def _read_part(self, part: Part, piece: Array) -> None:
+        view = piece.reshape(-1).view("u1").data
+        offset = part.start * self._layout.row_nbytes
+        with self._writer.files.opened(part.number) as file:
+            if file.read_into(view, offset) < len(view):
+                raise DamageError(
+                    "the data file became shorter while it was read",
+                    filename=self._writer.files.path(part.number),
+                )
 
     def __getitem__(self, index: Index) -> Any:
         self._check_open()
-        return self._reader.select(index)
+        every = slice(None)
+        rows, *items = (index or (every,)) if isinstance(index, tuple) else (index,)
+        if rows is Ellipsis and len(items) == 1 + len(self._layout.row_shape):
+            rows, *items = items  # the ellipsis stands for no axis
+        elif rows is Ellipsis:
+            rows = every
+        if isinstance(rows, (int, numpy.integer)) and not isinstance(rows, bool):
+            row = self._row(self._checked_row(int(rows)))
+            return row[(0, *items)]
+        if isinstance(rows, slice):
+            found = self._slice(range(*rows.indices(self._layout.size)))
+            return found[(every, *items)] if items else found
+        found = self._picked(numpy.asarray(rows))
+        # Arrays of rows and of items form pairs.
+        return found[(numpy.arange(len(found)), *items)] if items else found
+
+    def _checked_row(self, row: int) -> int:
+        """Return the number of a row that may be counted from the end."""
+        size = self._layout.size
+        if not -size <= row < size:
+            raise IndexError(
+                "row %d is out of bounds: the block '%s' has %d rows"
+                % (row, self.name, size)
+            )
+        return row + size * (row < 0)
+
+    def _row(self, row: int) -> Array:
+        """Return a single row with one system call, without the steps for many rows."""
+        (part,) = self._layout.parts(row, row + 1)
+        piece: Array = numpy.empty((1, *self._layout.row_shape), self._layout.dtype)
+        try:
+            self._read_part(part, piece)
+        except (DamageError, FileNotFoundError):
+            self._check_length(row, row + 1)  # names the row
+            raise
+        return piece
+
+    def _slice(self, rows: range) -> Array:
+        if not rows:
+            return self._read(0, 0)
+        low, high = sorted((rows[0], rows[-1]))
+        if abs(rows.step) == 1:
+            found = self._read(low, high + 1)
+            return found if rows.step > 0 else found[::-1]
+        self._check_length(low, high + 1)
+        return self._picked(numpy.arange(rows.start, rows.stop, rows.step))
+
+    def _picked(self, index: Array) -> Array:
+        """Return the rows with these numbers, reading neighbours together."""
+        size = self._layout.size
+        if index.dtype == bool:
+            if index.shape != (size,):
+                raise IndexError(
+                    "a mask of the shape %s for %d rows" % (index.shape, size)
+                )
+            index = numpy.flatnonzero(index)
+        if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+            raise IndexError("expected a number, a slice, or an array of row numbers")
+        numbers = index.astype("i8")
+        if numbers.size:
+            self._checked_row(int(numbers.min()))
+            self._checked_row(int(numbers.max()))
+        numbers[numbers < 0] += size
+        result = numpy.empty(
+            (len(numbers), *self._layout.row_shape), self._layout.dtype
+        )
+        order = numpy.argsort(numbers, kind="stable")
+        in_order = numbers[order]
+        for begin, end in self._runs(in_order):
+            first, last = int(in_order[begin]), int(in_order[end - 1])
+            rows = self._read(first, last + 1)
+            result[order[begin:end]] = rows[in_order[begin:end] - first]
+        return result
+
+    def _runs(self, numbers: Array) -> Iterator[tuple[int, int]]:
+        """Yield ranges of sorted row numbers whose rows are close to each other."""
+        row_nbytes = max(1, self._layout.row_nbytes)
+        breaks = numpy.flatnonzero(numpy.diff(numbers) * row_nbytes > GAP_NBYTES) + 1
+        most = self._layout.piece_rows
+        edges = [0, *breaks.tolist(), len(numbers)]
+        for begin, end in pairwise(edges):
+            while begin < end:
+                limit = int(numbers[begin]) + most
+                stop = begin + int(numpy.searchsorted(numbers[begin:end], limit))
+                yield begin, stop
+                begin = stop
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -252,7 +389,7 @@ class Column:
         if index is Ellipsis:
             index = slice(None)
         if isinstance(index, (int, numpy.integer)):
-            row = self._reader.checked_row(int(index))
+            row = self._checked_row(int(index))
             index = slice(row, row + 1)
         if not isinstance(index, slice) or index.step not in (None, 1):
             raise UsageTypeError("only a row, or rows without a step, can be assigned")
@@ -326,9 +463,17 @@ class Column:
         return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
 
 
+def layout_of(tree: Tree, name: str) -> Header:
+    """Return the header of a block, or one without rows for a group."""
+    tree.require(name)
+    folder = tree.folder(name)
+    return read_header(tree, folder)[0] if tree.is_block(name) else NO_ROWS
+
+
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
     """Return a column that was pickled, perhaps in another process."""
-    return Column(Tree(root, follow_links), clean_name(name), nthreads, copied=True)
+    tree, name = Tree(root, follow_links), clean_name(name)
+    return Column(tree, name, layout_of(tree, name), nthreads, copied=True)
 
 
 class Dataset:

@@ -1,31 +1,145 @@
-"""A BigFile tree, or a group in it: finds blocks, creates blocks.
+"""A BigFile tree, or a group in it: finds blocks, creates blocks, copies blocks.
 
 Strategy: the folders are the only list of blocks. It is read once, and again after a
-block has been created.
+block has been created. A new block is made of a table that is read in pieces: an array,
+raw items, another block. A copy of a block has the checksums of its own bytes, and its
+attributes keep their types. Rows that no writer has finished are not copied; the copy
+lists them as unfinished, too. Only users who can read a block can read its copy.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import numpy
 
-from .._commit.ownership import Limits
+from .._format.rows import without
+from .._storage.base import read_up_to
 from .._storage.protocols import Path
 from .._storage.urls import local_path, without_url
-from ..exceptions import NoSuchBlock, UsageValueError
-from . import header
+from ..exceptions import NoSuchBlock, StorageError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, Dataset
-from .copying import row_dtype, store, table_of
-from .header import Header, block_dtype
+from .column import Column, Dataset, layout_of
+from .header import Array, DType, Header, block_dtype, check_convertible, new_header
 from .tree import Tree, check_new_name, clean_name
-from .writing import Writer, make_block, write_header
+from .writing import Written, finish_block, make_block
 
 if TYPE_CHECKING:
     from .._format.rows import Rows
+
+Progress = Callable[[int], object]
+Result = TypeVar("Result")
+
+# Number of bytes that are taken from a table at a time.
+TAKEN_NBYTES = 2**24
+
+
+def table_of(array: Any) -> Any:
+    """Return an object that can be stored as rows: an array, or something like one."""
+    if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+        array = numpy.asarray(array)
+    if len(array.shape) not in (1, 2):
+        raise UsageValueError(
+            "a block has one or two axes, not the shape %s" % (array.shape,)
+        )
+    return array
+
+
+def row_dtype(array: Any) -> DType:
+    """Return the type of a row of a table."""
+    nmemb = array.shape[1] if len(array.shape) == 2 else 1
+    return numpy.dtype((array.dtype, (nmemb,)))
+
+
+def store(array: Any, column: Column, row: int, left_out: Rows | None = None) -> None:
+    """Write the rows of a table from row `row` on, in pieces, but not `left_out`."""
+    for piece in pieces_of(array):
+        for start, stop in without([piece], left_out or []):
+            part = numpy.asarray(array[start:stop])
+            column.write(row + start, part.reshape(-1, column.nmemb))
+            del part  # before the next one is read
+
+
+def pieces_of(array: Any) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a table as ranges of at most `TAKEN_NBYTES`, or of one chunk.
+
+    They end where chunks end, so that no chunk is decompressed or computed twice.
+    ``array.chunks`` has the number of rows of a chunk, or of each chunk in a tuple.
+    """
+    size = array.shape[0]
+    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
+    chunks = getattr(array, "chunks", None)
+    rows = (chunks[0] or 1) if chunks else step
+    start = previous = 0
+    for end in accumulate(rows) if isinstance(rows, tuple) else range(rows, size, rows):
+        if end - start > step and previous > start:
+            yield start, previous
+            start = previous
+        previous = end
+    for end in (previous, size):
+        if start < end:
+            yield start, end
+            start = end
+
+
+class Watched:
+    """Rows to be copied: a column or another table. It reports the bytes it reads.
+
+    `dtype` is the type that the copy has.
+    """
+
+    def __init__(
+        self, table: Any, dtype: DType | None = None, progress: Progress | None = None
+    ) -> None:
+        self._table = table
+        self._progress = progress
+        self.dtype = table.dtype if dtype is None else dtype
+        self.shape = table.shape
+        # Where pieces should end; see `pieces_of`.
+        self.chunks = getattr(table, "chunks", None)
+
+    def __getitem__(self, index: slice) -> Array:
+        rows: Array = self._table[index]
+        if self._progress is not None:
+            self._progress(rows.nbytes)
+        return rows
+
+
+class RawItems:
+    """Rows of a file object that can seek, for `File.create_from_array`.
+
+    Parameters
+    ----------
+    file
+        Its position is the beginning of the first row.
+    nbytes
+        The number of bytes from there to the end.
+    row
+        The type of a row: that of an item, and the number of items.
+    """
+
+    def __init__(self, file: BinaryIO, nbytes: int, row: DType) -> None:
+        if not row.itemsize or nbytes % row.itemsize:
+            raise UsageValueError(
+                "%d bytes are no rows of %d bytes" % (nbytes, row.itemsize)
+            )
+        self._file = file
+        self._start = file.tell()
+        self._row_nbytes = row.itemsize
+        self.dtype = row.base
+        self.shape = (nbytes // row.itemsize, *row.shape)
+
+    def __getitem__(self, rows: slice) -> Array:
+        start, stop, _ = rows.indices(self.shape[0])
+        nbytes = (stop - start) * self._row_nbytes
+        self._file.seek(self._start + start * self._row_nbytes)
+        found = read_up_to(self._file, nbytes)
+        if len(found) < nbytes:
+            raise StorageError("the input became shorter while it was read")
+        return numpy.frombuffer(found, self.dtype).reshape(-1, *self.shape[1:])
 
 
 class File:
@@ -70,23 +184,41 @@ class File:
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = os.fsdecode(local_path(filename))
-        without_url(path, "a BigFile tree")
-        if create:
-            os.makedirs(path, exist_ok=True)
-        if not os.path.isdir(path):
-            found = "is not a folder" if os.path.exists(path) else "does not exist"
-            raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
-        self._set_up(Tree(path, follow_links), "", nthreads)
-
-    def _set_up(self, tree: Tree, group: str, nthreads: int | None) -> None:
-        self._tree = tree
-        self._group = group
+        path = self._on_root(lambda: _checked_folder(filename, create))
+        self._tree = Tree(path, follow_links)
         self._nthreads = nthreads
+        self._enter("")
+
+    def _enter(self, group: str) -> None:
+        self._group = group
         # The number of blocks created when the blocks were listed, and their names.
         self._listed: tuple[int, list[str]] = (-1, [])
         self._created = 0
-        self.basename = os.path.join(tree.path, group) if group else tree.path
+        path = self._tree.path
+        self.basename = os.path.join(path, group) if group else path
+
+    # What processes that share a tree do together; see `FileMPI`
+
+    def _on_root(self, action: Callable[[], Result]) -> Result:
+        """Return what `action` returns: in one process, for all that share the tree."""
+        return action()
+
+    def _check_same(self, what: str, *arguments: object) -> None:
+        """Raise `UsageError` if another process passes other arguments to a method."""
+
+    def _gathered(self, written: Written) -> list[Written]:
+        """Return what all processes have written, in that of `_on_root` at least."""
+        return [written]
+
+    def _column(self, full: str, layout: Header) -> Column:
+        return Column(self._tree, full, layout, self._nthreads)
+
+    def _has(self, full: str) -> bool:
+        return self._tree.is_block(full)
+
+    def _add(self, full: str) -> None:
+        """Add a new block to the list."""
+        self.refresh()
 
     @property
     def blocks(self) -> list[str]:
@@ -114,10 +246,8 @@ class File:
         return iter(self.blocks)
 
     def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
         try:
-            return self._tree.is_block(self._full(name))
+            return isinstance(name, str) and self._has(self._full(name))
         except UsageValueError:
             return False
 
@@ -125,7 +255,8 @@ class File:
         if isinstance(key, (list, tuple)):
             return Dataset(self, key)
         full = self._full(key)
-        if key.endswith("/") or not self._tree.is_block(full):
+        is_block = self._on_root(lambda: self._tree.is_block(full))
+        if key.endswith("/") or not is_block:
             return self.subfile(key)
         return self.open(key)
 
@@ -138,27 +269,26 @@ class File:
 
     def subfile(self, key: str) -> File:
         """Return a group as a `File`."""
+        self._check_same("subfile", key)
         full = self._full(key)
-        self._tree.require(full)
-        group = File.__new__(File)
-        group._set_up(self._tree, full, self._nthreads)
+        self._on_root(lambda: self._tree.require(full))
+        group = type(self).__new__(type(self))
+        vars(group).update(vars(self))
+        group._enter(full)
         return group
-
-    def _limited(self, limits: Limits) -> File:
-        """Return the same tree; users whom `limits` allow read what it creates."""
-        tree = self._tree
-        file = File.__new__(File)
-        limited = Tree(tree.path, tree.follow_links, limits)
-        file._set_up(limited, self._group, self._nthreads)
-        return file
 
     def open(self, blockname: str) -> Column:
         """Return a block; the name ``.`` stands for the group itself."""
+        self._check_same("open", blockname)
         full = self._full(blockname)
-        is_block = self._tree.is_block(full)
-        if not is_block and clean_name(blockname) and not _is_self(blockname):
-            raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
-        return Column(self._tree, full, self._nthreads)
+
+        def layout() -> Header:
+            is_block = self._tree.is_block(full)
+            if not is_block and clean_name(blockname) and not _is_self(blockname):
+                raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
+            return layout_of(self._tree, full)
+
+        return self._column(full, self._on_root(layout))
 
     def create(
         self,
@@ -187,16 +317,17 @@ class File:
         UsageTypeError
             If the format does not have the type. Then nothing has been created.
         """
+        self._check_same("create", blockname, str(dtype), size, Nfile)
         full = self._full(blockname)
         if not full or _is_self(blockname):
-            self._tree.make_folder(full)
-            return Column(self._tree, full, self._nthreads)
+            self._on_root(lambda: self._tree.make_folder(full))
+            return self.open(blockname)
         if dtype is None:
             if size:
                 raise UsageValueError("%d rows need a dtype" % size)
-            new = header.Header(block_dtype("<i8"), 0, [])
+            new = Header(block_dtype("<i8"), 0, [])
         else:
-            new = header.new_header(numpy.dtype(dtype), size or 0, Nfile)
+            new = new_header(numpy.dtype(dtype), size or 0, Nfile)
         rows = [(0, new.size)] if new.size else []
         return self.create_filled(full, new, lambda column: None, rows)
 
@@ -226,7 +357,7 @@ class File:
         full = self._full(blockname)
         if isinstance(array, Column) and array._folder == self._tree.folder(full):
             raise UsageValueError("'%s' would be copied over itself" % blockname)
-        new = header.new_header(row_dtype(array), array.shape[0], Nfile)
+        new = new_header(row_dtype(array), array.shape[0], Nfile)
         return self.create_filled(full, new, lambda column: store(array, column, 0))
 
     def create_filled(
@@ -241,20 +372,20 @@ class File:
         `full` is its name from the root of the tree. The header is written when `fill`
         returns. `unwritten` are the rows that `fill` leaves out.
         """
-        writer = self._make(full, new)
+        self._on_root(lambda: self._make(full, new))
+        column = self._column(full, new)
+        writer = column._writer
         writer.begin_new()
-        column = Column._over(self._tree, full, writer, self._nthreads)
         try:
             fill(column)
-            sums, _ = writer.take()
-            folder = self._tree.folder(full)
-            write_header(self._tree, folder, new.with_sums(sums), unwritten)
-            self._created += 1
+            taken = self._gathered(writer.take())
+            self._on_root(lambda: finish_block(self._tree, full, new, taken, unwritten))
+            self._add(full)
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
         return column
 
-    def _make(self, full: str, new: Header) -> Writer:
+    def _make(self, full: str, new: Header) -> None:
         """Create the files of a block without its header."""
         check_new_name(full)
         parents = full.split("/")
@@ -269,8 +400,7 @@ class File:
             raise UsageValueError(
                 "'%s' is a group of blocks, so it can't be a block" % full
             )
-        folder = make_block(self._tree, full, new)
-        return Writer(self._tree, folder, new)
+        make_block(self._tree, full, new)
 
     def close(self) -> None:
         """Do nothing: a tree has no open files."""
@@ -286,6 +416,18 @@ class File:
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
 
 
+def _checked_folder(filename: Path, create: bool) -> str:
+    """Return the path of the folder of a tree, which is created if that is wanted."""
+    path = os.fsdecode(local_path(filename))
+    without_url(path, "a BigFile tree")
+    if create:
+        os.makedirs(path, exist_ok=True)
+    if not os.path.isdir(path):
+        found = "is not a folder" if os.path.exists(path) else "does not exist"
+        raise NoSuchBlock("'%s' %s, so it is no BigFile tree" % (path, found))
+    return path
+
+
 def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> File:
     file = File(root, follow_links=follow_links, nthreads=nthreads)
     return file.subfile(group) if group else file
@@ -294,3 +436,76 @@ def _reopen(root: str, follow_links: bool, group: str, nthreads: int | None) -> 
 def _is_self(name: str) -> bool:
     """Return whether a name like ``0/.`` stands for a group itself."""
     return name == "." or name.endswith("/.")
+
+
+def repartition(
+    file: File,
+    block: str,
+    new_block: str,
+    Nfile: int,
+    *,
+    dtype: Any = None,
+    progress: Progress | None = None,
+) -> Column:
+    """Copy a block of a tree to a new block with another number of data files.
+
+    Parameters
+    ----------
+    dtype
+        Another type for the items; they are converted.
+    progress
+        Called with the number of bytes of each piece that has been read.
+    """
+    return copy(
+        file, block, file, new_block, Nfile=Nfile, dtype=dtype, progress=progress
+    )
+
+
+def copy(
+    source: File,
+    block: str,
+    target: File,
+    new_block: str | None = None,
+    *,
+    Nfile: int | None = None,
+    dtype: Any = None,
+    progress: Progress | None = None,
+) -> Column:
+    """Copy a block with its attributes, to another name or to another tree.
+
+    Parameters
+    ----------
+    new_block
+        The name of the copy; by default that of the block.
+    Nfile
+        The number of data files; by default that of the block.
+    dtype, progress
+        See `repartition`.
+    """
+    new_block = block if new_block is None else new_block
+    old = source.open(block)
+    tree, full = target._tree, target._full(new_block)
+    new_folder = tree.folder(full)
+    # Two names may lead to one folder, through links or the tree of a group.
+    if old._folder == new_folder:
+        raise UsageValueError("'%s' would be copied over itself" % block)
+    dtype = old.dtype if dtype is None else numpy.dtype(dtype)
+    check_convertible(old.dtype, dtype)
+    limited = File(tree.path, follow_links=tree.follow_links, nthreads=target._nthreads)
+    limited._tree.limits = source._tree.limits_of(old._folder, new_folder)
+    if not old.nmemb:
+        # Not `full`: a name like ``0/.`` stands for a group.
+        new = limited.create(os.path.join(target._group, new_block))
+    else:
+        nfile = old.nfile if Nfile is None else Nfile
+        rows, unwritten = Watched(old, dtype, progress), old._unwritten()
+        new = limited.create_filled(
+            full,
+            new_header(row_dtype(rows), old.size, nfile),
+            lambda column: store(rows, column, 0, unwritten),
+            unwritten,
+        )
+    target.refresh()
+    if len(old.attrs):
+        new.attrs.copy_from(old.attrs)
+    return new

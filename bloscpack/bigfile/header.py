@@ -358,11 +358,6 @@ def _dtype(order: str, text: str) -> DType:
         raise Unsupported("NumPy has no type '%s' here" % (order + text)) from error
 
 
-def native(dtype: DType) -> DType:
-    """Return the type in the byte order of this machine."""
-    return dtype.newbyteorder("=")
-
-
 def check_convertible(source: DType, target: DType) -> None:
     """Raise `UsageTypeError` if items of a type can't be stored as the other type.
 

@@ -10,22 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from .._storage.protocols import Path
 from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
-from .attributes import AttributeSet
+from .attributes import Attribute, Attributes, AttributeSet
 from .column import Column
-from .copying import row_dtype, store, table_of
-from .file import File
+from .file import File, Result, row_dtype, store, table_of
 from .header import DType, Header, new_header
-from .tree import Tree, clean_name
-from .writing import Writer, added, write_header
-
-if TYPE_CHECKING:
-    from .attributes import Attribute, Attributes
-
-Result = TypeVar("Result")
+from .tree import Tree
+from .writing import Written
 
 
 class Communicator(Protocol):
@@ -105,6 +99,9 @@ class FileMPI(File):
         The number of threads of each rank that read and write a column.
     """
 
+    # The names of all blocks, from the root of the tree.
+    _names: list[str]
+
     def __init__(
         self,
         comm: Communicator,
@@ -114,26 +111,22 @@ class FileMPI(File):
         follow_links: bool = False,
         nthreads: int | None = 1,
     ) -> None:
-        ranks = Ranks(comm)
+        self._ranks = Ranks(comm)
+        super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
+        self.refresh()
 
-        def opened() -> tuple[str, list[str]]:
-            file = File(filename, create, follow_links=follow_links)
-            return file.basename, file.blocks
+    def _on_root(self, action: Callable[[], Result]) -> Result:
+        return self._ranks.on_root(action)
 
-        path, blocks = ranks.on_root(opened)
-        self._share(ranks, Tree(path, follow_links), "", nthreads, blocks)
+    def _check_same(self, what: str, *arguments: object) -> None:
+        self._ranks.check_same(what, arguments)
 
-    def _share(
-        self,
-        ranks: Ranks,
-        tree: Tree,
-        group: str,
-        nthreads: int | None,
-        blocks: list[str],
-    ) -> None:
-        self._set_up(tree, group, nthreads)
-        self._ranks = ranks
-        self._blocks = blocks
+    def _gathered(self, written: Written) -> list[Written]:
+        found: list[Written] = self.comm.gather(written)
+        return found
+
+    def _column(self, full: str, layout: Header) -> ColumnMPI:
+        return ColumnMPI(self._tree, full, layout, self._nthreads, self._ranks)
 
     @property
     def comm(self) -> Communicator:
@@ -142,17 +135,18 @@ class FileMPI(File):
 
     @property
     def blocks(self) -> list[str]:
-        return list(self._blocks)
+        prefix = self._group + "/" if self._group else ""
+        return [n.removeprefix(prefix) for n in self._names if n.startswith(prefix)]
 
-    def __contains__(self, name: object) -> bool:
-        try:
-            return isinstance(name, str) and clean_name(name) in self._blocks
-        except UsageValueError:
-            return False
+    def _has(self, full: str) -> bool:
+        return full in self._names
+
+    def _add(self, full: str) -> None:
+        self._names = sorted({*self._names, full})
 
     def refresh(self) -> None:
         """Read the list of blocks again: another program may have created some."""
-        self._blocks = self._ranks.on_root(lambda: self._tree.blocks(self._group))
+        self._names = self._ranks.on_root(self._tree.blocks)
 
     @property
     def attrs(self) -> AttributeSet:
@@ -160,54 +154,9 @@ class FileMPI(File):
         folder = self._tree.folder(self._group)
         return AttributeSetMPI(self._tree, folder, self._ranks.is_root)
 
-    def __getitem__(self, key: str | list[str]) -> Any:
-        if isinstance(key, (list, tuple)):
-            return super().__getitem__(key)
-        full = self._full(key)
-        is_block = self._ranks.on_root(lambda: self._tree.is_block(full))
-        if key.endswith("/") or not is_block:
-            return self.subfile(key)
-        return self.open(key)
-
-    def subfile(self, key: str) -> FileMPI:
-        """Return a group as a `FileMPI`."""
-        self._ranks.check_same("subfile", (key,))
-        full = self._full(key)
-        self._ranks.on_root(lambda: self._tree.require(full))
-        prefix = clean_name(key) + "/"
-        blocks = [n.removeprefix(prefix) for n in self._blocks if n.startswith(prefix)]
-        group = FileMPI.__new__(FileMPI)
-        group._share(self._ranks, self._tree, full, self._nthreads, blocks)
-        return group
-
-    def open(self, blockname: str) -> ColumnMPI:
-        """Return a block. Rank 0 alone reads its header."""
-        self._ranks.check_same("open", (blockname,))
-        opened = super().open
-        layout = self._ranks.on_root(lambda: opened(blockname)._layout)
-        return self._column(self._full(blockname), layout)
-
-    def create(
-        self,
-        blockname: str,
-        dtype: Any = None,
-        size: int | None = None,
-        Nfile: int = 1,
-    ) -> ColumnMPI:
-        """Create a block, or replace one; each rank can then write rows to it."""
-        arguments = blockname, str(dtype), size, Nfile
-        self._ranks.check_same("create", arguments)
-        created = super().create
-        layout = self._ranks.on_root(
-            lambda: created(blockname, dtype, size, Nfile)._layout
-        )
-        full = self._full(blockname)
-        self._add(full)
-        return self._column(full, layout)
-
     def create_from_array(
         self, blockname: str, array: Any, Nfile: int | None = None
-    ) -> ColumnMPI:
+    ) -> Column:
         """Create a block, or replace one, with the rows of all ranks, in their order.
 
         Parameters
@@ -217,37 +166,17 @@ class FileMPI(File):
         Nfile
             The number of data files; by default one for 32 Mi rows.
         """
-        self._ranks.check_same("create_from_array", (blockname, Nfile))
+        self._check_same("create_from_array", blockname, Nfile)
         parts = self._ranks.on_all(lambda: _described(array))
         starts = [0, *accumulate(size for size, _ in parts)]
-        full = self._full(blockname)
-        new = new_header(_common(parts), starts[-1], Nfile)
-        make = self._make
-        self._ranks.on_root(lambda: make(full, new) and None)
-        column = self._column(full, new)
-        writer = column._writer
-        writer.begin_new()
-        try:
-            start = starts[self.comm.rank]
-            self._ranks.on_all(lambda: store(table_of(array), column, start))
-            taken = self.comm.gather(writer.take())
-            self._ranks.on_root(lambda: column._write_header(new, taken))
-        finally:
-            writer.take()  # nothing is left to commit, unless an error occurred
-        self._add(full)
-        return column
-
-    def _add(self, full: str) -> None:
-        """Add a new block to the list, unless it is a group."""
-        prefix = self._group + "/" if self._group else ""
-        if self._ranks.on_root(lambda: self._tree.is_block(full)):
-            self._blocks = sorted({*self._blocks, full.removeprefix(prefix)})
-
-    def _column(self, full: str, layout: Header) -> ColumnMPI:
-        writer = Writer(self._tree, self._tree.folder(full), layout)
-        column = ColumnMPI._over(self._tree, full, writer, self._nthreads)
-        column._join(self._ranks)
-        return column
+        start = starts[self.comm.rank]
+        return self.create_filled(
+            self._full(blockname),
+            new_header(_common(parts), starts[-1], Nfile),
+            lambda column: self._ranks.on_all(
+                lambda: store(table_of(array), column, start)
+            ),
+        )
 
 
 def _described(array: Any) -> tuple[int, DType]:
@@ -276,14 +205,21 @@ class ColumnMPI(Column):
     block with an error, the other ones raise an error, too.
     """
 
-    _ranks: Ranks
     attrs: AttributeSetMPI
 
-    def _join(self, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        name: str,
+        layout: Header,
+        nthreads: int | None,
+        ranks: Ranks,
+    ) -> None:
+        super().__init__(tree, name, layout, nthreads)
         self._ranks = ranks
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
-        self.attrs = AttributeSetMPI(self._tree, self._folder, ranks.is_root)
+        self.attrs = AttributeSetMPI(tree, self._folder, ranks.is_root)
 
     @property
     def comm(self) -> Communicator:
@@ -318,10 +254,6 @@ class ColumnMPI(Column):
     def _commit(self, taken: list[Any]) -> None:
         self._writer.commit_all(written for written, _ in taken)
         self.attrs.adopt([changes for _, changes in taken])
-
-    def _write_header(self, new: Header, taken: list[Any]) -> None:
-        sums, _ = added(taken)
-        write_header(self._tree, self._folder, new.with_sums(sums), [])
 
     def append(self, buf: Any, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.

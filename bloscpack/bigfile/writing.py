@@ -1,5 +1,8 @@
 """The writer of a block: data files, the sums of their bytes, and the header.
 
+A few data files stay open; the others are opened for each access, since a block may
+have more files than a process may open.
+
 Strategy: rows are written straight to their place in the data files, by any number of
 threads and processes at a time, and need no lock as long as these do not write the same
 rows. Threads that write the same rows through one writer wait for each other. The
@@ -11,6 +14,7 @@ always the sum of the bytes in the file.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -27,16 +31,17 @@ from .._storage.local import FileRange
 from ..defaults import available_cpus
 from ..exceptions import FormatError, StorageError, UsageValueError
 from . import header
-from .data_files import DataFiles
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, SILENT_CASTS, Array, Header, Part
-from .tree import ATTRIBUTES, HEADER, UNWRITTEN, is_data_file, locked_folder
+from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_folder
 
 if TYPE_CHECKING:
     from .._format.rows import Range, Rows
-    from .tree import Tree
 
-    # The sums of the bytes written to each data file, and the rows.
-    Written = tuple[dict[int, int], Rows]
+# The sums of the bytes written to each data file, and the rows.
+Written = tuple[dict[int, int], "Rows"]
+
+# Maximum number of data files of a block that stay open.
+MAX_OPEN = 32
 
 
 def threads_for(nbytes: int, nthreads: int | None) -> int:
@@ -114,6 +119,107 @@ def make_block(tree: Tree, name: str, new: Header) -> str:
     return folder
 
 
+def finish_block(
+    tree: Tree, name: str, new: Header, taken: Iterable[Written], unwritten: Rows
+) -> None:
+    """Write the header of a new block, with the sums of all that was written."""
+    sums, _ = added(taken)
+    write_header(tree, tree.folder(name), new.with_sums(sums), unwritten)
+
+
+class OpenFile(io.FileIO):
+    """A data file, which is closed when no thread uses it any more."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class DataFiles:
+    """The data files in the folder of a block, opened when they are first used."""
+
+    def __init__(self, tree: Tree, folder: str) -> None:
+        self._tree = tree
+        self._folder = folder
+        self._kept: dict[tuple[int, bool], FileRange] = {}
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one."""
+        self._lock = threading.Lock()
+
+    def path(self, number: int) -> str:
+        """Return the path of a data file."""
+        return os.path.join(self._folder, FILE_NAME % number)
+
+    @contextmanager
+    def opened(self, number: int, *, write: bool = False) -> Iterator[FileRange]:
+        """Yield a data file that is open for reading, or for reading and writing."""
+        kept = self._kept.get((number, write))
+        if kept is None:
+            with self._lock:
+                kept = self._kept.get((number, write))
+                if kept is None and len(self._kept) < MAX_OPEN:
+                    kept = FileRange(self._open(number, write))
+                    self._kept[number, write] = kept
+        try:
+            if kept is not None:
+                yield kept
+                return
+            with self._open(number, write) as raw:
+                yield FileRange(raw)
+        except OSError as error:
+            # Reads and writes of a file descriptor do not know the name of the file.
+            if error.errno is not None and error.filename is None:
+                error.filename = self.path(number)
+            raise
+
+    def _open(self, number: int, write: bool) -> OpenFile:
+        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+        descriptor = self._tree.open_file(self.path(number), flags)
+        return OpenFile(descriptor, "r+b" if write else "rb")
+
+    def nbytes(self, number: int) -> int:
+        """Return the size of a data file; 0 if it does not exist."""
+        try:
+            with self.opened(number) as file:
+                return file.size()
+        except FileNotFoundError:
+            return 0
+
+    def holes(self, number: int, size: int) -> list[tuple[int, int]]:
+        """Return the holes of a data file up to `size`; none if the system can't tell.
+
+        They begin and end at blocks of the file system.
+        """
+        found: list[tuple[int, int]] = []
+        with self._open(number, write=False) as raw, suppress(AttributeError, OSError):
+            stop = 0
+            while stop < size:
+                start = os.lseek(raw.fileno(), stop, os.SEEK_HOLE)
+                if start >= size:
+                    break
+                stop = size
+                with suppress(OSError):  # there are no data behind the hole
+                    stop = min(size, os.lseek(raw.fileno(), start, os.SEEK_DATA))
+                found.append((start, stop))
+        return found
+
+    def create(self, number: int) -> None:
+        """Create an empty data file; an existing one loses its bytes."""
+        if self._tree.limits is not None:
+            # A user who had opened the old file would read the new rows in it.
+            self._tree.replace_text(self.path(number), b"")
+            return
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC
+        os.close(self._tree.open_file(self.path(number), flags))
+
+    def close(self) -> None:
+        """Forget all files: they are closed when no thread reads or writes them."""
+        with self._lock:
+            self._kept.clear()
+
+
 class Writer:
     """Writes rows of a block, and keeps what its header has to be told.
 
@@ -170,25 +276,22 @@ class Writer:
 
     def write(self, start: int, rows: Array, nthreads: int = 1) -> None:
         """Write an array of the shape (rows, nmemb), in any convertible type."""
-        with self._using(start, start + len(rows)):
-            self._write(start, rows, nthreads)
-
-    def _write(self, start: int, rows: Array, nthreads: int) -> None:
         stop = start + len(rows)
-        old = without([(start, stop)], self._known_fresh())
+        with self._using(start, stop):
+            old = without([(start, stop)], self._known_fresh())
 
-        def work(part: Part) -> None:
-            first = part.row - start
-            piece = rows[first : first + part.stop - part.start]
-            change = self._write_part(part, piece, bool(old))
-            # At once: the write of another part may fail.
-            done = part.row, part.row + len(piece)
-            self._add({part.number: change}, [done])
+            def work(part: Part) -> None:
+                first = part.row - start
+                piece = rows[first : first + part.stop - part.start]
+                change = self._write_part(part, piece, bool(old))
+                # At once: the write of another part may fail.
+                done = part.row, part.row + len(piece)
+                self._add({part.number: change}, [done])
 
-        parts = self.layout.parts(start, stop, self.layout.piece_rows)
-        for_each(parts, work, lambda _: None, nthreads)
-        if self._commits_itself:
-            self.commit()
+            parts = self.layout.parts(start, stop, self.layout.piece_rows)
+            for_each(parts, work, lambda _: None, nthreads)
+            if self._commits_itself:
+                self.commit()
 
     def _add(self, sums: Mapping[int, int], rows: Rows) -> None:
         """Keep what has been written until the next commit."""
@@ -278,33 +381,30 @@ class Writer:
         block as it was.
         """
         with self._using(self.layout.size, sys.maxsize):
-            self._append(rows, size, nfile, nthreads)
-
-    def _append(self, rows: Array | None, size: int, nfile: int, nthreads: int) -> None:
-        self.commit()
-        with self._committing, locked_folder(self._folder):
-            found, content, unwritten = read_state(self._tree, self._folder)
-            self._check_layout(found)
-            counts = header.split_rows(size, nfile) if nfile else []
-            grown = header.Header(
-                found.dtype,
-                found.nmemb,
-                [*found.rows, *counts],
-                [*found.checksums, *[0] * nfile],
-                dtype_name=found.dtype_name,
-            )
-            for number in range(len(found.rows), len(grown.rows)):
-                self.files.create(number)
-            if rows is not None:
-                new = Writer(self._tree, self._folder, grown)
-                new.files = self.files
-                new.begin_new()
-                new.write(found.size, rows, nthreads)
-                grown = grown.with_sums(new.take()[0])
-            elif size:
-                unwritten = union([*unwritten, (found.size, grown.size)])
-            write_header(self._tree, self._folder, grown, unwritten, content)
-            self.adopt(grown)
+            self.commit()
+            with self._committing, locked_folder(self._folder):
+                found, content, unwritten = read_state(self._tree, self._folder)
+                self._check_layout(found)
+                counts = header.split_rows(size, nfile) if nfile else []
+                grown = header.Header(
+                    found.dtype,
+                    found.nmemb,
+                    [*found.rows, *counts],
+                    [*found.checksums, *[0] * nfile],
+                    dtype_name=found.dtype_name,
+                )
+                for number in range(len(found.rows), len(grown.rows)):
+                    self.files.create(number)
+                if rows is not None:
+                    new = Writer(self._tree, self._folder, grown)
+                    new.files = self.files
+                    new.begin_new()
+                    new.write(found.size, rows, nthreads)
+                    grown = grown.with_sums(new.take()[0])
+                elif size:
+                    unwritten = union([*unwritten, (found.size, grown.size)])
+                write_header(self._tree, self._folder, grown, unwritten, content)
+                self.adopt(grown)
 
     def adopt(self, layout: Header) -> None:
         """Use a layout that another writer has given the block by appending rows."""

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from .._commit.locking import FolderLock
@@ -303,30 +303,44 @@ def beside(target: NewName) -> Iterator[FolderStore]:
     It is no dataset. So other programs do not take a dataset in it, which is not
     complete, or was removed, for a member of a group.
     """
-    hidden, lock = _make_beside(target)
+    owner = Owner()
+    made: list[FolderStore] = []
     try:
-        yield hidden
-    finally:
-        lock.close()
-        if lock.is_here:
-            with suppress(OSError):  # the next writer of the name removes it
-                hidden.clear()
-                target.parent.remove_folder(os.path.basename(hidden.root))
+        try:
+            with closing(_make_beside(target, made)):
+                yield made[-1]
+        finally:
+            _remove_beside(target, made, owner)
+    except BaseException:
+        # A signal raises its exception once, perhaps during the removal.
+        _remove_beside(target, made, owner)
+        raise
 
 
-def _make_beside(target: NewName) -> tuple[FolderStore, FolderLock]:
-    """Make a temporary folder beside `target`; return it and a lock of it."""
+def _make_beside(target: NewName, made: list[FolderStore]) -> FolderLock:
+    """Make a temporary folder beside `target`, the last of `made`; return its lock."""
     while True:
         number = int.from_bytes(os.urandom(8), "big")
         name = "%s%d" % (target.start, number)
+        # Before the folder is made: a signal may follow at once.
+        made.append(target.parent.subfolder(name))
         try:
             target.parent.make_folder(name, PRIVATE_FOLDER)
         except FileExistsError:
+            made.pop()
             continue
         # Until it is locked, another writer may remove it as the folder of a dead one.
         with suppress(FileNotFoundError, StorageError):
-            hidden = target.parent.subfolder(name)
-            return hidden, FolderLock(hidden)
+            return FolderLock(made[-1])
+
+
+def _remove_beside(target: NewName, made: list[FolderStore], owner: Owner) -> None:
+    """Remove temporary folders, unless the process is a child of their writer."""
+    while made and owner.is_here:
+        with suppress(OSError):  # the next writer of the name removes it
+            made[-1].clear()
+            target.parent.remove_folder(os.path.basename(made[-1].root))
+        made.pop()
 
 
 def remove_leftovers(folder: FolderStore, start: str = "") -> None:

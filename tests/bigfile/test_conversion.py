@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bloscpack import bigfile, dataset
-from bloscpack.bigfile import attributes, json_attributes
+from bloscpack.bigfile import attributes
 from bloscpack.bigfile.attributes import Attribute
+from bloscpack.dataset.conversion import bigfile_trees
 from bloscpack.exceptions import DamageError, FormatError, UsageError
 
 # Headers that the original computed differently: rows were written twice, and the sums
@@ -242,9 +243,9 @@ FILES = {
 @pytest.mark.parametrize("is_block", [True, False])
 @pytest.mark.parametrize("name", FILES)
 def test_any_file_of_attributes_comes_back(name, is_block):
-    values, record = json_attributes.encode(FILES[name], is_block)
+    values, record = bigfile_trees.encode_attributes(FILES[name], is_block)
     values, record = json.loads(json.dumps([values, record]))
-    assert FILES[name] == json_attributes.decode(values, record, is_block)
+    assert FILES[name] == bigfile_trees.decode_attributes(values, record, is_block)
 
 
 def attribute_types():
@@ -265,9 +266,9 @@ def test_attributes_come_back(dtype_name, nmemb, random):
     data = bytes(random.choice(items) for _ in range(nmemb * width))
     attribute = Attribute(dtype_name, nmemb, data)
     files = {"attr-v2": attributes.encode({b"name": attribute})}
-    values, record = json_attributes.encode(files, True)
+    values, record = bigfile_trees.encode_attributes(files, True)
     values, record = json.loads(json.dumps([values, record]))
-    assert files == json_attributes.decode(values, record, True)
+    assert files == bigfile_trees.decode_attributes(values, record, True)
 
 
 @pytest.mark.parametrize(
@@ -289,11 +290,14 @@ def test_attributes_come_back(dtype_name, nmemb, random):
     ],
 )
 def test_usual_values_need_only_their_type(dtype_name, value):
-    files = json_attributes.decode({"a": value}, {"types": {"a": dtype_name}}, True)
-    assert b"a %s " % dtype_name.encode() == files["attr-v2"][: len(dtype_name) + 3]
-    assert ({"a": value}, {"types": {"a": dtype_name}}) == json_attributes.encode(
-        files, True
+    files = bigfile_trees.decode_attributes(
+        {"a": value}, {"types": {"a": dtype_name}}, True
     )
+    assert b"a %s " % dtype_name.encode() == files["attr-v2"][: len(dtype_name) + 3]
+    assert (
+        {"a": value},
+        {"types": {"a": dtype_name}},
+    ) == bigfile_trees.encode_attributes(files, True)
 
 
 def test_a_name_without_bytes_is_refused(tmp_path):
@@ -307,6 +311,6 @@ def test_a_name_without_bytes_is_refused(tmp_path):
 
 @pytest.mark.parametrize("record", [{}, {"types": {"a": "<S1"}}])
 def test_text_that_has_no_bytes_becomes_json(record):
-    files = json_attributes.decode({"a": "\ud800"}, record, True)
+    files = bigfile_trees.decode_attributes({"a": "\ud800"}, record, True)
     found = attributes.decode(files["attr-v2"])[b"a"]
     assert 'json://"\\ud800"' == attributes.value_of(found)

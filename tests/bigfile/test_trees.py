@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import environment
 
 from bloscpack import bigfile
-from bloscpack.bigfile.copying import RawItems
+from bloscpack.bigfile.file import RawItems
 from bloscpack.bigfile.header import WIDTHS
 from bloscpack.exceptions import (
     BloscpackError,
@@ -258,7 +258,7 @@ INDICES = [
 @pytest.mark.parametrize("index", INDICES, ids=repr)
 @pytest.mark.parametrize("gap", [0, 2**14])
 def test_indices(tree, index, gap, monkeypatch):
-    monkeypatch.setattr("bloscpack.bigfile.reading.GAP_NBYTES", gap)
+    monkeypatch.setattr("bloscpack.bigfile.column.GAP_NBYTES", gap)
     array = np.arange(180).reshape(60, 3)
     column = tree.create_from_array("x", array, Nfile=7)
     if isinstance(index, np.ndarray) and index.dtype == bool:
@@ -426,7 +426,7 @@ def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
 
     array, taken = np.arange(20, dtype="i4").reshape(10, 2), []
     Chunked.chunks = chunks
-    monkeypatch.setattr("bloscpack.bigfile.copying.TAKEN_NBYTES", 4 * 8)
+    monkeypatch.setattr("bloscpack.bigfile.file.TAKEN_NBYTES", 4 * 8)
     column = tree.create_from_array("x", Chunked(), Nfile=3)
     assert expected == taken
     assert np.array_equal(array, column[:])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +16,7 @@ from dataset import golden_directories as golden
 import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack.dataset import conversion
-from bloscpack.dataset.conversion import contents, datasets, npy
+from bloscpack.dataset.conversion import array_formats, contents, datasets
 from bloscpack.exceptions import (
     DamageError,
     FormatError,
@@ -53,7 +55,7 @@ def small_blocks(monkeypatch, tmp_path):
     """Make even small arrays several blocks."""
     monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
     monkeypatch.setattr(datasets, "TABLE_NBYTES", 30_000)
-    monkeypatch.setattr(npy, "MAP_NBYTES", 500)
+    monkeypatch.setattr(array_formats, "MAP_NBYTES", 500)
     monkeypatch.chdir(tmp_path)
 
 
@@ -579,3 +581,57 @@ def test_a_claimed_size_that_does_not_fit(target):
     with pytest.raises(StorageError, match="bytes, and only"):
         dataset.convert("a", target)
     assert ["a"] == os.listdir()
+
+
+class Stop(BaseException):
+    """What the handler of a signal raises."""
+
+
+def stop_at(event, action):
+    """Raise `Stop` at a line of the code that makes and removes temporary folders.
+
+    Return whether there was such a line while `action` ran.
+    """
+    left = event
+
+    def on_line(frame, kind, value):
+        nonlocal left
+        left -= kind == "line"
+        if not left:
+            sys.settrace(None)
+            raise Stop
+        return on_line
+
+    def on_call(frame, kind, value):
+        name = frame.f_code.co_name
+        return on_line if name.endswith("beside") or name == "clear" else None
+
+    sys.settrace(on_call)
+    try:
+        action()
+    except Stop:
+        return True
+    finally:
+        sys.settrace(None)
+    return False
+
+
+def test_a_signal_leaves_no_temporary_folder(tmp_path):
+    """It may come while the folder is made, and while it is removed."""
+    np.save(tmp_path / "a.npy", np.arange(6).reshape(3, 2))
+    event = 0
+    stopped = True
+    while stopped:
+        event += 1
+        stopped = stop_at(
+            event,
+            lambda: dataset.convert(
+                tmp_path / "a.npy", tmp_path / "b.zarr", force=True
+            ),
+        )
+        gc.collect()
+        assert {"a.npy"} <= set(os.listdir(tmp_path)) <= {"a.npy", "b.zarr"}, event
+        if os.path.exists(tmp_path / "b.zarr"):
+            with dataset.open(tmp_path / "b.zarr") as found:
+                assert 15 == found[:].sum()
+    assert event > 20

@@ -235,7 +235,6 @@ def values(found):
 
 
 def test_one_long_text(monkeypatch):
-    pytest.importorskip("pandas")
     from bloscpack.dataset.conversion import parquet_files
 
     monkeypatch.setattr(parquet_files, "MAX_PADDED", 10**6)

@@ -207,7 +207,7 @@ def _plain(value: object) -> object:
 
 def _create(args: Namespace) -> None:
     from ..._storage.stream import seekable_with_size
-    from ...bigfile.copying import RawItems, Watched
+    from ...bigfile.file import RawItems, Watched
 
     tree = _open(args, create=True)
     name, *more = args.names

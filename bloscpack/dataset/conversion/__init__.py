@@ -22,6 +22,7 @@ from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueE
 from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
+from .array_formats import is_zip, open_zip
 from .contents import (
     Request,
     TableContent,
@@ -31,7 +32,6 @@ from .contents import (
     nodes_of,
     without_group,
 )
-from .zip_files import is_zip, open_zip
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
@@ -90,9 +90,15 @@ ALL = (*ROWS, "group")
 FORMATS = {
     found.name: found
     for found in (
-        Format("npy", "npy", (".npy",), ROWS, begins=b"\x93NUMPY"),
-        Format("npz", "npy", (".npz",), ALL, "read_npz", "write_npz"),
-        Format("blp", "blp", (".blp",), ROWS, begins=MAGIC, attributes=True),
+        Format(
+            "npy", "array_formats", (".npy",), ROWS, "read_npy", "write_npy",
+            begins=b"\x93NUMPY",
+        ),
+        Format("npz", "array_formats", (".npz",), ALL, "read_npz", "write_npz"),
+        Format(
+            "blp", "array_formats", (".blp",), ROWS, "read_blp", "write_blp",
+            begins=MAGIC, attributes=True,
+        ),
         Format("csv", "csv_files", (".csv",), ROWS),
         Format(
             "parquet", "parquet_files", (".parquet", ".pq"), ROWS,
@@ -261,6 +267,7 @@ def convert(
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         limits=None if is_url(in_name) else limits_of(in_name),
         layout=wanted.layout,
+        progress=progress,
     )
     with request.resources:
         content = found.read(in_name, request)
@@ -274,7 +281,6 @@ def convert(
         if expect is not None:
             expect(content.nbytes)
         _check_room(content.nbytes, wanted, out_name)
-        content.watch(progress)
         wanted.write(content, request)
     return Conversion(
         shown_name(in_name),

@@ -7,19 +7,30 @@ Without it, an array becomes a block with a data file for 32 Mi rows.
 
 from __future__ import annotations
 
+import base64
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
+from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy
 
-from ...bigfile import File, header
-from ...bigfile.attributes import files_of
+from ...bigfile import File, attributes, header
+from ...bigfile.attributes import TEXT, Attribute, Attributes, files_of, load
 from ...bigfile.column import Column
-from ...bigfile.header import WIDTHS, Header, block_dtype, check_storable, new_header
-from ...bigfile.json_attributes import decode, encode
+from ...bigfile.header import (
+    WIDTHS,
+    Array,
+    DType,
+    Header,
+    attribute_dtype,
+    block_dtype,
+    check_storable,
+    new_header,
+)
 from ...bigfile.tree import (
     ATTRIBUTES,
     HEADER,
@@ -29,27 +40,30 @@ from ...bigfile.tree import (
     check_new_name,
     is_data_file,
 )
-from ...exceptions import FormatError, UsageTypeError
+from ...exceptions import FormatError, UsageError, UsageTypeError
 from ..create import building
 from ..layouts import MAX_SEARCHED
 from .contents import (
     ArrayContent,
     GroupContent,
-    TableContent,
+    Request,
     as_table,
     is_table,
     rows_in_block,
 )
 
 if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...serializers import JsonObject
-    from .contents import Content, Request
+    from ...serializers import Json, JsonObject
+    from .contents import Content
 
 # The name of the attribute.
 RECORD = "bigfile"
 # Its keys for a block: type of the items, items in a row, rows of each data file.
 DTYPE, NMEMB, ROWS = "dtype", "nmemb", "rows"
+# Its keys for attributes: the type of each, and the bytes of the files by their name.
+TYPES, FILES = "types", "files"
+# The beginning of a text that represents another value, a convention of nbodykit.
+JSON_TEXT = "json://"
 
 
 def is_tree(path: str) -> bool:
@@ -96,13 +110,11 @@ def read(path: str, request: Request) -> Content:
         for part in filter(None, outer.split("/")):
             group = group.members[part]  # type: ignore[assignment]
         group.members[last] = (
-            _block(tree, name, request) if is_block else _group(tree, name)
+            _block(tree, name, request)
+            if is_block
+            else GroupContent({}, _attributes(tree, name, None))
         )
     return root
-
-
-def _group(tree: File, name: str) -> GroupContent:
-    return GroupContent({}, _attributes(tree, name, None))
 
 
 def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupContent:
@@ -140,7 +152,9 @@ def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
     """Return the attributes of a block or a group with the record."""
     folder = tree._tree.folder(name)
     try:
-        values, more = encode(files_of(tree._tree, folder), layout is not None)
+        values, more = encode_attributes(
+            files_of(tree._tree, folder), layout is not None
+        )
     except FormatError as error:
         error.filename = folder
         raise
@@ -156,7 +170,7 @@ def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
 
 def write(content: Content, request: Request) -> None:
     """Write a tree, which gets its name when it is complete."""
-    members = _blocks_of(content)
+    members = dict(_blocks_of(content))
     plans = {name: _plan(name, member) for name, member in members.items()}
     sync = bool(request.sync)
     mode = "w" if request.force else "x"
@@ -167,38 +181,26 @@ def write(content: Content, request: Request) -> None:
             if layout is None:
                 tree._tree.make_folder(name)
             else:
-                _write_block(tree, name, layout, member)
+                _write_block(tree, name, layout, member, request)
             _write_attributes(tree, name, member.attrs, layout is not None)
 
 
-def _blocks_of(content: Content) -> dict[str, ArrayContent | GroupContent]:
-    """Return all arrays and groups by their name; the tree itself is ``""``."""
-    found: dict[str, ArrayContent | GroupContent] = {}
-
-    def add(name: str, member: Content) -> None:
-        if isinstance(member, ArrayContent) and is_table(member):
-            table = as_table(member)
-            table.watch(member.progress)  # and not the array, for each column
-            member.watch(None)
-            member = table
-        if isinstance(member, TableContent):
-            member = GroupContent(member.members, member.attrs)
-        found[name] = member
-        if isinstance(member, GroupContent):
-            for inner, each in member.members.items():
-                add(name + "/" + inner if name else inner, each)
-
-    add("", content)
-    return found
+def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
+    """Yield all arrays and groups with their names; a table is a group of columns."""
+    if isinstance(content, ArrayContent) and is_table(content):
+        content = as_table(content)
+    yield name, content
+    for inner, member in content.members.items():
+        yield from _blocks_of(member, name + "/" + inner if name else inner)
 
 
-def _plan(name: str, content: ArrayContent | GroupContent) -> Header | None:
+def _plan(name: str, content: Content) -> Header | None:
     """Return the layout of a block; None for a group. Nothing has been written yet."""
     if name:
         check_new_name(name)
     record = _record(content.attrs)
     layout = _recorded_layout(record)
-    if isinstance(content, GroupContent):
+    if not isinstance(content, ArrayContent):
         return layout if layout is not None and not content.members else None
     if layout is not None:
         stored = _stored_dtype(layout)
@@ -234,28 +236,177 @@ def _recorded_layout(record: JsonObject) -> Header | None:
 
 
 def _write_block(
-    tree: File, name: str, layout: Header, content: ArrayContent | GroupContent
+    tree: File,
+    name: str,
+    layout: Header,
+    content: Content,
+    request: Request,
 ) -> None:
     def fill(column: Column) -> None:
         row = 0
-        for rows in content.rows() if isinstance(content, ArrayContent) else ():
-            items = rows if rows.dtype == layout.dtype else _viewed(rows, layout.dtype)
-            column.write(row, items)
+        blocks = content.rows() if isinstance(content, ArrayContent) else ()
+        for rows in request.counted(blocks):
+            if rows.dtype != layout.dtype and layout.dtype.itemsize > 8:
+                # The bytes of a type that Zarr lacks.
+                rows = numpy.ascontiguousarray(rows).view(layout.dtype)
+            column.write(row, rows)
             row += len(rows)
 
     tree.create_filled(name, layout, fill).close()
 
 
-def _viewed(rows: Array, dtype: DType) -> Array:
-    """Return bytes as items of a type that Zarr lacks."""
-    return numpy.ascontiguousarray(rows).view(dtype) if dtype.itemsize > 8 else rows
-
-
 def _write_attributes(tree: File, name: str, attrs: JsonObject, is_block: bool) -> None:
     values = {key: value for key, value in attrs.items() if key != RECORD}
-    files = decode(values, _record(attrs), is_block)
+    files = decode_attributes(values, _record(attrs), is_block)
     folder = tree._tree.folder(name)
     for file, content in files.items():
         tree._tree.replace_text(os.path.join(folder, file), content)
     if is_block and ATTRIBUTES not in files:
         os.unlink(os.path.join(folder, ATTRIBUTES))
+
+
+# Attributes as JSON, and back. A value is a number or a text for a single item, and a
+# list for several items. JSON has fewer types than a tree, so the values come with a
+# record: the type of each attribute, and the bytes of a file of attributes that could
+# not be made again from these values.
+
+
+def encode_attributes(
+    files: Mapping[str, bytes], is_block: bool
+) -> tuple[JsonObject, JsonObject]:
+    """Return the values of all attributes by name, and the record."""
+    found = load(files)
+    values, types = _plain(found)
+    record: JsonObject = {TYPES: types} if types else {}
+    if _files_for(values, types, is_block) != files:
+        record[FILES] = {
+            name: base64.b64encode(data).decode("ascii") for name, data in files.items()
+        }
+    return values, record
+
+
+def decode_attributes(
+    values: JsonObject, record: JsonObject, is_block: bool
+) -> dict[str, bytes]:
+    """Return the files for values and a record, which may not belong to each other.
+
+    Raises `UsageError` for a name that no attribute can have.
+    """
+    kept = record.get(FILES)
+    if isinstance(kept, dict):
+        try:
+            files = {name: base64.b64decode(text) for name, text in kept.items()}
+            known = files.keys() <= {LEGACY, ATTRIBUTES}
+            if known and _plain(load(files))[0] == values:
+                return files
+        except (FormatError, TypeError, ValueError):
+            pass  # somebody has changed the record
+    types = record.get(TYPES)
+    return _files_for(values, types if isinstance(types, dict) else {}, is_block)
+
+
+def _files_for(
+    values: JsonObject, types: JsonObject, is_block: bool
+) -> dict[str, bytes]:
+    found = {
+        attributes.encoded_name(name): _attribute(name, value, types.get(name))
+        for name, value in values.items()
+    }
+    return {ATTRIBUTES: attributes.encode(found)} if found or is_block else {}
+
+
+def _plain(found: Attributes) -> tuple[JsonObject, JsonObject]:
+    """Return values and types by name, without names that JSON can't represent."""
+    values: JsonObject = {}
+    types: JsonObject = {}
+    for encoded, attribute in found.items():
+        try:
+            name = encoded.decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        values[name], types[name] = plain_value(attribute), attribute.dtype_name
+    return values, types
+
+
+# A value
+
+
+def plain_value(attribute: Attribute) -> Json:
+    """Return the value of an attribute for JSON."""
+    dtype = attribute.dtype
+    if attribute.is_text or dtype.str[1:] == "S1":
+        return attribute.data.rstrip(b"\0").decode("utf-8", "replace")
+    if dtype.kind == "S":
+        found = attribute.array.tolist()
+        return [item.rstrip(b"\0").decode("utf-8", "replace") for item in found]
+    if dtype.kind in "mM":
+        items = attribute.array.view(dtype.str[0] + "i8").tolist()
+    elif dtype.kind == "c":
+        items = [[_finite(c.real), _finite(c.imag)] for c in attribute.array.tolist()]
+    elif dtype.kind == "f" and dtype.itemsize > 8:
+        items = list(map(str, attribute.array))
+    else:
+        items = list(map(_finite, attribute.array.tolist()))
+    return items[0] if len(items) == 1 else items
+
+
+def _finite(value: Json) -> Json:
+    """Return a number, as text if JSON does not have it."""
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _attribute(name: str, value: Json, dtype_name: Json) -> Attribute:
+    """Return a value as an attribute of this type, or of another one that fits."""
+    if isinstance(dtype_name, str):
+        try:
+            return _typed(value, dtype_name)
+        except (FormatError, TypeError, ValueError, OverflowError):
+            pass  # somebody has changed the value
+    try:
+        if _is_simple(value):
+            return attributes.attribute_of(name, value)
+    except (UsageError, UnicodeEncodeError):  # half of a surrogate pair
+        pass
+    return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))
+
+
+def _is_simple(value: Json) -> bool:
+    """Return whether a value is a number, a text, or a list of one of the two."""
+    items = value if isinstance(value, list) else [value]
+    return all(isinstance(item, (int, float)) for item in items) or all(
+        isinstance(item, str) for item in items
+    )
+
+
+def _typed(value: Json, dtype_name: str) -> Attribute:
+    dtype = attribute_dtype(dtype_name)
+    items = value if isinstance(value, list) else [value]
+    if dtype_name.lstrip("<>|=")[0] == TEXT or dtype.str[1:] == "S1":
+        if not isinstance(value, str):
+            raise UsageTypeError("expected a text, found %r" % (value,))
+        # C programs store the NUL at the end of a text, too.
+        ends = dtype_name.lstrip("<>|=")[0] != TEXT
+        data = value.encode("utf-8") + b"\0" * (ends or not value)
+        return Attribute(dtype_name, len(data), data)
+    if dtype.kind == "S":
+        encoded = [str.encode(item, "utf-8") for item in items]
+        if max(map(len, encoded)) > dtype.itemsize:
+            raise UsageTypeError("a text does not fit the type '%s'" % dtype_name)
+        array = numpy.array(encoded, dtype)
+    elif dtype.kind in "mM":
+        array = numpy.array(items, dtype.str[0] + "i8").view(dtype)
+    elif dtype.kind == "c":
+        pairs = [float(part) for part in numpy.ravel(numpy.array(items, object))]
+        part = numpy.dtype("%sf%d" % (dtype.str[0], dtype.itemsize // 2))
+        array = numpy.array(pairs).astype(part).view(dtype)
+    elif dtype.kind == "f" and dtype.itemsize <= 8:
+        array = numpy.array([float(item) for item in items]).astype(dtype)
+    else:
+        array = numpy.array(items).astype(dtype)
+        if dtype.kind in "iub" and array.tolist() != items:
+            raise UsageTypeError("%r does not fit the type '%s'" % (value, dtype_name))
+    if not array.size:
+        raise UsageTypeError("an attribute can't be empty")
+    return Attribute(dtype_name, array.size, array.tobytes())

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy
 
 from ..._commit.ownership import Limits
 from ..._commit.replacing import replacing
+from ..._storage.base import naming_errors
 from ...abstract_io import Progress
-from ...exceptions import UsageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..row_stream import RowStream, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     Columns = dict[str, Array]
 
     Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
+
+    Block = TypeVar("Block", Array, Columns)
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20
@@ -60,6 +64,8 @@ class Request:
         The attributes of the source, which limit the readers of the target.
     layout
         The layout of the target; empty unless it is a dataset.
+    progress
+        Called with the plain bytes of each block that has been read; None for nothing.
     resources
         Files to be closed after the conversion.
     lost
@@ -74,6 +80,7 @@ class Request:
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     limits: Limits | None = None
     layout: str = ""
+    progress: Progress | None = None
     resources: ExitStack = field(default_factory=ExitStack)
     lost: list[str] = field(default_factory=list)
 
@@ -85,6 +92,14 @@ class Request:
             exclusive=not self.force,
             like=None if self.limits is None else self.limits.whole(),
         )
+
+    def counted(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield blocks of an array or a table, and report the progress."""
+        for block in blocks:
+            yield block
+            if self.progress is not None:
+                columns = block.values() if isinstance(block, dict) else (block,)
+                self.progress(sum(rows.nbytes for rows in columns))
 
     def lose(self, what: str) -> None:
         """Note something that the target can't hold."""
@@ -101,6 +116,23 @@ def import_package(name: str, extra: str, purpose: str) -> Any:
             "%s needs the package %s: pip install 'bloscpack[%s]'"
             % (purpose, name.partition(".")[0], extra)
         ) from error
+
+
+@contextmanager
+def naming_file(path: str, *wrong: type[Exception]) -> Iterator[None]:
+    """Add the name of a file to errors; those of the classes `wrong` are damage.
+
+    An error of the system is none, whatever its class.
+    """
+    try:
+        with naming_errors(path):
+            yield
+    except UsageError as error:
+        raise type(error)("'%s': %s" % (path, error)) from error
+    except wrong as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DamageError(str(error), filename=path) from error
 
 
 def rows_in_block(row_nbytes: int, unit: int = 1, factor: int = 1) -> int:
@@ -132,8 +164,6 @@ class ArrayContent:
     read_stored
         For an array in Fortran order, yields blocks of rows of its transpose: the order
         of the items in the source. None for an array in C order.
-    progress
-        Called with the plain bytes of each block that has been read.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
     """
@@ -145,7 +175,6 @@ class ArrayContent:
     fill_value: Any = None
     dims: Sequence[str | None] | None = None
     read_stored: Callable[[], Iterable[Array]] | None = None
-    progress: Progress | None = None
     may_be_lost: bool = False
 
     kind = "array"
@@ -177,26 +206,20 @@ class ArrayContent:
             return False
         return bool(numpy.array(self.fill_value, self.dtype).tobytes().strip(b"\0"))
 
-    def watch(self, progress: Progress | None) -> None:
-        """Call `progress` with the plain bytes of each block that is read."""
-        self.progress = progress
-
-    def rows(self) -> Iterator[Array]:
-        """Yield blocks of rows."""
+    def rows(self) -> Iterable[Array]:
+        """Return blocks of rows."""
         assert self.read is not None
-        return self._counted(self.read())
+        return self.read()
 
-    def stored(self) -> Iterator[Array]:
-        """Yield blocks whose bytes are the items in the order of the source."""
+    def stream(self) -> RowStream:
+        """Return the rows, to be taken in any number at a time."""
+        return RowStream(self.rows(), self.dtype, self.shape[1:])
+
+    def stored(self) -> Iterable[Array]:
+        """Return blocks whose bytes are the items in the order of the source."""
         if self.read_stored is None or not self.fortran:
             return self.rows()
-        return self._counted(self.read_stored())
-
-    def _counted(self, blocks: Iterable[Array]) -> Iterator[Array]:
-        for block in blocks:
-            yield block
-            if self.progress is not None:
-                self.progress(block.nbytes)
+        return self.read_stored()
 
 
 @dataclass(eq=False)
@@ -213,27 +236,25 @@ class TableContent:
         Yields blocks of rows of all columns.
     attrs
         The attributes of the table.
-    progress
-        Called with the plain bytes of each block that has been read.
     """
 
     columns: dict[str, ArrayContent]
     length: int
     read: Callable[[], Iterable[Columns]]
     attrs: JsonObject = field(default_factory=dict)
-    progress: Progress | None = None
 
     kind = "table"
 
     @property
     def members(self) -> dict[str, Content]:
         """The columns, each as an array that can be read without the others."""
-        return {name: self._column(name) for name in self.columns}
+        return {
+            name: column if column.read else replace(column, read=self._reader(name))
+            for name, column in self.columns.items()
+        }
 
-    def _column(self, name: str) -> ArrayContent:
-        column = self.columns[name]
-        read = column.read or (lambda: (block[name] for block in self.read()))
-        return replace(column, read=read, progress=self.progress)
+    def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
+        return lambda: (block[name] for block in self.read())
 
     @property
     def row_nbytes(self) -> int:
@@ -251,17 +272,6 @@ class TableContent:
         columns = self.columns.items()
         return numpy.dtype([(n, c.dtype, c.shape[1:]) for n, c in columns])
 
-    def watch(self, progress: Progress | None) -> None:
-        """Call `progress` with the plain bytes of each block that is read."""
-        self.progress = progress
-
-    def blocks(self) -> Iterator[Columns]:
-        """Yield blocks of rows of all columns."""
-        for block in self.read():
-            yield block
-            if self.progress is not None:
-                self.progress(sum(rows.nbytes for rows in block.values()))
-
 
 @dataclass(eq=False)
 class GroupContent:
@@ -276,11 +286,6 @@ class GroupContent:
     def nbytes(self) -> int:
         """Number of plain bytes of all members."""
         return sum(member.nbytes for member in self.members.values())
-
-    def watch(self, progress: Progress | None) -> None:
-        """Call `progress` with the plain bytes of each block that is read."""
-        for member in self.members.values():
-            member.watch(progress)
 
 
 def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
@@ -308,7 +313,7 @@ def as_array(content: Content) -> ArrayContent:
     dtype, table = content.dtype, content
 
     def rows() -> Iterator[Array]:
-        for block in table.blocks():
+        for block in table.read():
             count = len(next(iter(block.values())))
             items: Array = numpy.empty(count, dtype)
             for name, column in block.items():
@@ -387,14 +392,15 @@ def without_group(content: Content) -> Content:
     lengths = {array.shape[0] for array in arrays.values()}
     if len(arrays) < len(content.members) or len(lengths) != 1:
         return content
+    length = lengths.pop()
     step = rows_in_block(sum(array.row_nbytes for array in arrays.values()))
 
     def blocks() -> Iterator[Columns]:
-        parts = [regrouped_rows(array.rows(), step) for array in arrays.values()]
-        for rows in zip(*parts, strict=True):
-            yield dict(zip(arrays, rows, strict=True))
+        streams = {n: a.stream() for n, a in arrays.items()}
+        for _ in range(0, length, step):
+            yield {name: stream.take(step) for name, stream in streams.items()}
 
-    return TableContent(arrays, lengths.pop(), blocks, content.attrs)
+    return TableContent(arrays, length, blocks, content.attrs)
 
 
 def has_attributes_around(content: Content) -> bool:
@@ -409,35 +415,27 @@ def has_attributes_around(content: Content) -> bool:
 # Blocks
 
 
-def regrouped_rows(blocks: Iterable[Array], count: int) -> Iterator[Array]:
-    """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
-    return (block[""] for block in regrouped(({"": rows} for rows in blocks), count))
-
-
 def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:
-    """Do the same for several columns."""
-    room: Columns = {}
-    filled = 0
+    """Yield the same rows in blocks of `count` rows; the last one may be shorter."""
+    parts: list[Columns] = []
+    missing = count
     for block in blocks:
         length = len(next(iter(block.values())))
         start = 0
         while start < length:
-            if not filled and length - start >= count:
-                yield {n: rows[start : start + count] for n, rows in block.items()}
-                start += count
-                continue
-            taken = min(count - filled, length - start)
-            if not room:
-                room = {
-                    n: numpy.empty((count, *rows.shape[1:]), rows.dtype)
-                    for n, rows in block.items()
-                }
-            for name, rows in block.items():
-                room[name][filled : filled + taken] = rows[start : start + taken]
-            filled += taken
-            start += taken
-            if filled == count:
-                yield room
-                room, filled = {}, 0
-    if filled:
-        yield {name: rows[:filled] for name, rows in room.items()}
+            stop = min(start + missing, length)
+            parts.append({name: rows[start:stop] for name, rows in block.items()})
+            missing -= stop - start
+            start = stop
+            if not missing:
+                yield _joined(parts)
+                parts, missing = [], count
+    if parts:
+        yield _joined(parts)
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    return {
+        name: joined([part[name] for part in parts], rows.dtype, rows.shape[1:])
+        for name, rows in parts[0].items()
+    }

@@ -25,8 +25,10 @@ from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
+from ..row_stream import RowStream
 from ..table import Table
-from . import blp, zarr_stores
+from . import zarr_stores
+from .array_formats import read_blp
 from .contents import (
     ArrayContent,
     GroupContent,
@@ -34,7 +36,6 @@ from .contents import (
     as_table,
     is_table,
     regrouped,
-    regrouped_rows,
     rows_in_block,
 )
 
@@ -87,7 +88,7 @@ def _add_files(
         name = file.removesuffix(EXTENSION)
         try:
             if name not in members:
-                members[name] = content = blp.read(join(path, file), request)
+                members[name] = content = read_blp(join(path, file), request)
                 content.may_be_lost = True
                 continue
         except NotANumpyArray:
@@ -218,9 +219,11 @@ def _write_array(
     )
     found = array_class(request.layout)
     found.check_layout()
-    blocks = regrouped_rows(array.rows(), found.block_rows_for(new))
+    blocks = RowStream(
+        request.counted(array.rows()), array.dtype, array.shape[1:]
+    ).blocks(found.block_rows_for(new))
     with creation as change:
-        found.create(change, "", new, enumerate(blocks))
+        found.create(change, "", new, blocks)
 
 
 def _write_table(content: TableContent, request: Request, path: str) -> None:
@@ -246,5 +249,6 @@ def _write_table(content: TableContent, request: Request, path: str) -> None:
     with creating(path, "x", False) as change:
         found.create(change, new, content.attrs)
     with dataset.open_table(path, "r+", sync=False) as table:
-        for block in regrouped(content.blocks(), min(rows, content.length or 1)):
+        blocks = request.counted(content.read())
+        for block in regrouped(blocks, min(rows, content.length or 1)):
             table.append(block)

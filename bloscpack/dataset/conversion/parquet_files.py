@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..._format.dtypes import check_text
-from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..folder import encode_attributes
 from ..rows import ends_in_zero
 from .contents import (
@@ -26,6 +26,7 @@ from .contents import (
     TableContent,
     as_table,
     import_package,
+    naming_file,
     rows_in_block,
 )
 
@@ -48,23 +49,9 @@ FINE_UNITS = ("ms", "us", "ns")
 # Reading
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Turn the errors of pyarrow about the file into `DamageError` with its name.
-
-    An error of the package gets the name, too.
-    """
-    pyarrow = _pyarrow("reading")
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except UsageError as error:
-        raise type(error)("'%s': %s" % (path, error)) from error
-    except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise DamageError(str(error), filename=path) from error
+def _named(path: str) -> AbstractContextManager[None]:
+    """Add the name of the file to errors, those of pyarrow among them."""
+    return naming_file(path, _pyarrow("reading").ArrowException, OSError)
 
 
 def _pyarrow(action: str, module: str = "pyarrow") -> Any:
@@ -304,7 +291,7 @@ def write(content: Content, request: Request) -> None:
         request.new_file() as out_fp,
         _pyarrow("writing", "pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
-        for block in table.blocks():
+        for block in request.counted(table.read()):
             arrays = [
                 _to_arrow(rows, schema.field(name).type, name, pyarrow)
                 for name, rows in block.items()

@@ -26,11 +26,9 @@ from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeErro
 from ...zip_io import loadz
 from ..folder import MAX_JSON
 from ..layouts.zarr_array import OWN_ATTRIBUTES
-from .blp import content_of
+from .array_formats import DAMAGED, add_member, content_of, open_zip
 from .contents import ArrayContent, GroupContent, import_package, rows_in_block
-from .npy import add_member
 from .parquet_files import Lengths, fixed, longest
-from .zip_files import DAMAGED, open_zip
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType

@@ -1,0 +1,403 @@
+"""Arrays in files: ``.npy`` and ``.blp``, one array, ``.npz``, a ZIP archive of arrays.
+
+The items are read and written in the order of the file, in blocks. Only an array in
+Fortran order whose rows are needed is read in another order: through a memory map of
+small parts, so that little of it is in memory at a time. A member of an archive is
+copied to a temporary file for that.
+
+ZIP files of other programs are read by the module `zipfile`. Its errors become ours,
+with the name of the file. The size that a directory states is compared with the stored
+bytes before anything is allocated.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy
+
+from ..._format.zip_format import LOCAL_SIGNATURE
+from ..._storage.base import naming_errors, read_up_to, write_all
+from ..._storage.protocols import Writable
+from ...abstract_io import PlainSource
+from ...defaults import DEFAULT_CHUNK_SIZE
+from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
+from ...fp_io import CompressedFPSink
+from ...lazy_array import LazyArray, open_ndarray
+from ...npy_io import check_size, encode_header, read_header, without_items
+from ...numpy_io import pack_items
+from ..folder import is_safe_part
+from .contents import (
+    FORTRAN_FACTOR,
+    ArrayContent,
+    GroupContent,
+    as_array,
+    named_arrays,
+    rows_in_block,
+)
+
+try:
+    from lzma import LZMAError
+except ImportError:  # Python was built without it
+    LZMAError = zipfile.BadZipFile  # type: ignore
+
+if TYPE_CHECKING:
+    from ..._format.dtypes import Array, DType
+    from ...serializers import Json, JsonObject
+    from .contents import Content, Request
+
+# Opens a file, or a member of an archive.
+Open = Callable[[], AbstractContextManager[IO[bytes]]]
+# Number of bytes of a memory map at a time.
+MAP_NBYTES = 32 * 2**20
+# The end of the names of the members of an archive.
+SUFFIX = ".npy"
+# The name of the attribute for metadata that are no JSON object.
+METADATA = "metadata"
+# Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
+# reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
+# bounds the sizes that a member may claim.
+MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
+OTHER_RATIO = 2**20
+# A message about wrong bytes, with the error of `zipfile`.
+DAMAGED = "the ZIP file is damaged: %s"
+# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
+WRONG_BYTES = (
+    *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
+    *(EOFError, ValueError, OverflowError, LookupError),
+)
+
+# Reading
+
+
+def read_npy(path: str, request: Request) -> Content:
+    """Return the array in a ``.npy`` file."""
+    with naming_errors(path), open(path, "rb") as fp:
+        array = read_header(fp)
+        check_size(fp, array, os.fstat(fp.fileno()).st_size)
+    return _content(lambda: open(path, "rb"), array, path)
+
+
+def read_npz(path: str, request: Request) -> Content:
+    """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
+    archive = request.resources.enter_context(open_zip(path, path))
+    root = GroupContent({})
+    for info in archive.infolist():
+        if info.filename.endswith("/"):
+            continue
+        name = "%s/%s" % (path, info.filename)
+        if not info.filename.endswith(SUFFIX):
+            raise NotReadable("expected members '.npy', found another", filename=name)
+        open_ = partial(_member, archive, info, name)
+        with open_() as fp, naming_errors(name):
+            array = read_header(fp)
+            _check_room(array.nbytes, info.file_size - fp.tell())
+        content = _content(open_, array, name)
+        add_member(root, info.filename.removesuffix(SUFFIX), content, path)
+    return root
+
+
+def add_member(root: GroupContent, name: str, content: Content, path: str) -> None:
+    """Add a member to the group that its name says, which is made if needed."""
+    *groups, last = name.split("/")
+    group = root
+    for part in groups:
+        found = group.members.setdefault(part, GroupContent({}))
+        if not isinstance(found, GroupContent):
+            raise UsageValueError(
+                "'%s': the array '%s' would be in another array" % (path, name)
+            )
+        group = found
+    if not all(map(is_safe_part, (*groups, last))):
+        raise UsageValueError("'%s': the name '%s' can't be used" % (path, name))
+    if last in group.members:
+        raise UsageValueError("'%s': two members have the name '%s'" % (path, name))
+    group.members[last] = content
+
+
+@contextmanager
+def _member(
+    archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str
+) -> Iterator[IO[bytes]]:
+    """Yield a member of an archive; the errors about its bytes name it."""
+    with zip_errors(name), archive.open(info) as fp:
+        yield fp
+
+
+def _content(open_: Open, array: Array, name: str) -> ArrayContent:
+    dtype, shape = array.dtype, array.shape
+    in_order = partial(_items_in_order, open_, dtype, name=name)
+    flags = array.flags
+    if flags.c_contiguous or not flags.f_contiguous:
+        return ArrayContent(dtype, shape, partial(in_order, shape))
+    return ArrayContent(
+        dtype,
+        shape,
+        partial(_rows_of_fortran, open_, dtype, shape),
+        read_stored=partial(in_order, shape[::-1]),
+    )
+
+
+def _items_in_order(
+    open_: Open,
+    dtype: DType,
+    shape: tuple[int, ...],
+    *,
+    name: str,
+) -> Iterator[Array]:
+    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
+    with open_() as fp, naming_errors(name):
+        read_header(fp)
+        row = math.prod(shape[1:]) * dtype.itemsize
+        if not shape or not row:
+            size = row if not shape else 0
+            yield _block(fp, dtype, shape, size)
+            return
+        step = rows_in_block(row)
+        for start in range(0, shape[0], step):
+            count = min(step, shape[0] - start)
+            yield _block(fp, dtype, (count, *shape[1:]), count * row)
+
+
+def _block(fp: IO[bytes], dtype: DType, shape: tuple[int, ...], nbytes: int) -> Array:
+    found = read_up_to(fp, nbytes)
+    _check_room(nbytes, len(found))
+    return numpy.ndarray(shape, dtype, found or bytes(1))
+
+
+def _rows_of_fortran(
+    open_: Open, dtype: DType, shape: tuple[int, ...]
+) -> Iterator[Array]:
+    """Yield blocks of rows of an array whose items are in Fortran order."""
+    with open_() as fp, ExitStack() as stack:
+        read_header(fp)
+        file: Any = fp
+        if isinstance(fp, zipfile.ZipExtFile):
+            file, offset = stack.enter_context(TemporaryFile()), 0
+            copyfileobj(fp, file, 2**20)
+            file.flush()
+        else:
+            offset = fp.tell()
+        columns = math.prod(shape[1:])
+        step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
+        at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
+        for start in range(0, shape[0], step):
+            count = min(step, shape[0] - start)
+            block: Array = numpy.empty((count, *shape[1:]), dtype, order="F")
+            flat = block.reshape((count, columns), order="F")
+            for first in range(0, columns, at_a_time):
+                # The map of each part is removed, and its pages with it.
+                some = numpy.memmap(
+                    file,
+                    dtype,
+                    "r",
+                    offset + first * shape[0] * dtype.itemsize,
+                    (shape[0], min(at_a_time, columns - first)),
+                    order="F",
+                )
+                flat[:, first : first + at_a_time] = some[start : start + count]
+                del some
+            yield block
+
+
+def read_blp(path: str, request: Request) -> ArrayContent:
+    """Return the array in a file, with its metadata as attributes."""
+    lazy = open_ndarray(path, nthreads=request.nthreads)
+    request.resources.enter_context(lazy)
+    return content_of(lazy)
+
+
+def content_of(lazy: LazyArray) -> ArrayContent:
+    """Return an array in a file, with its metadata as attributes."""
+    fortran = lazy.order == "F" and lazy.ndim > 1
+    return ArrayContent(
+        lazy.dtype,
+        lazy.shape,
+        partial(_rows_of_lazy, lazy),
+        _attributes(lazy.metadata),
+        read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+    )
+
+
+def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
+    """Yield blocks of rows of the array, or of its transpose."""
+    if not lazy.shape:
+        yield lazy[...]
+        return
+    length = lazy.shape[-1 if transposed else 0]
+    reads_all = lazy.order == "F" and not transposed
+    factor = FORTRAN_FACTOR if reads_all else 1
+    step = rows_in_block(lazy.nbytes // max(1, length), factor=factor)
+    for start in range(0, length, step):
+        part = slice(start, start + step)
+        yield lazy[..., part].T if transposed else lazy[part]
+
+
+def _attributes(metadata: Json) -> JsonObject:
+    if metadata is None:
+        return {}
+    return metadata if isinstance(metadata, dict) else {METADATA: metadata}
+
+
+def _metadata(attrs: JsonObject) -> Json:
+    """Return the metadata for attributes; `_attributes` is the inverse."""
+    if list(attrs) == [METADATA] and not isinstance(attrs[METADATA], dict):
+        return attrs[METADATA]
+    return attrs or None
+
+
+def _check_room(expected: int, found: int) -> None:
+    """Raise `FormatError` unless a file has the bytes of items."""
+    if found < expected:
+        raise DamageError(
+            "the file ends too early: expected '%d' bytes of items, found '%d'"
+            % (expected, found)
+        )
+
+
+# ZIP files of other programs
+
+
+@contextmanager
+def zip_errors(name: str) -> Iterator[None]:
+    """Turn the errors about the bytes of a ZIP file into `FormatError`."""
+    try:
+        yield
+    except BloscpackError:
+        raise
+    except Exception as error:
+        if _is_damage(error):
+            raise DamageError(DAMAGED % error, filename=name) from error
+        if isinstance(error, RuntimeError):  # encrypted, or an unknown method
+            text = "this ZIP file is not supported: %s" % error
+            raise NotReadable(text, filename=name) from error
+        raise
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether an error is about wrong bytes."""
+    # The module `bz2` raises an OSError without a number, and so does a seek to a
+    # negative offset, or one with the number EINVAL.
+    return isinstance(error, WRONG_BYTES) or (
+        isinstance(error, OSError) and error.errno in (None, errno.EINVAL)
+    )
+
+
+def is_zip(path: str, begin: bytes) -> bool:
+    """Return whether a file is a ZIP file; `begin` are its first bytes.
+
+    Raises `FormatError` if only its end is missing.
+    """
+    with zip_errors(path):
+        if begin.startswith(b"PK") and zipfile.is_zipfile(path):
+            return True
+    if begin.startswith(LOCAL_SIGNATURE):
+        text = DAMAGED % "expected an end record, found none: the file was cut off"
+        raise DamageError(text, filename=path)
+    return False
+
+
+def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
+    """Open a ZIP file; raise `FormatError` if a member can't have the stated size."""
+    with zip_errors(name):
+        archive = zipfile.ZipFile(file)
+    assert archive.fp is not None
+    size = archive.fp.seek(0, os.SEEK_END)
+    for info in archive.infolist():
+        ratio = MAX_RATIOS.get(info.compress_type, OTHER_RATIO)
+        if info.compress_size > size or info.file_size > info.compress_size * ratio:
+            archive.close()
+            raise DamageError(
+                "the member %.200r can't have '%d' bytes, which '%d' stored bytes in a "
+                "file of '%d' hold"
+                % (info.filename, info.file_size, info.compress_size, size),
+                filename=name,
+            )
+    return archive
+
+
+# Writing
+
+
+def write_npy(content: Content, request: Request) -> None:
+    """Write an array, or a table as an array with fields."""
+    with request.new_file() as out_fp:
+        _write_array(out_fp, as_array(content), request)
+
+
+def _write_array(out_fp: Writable, array: ArrayContent, request: Request) -> None:
+    """Write header and items to a file object."""
+    header = without_items(array.dtype, array.shape, array.fortran)
+    write_all(out_fp, encode_header(header))
+    for block in request.counted(array.stored()):
+        write_all(out_fp, plain_bytes(block))
+
+
+def plain_bytes(block: Array) -> memoryview:
+    """Return the bytes of the items, in C order."""
+    if not block.nbytes:
+        return memoryview(b"")
+    items: Any = numpy.ascontiguousarray(block).reshape(-1).view("u1")
+    return memoryview(items)
+
+
+def write_npz(content: Content, request: Request) -> None:
+    """Write arrays and columns; an array without a name is called ``arr_0``."""
+    with (
+        request.new_file() as out_fp,
+        zipfile.ZipFile(out_fp, "w") as archive,
+    ):
+        for name, array in named_arrays(content):
+            member_name = (name or "arr_0") + SUFFIX
+            with archive.open(member_name, "w", force_zip64=True) as member:
+                _write_array(member, array, request)
+
+
+class BlocksSource(PlainSource):
+    """Yields the bytes of blocks of items, cut into chunks."""
+
+    def __init__(self, blocks: Iterator[Array]) -> None:
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[bytearray]:
+        rest = memoryview(b"")
+        for start, stop in self.spans():
+            chunk, filled = bytearray(stop - start), 0
+            while filled < len(chunk):
+                if not rest:
+                    rest = plain_bytes(next(self._blocks))
+                    continue
+                part = rest[: len(chunk) - filled]
+                chunk[filled : filled + len(part)] = part
+                filled += len(part)
+                rest = rest[len(part) :]
+            yield chunk
+
+
+def write_blp(content: Content, request: Request) -> None:
+    """Write an array, or a table as an array with fields; attributes are metadata."""
+    array = as_array(content)
+    with request.new_file() as out_fp:
+        pack_items(
+            BlocksSource(request.counted(array.stored())),
+            CompressedFPSink(out_fp, new=True),
+            without_items(array.dtype, array.shape, array.fortran),
+            DEFAULT_CHUNK_SIZE,
+            None,
+            None,
+            None,
+            metadata=_metadata(array.attrs),
+            nthreads=request.nthreads,
+            **request.settings,
+        )
