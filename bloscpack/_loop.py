@@ -15,13 +15,13 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each, run_length
 from ._format.blosc_header import decode_blosc_header
 from ._format.chunks import (
+    Frame,
     check_digest,
     compress,
     decompress,
     decompress_into,
     plain_size,
 )
-from ._format.sections import Frame
 from ._storage.protocols import Buffer
 from .abstract_io import (
     CompressedSink,
@@ -136,7 +136,8 @@ def pack(
     if source.compress_func is not compress_chunk:
         nthreads = 1  # code written for 0.16 expects a single thread
     with own_settings:
-        own_settings.use_blocksize(plain_number(blosc_args.blocksize))
+        if blosc_args.blocksize:
+            own_settings.use_blocksize(plain_number(blosc_args.blocksize))
         nthreads = share_threads(nthreads, nchunks, chunk_size)
         _compress_all(source, sink, header, blosc_args, nthreads, progress)
     sink.finalize()
@@ -186,6 +187,7 @@ def _compress_all(
     if compress_func is compress_chunk:
         compress_func = compress  # `pack` has entered the settings
     checksum = header.checksum_impl
+    debugging = log.enabled(log.DEBUG)
     count = 0
 
     def work(task: PlainTask) -> tuple[bytes, bytes]:
@@ -200,7 +202,8 @@ def _compress_all(
         _check_chunk(header, count, nbytes, len(compressed))
         rest = None
         if digesting:
-            log_digest(checksum, digest)
+            if debugging:
+                log_digest(checksum, digest)
             rest = sink.put_digested(count, compressed, digest)
         else:
             sink.put(count, compressed)

@@ -16,8 +16,7 @@ from . import log
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
 from ._format.blosc_header import decode_header
-from ._format.chunks import compress, decompress
-from ._format.sections import Frame
+from ._format.chunks import Frame, compress, decompress
 from ._storage.protocols import Buffer
 from .args import BloscArgs, MetadataArgs
 from .checksums import Hash

@@ -5,7 +5,7 @@ The settings are documented here, once for all functions that take them.
 
 from __future__ import annotations
 
-from . import defaults, log
+from . import constants, defaults, log
 from ._compat import sibling_names
 from ._format.rows import calculate_nchunks as calculate_nchunks
 from ._format.rows import parse_chunk_size as parse_chunk_size
@@ -196,12 +196,11 @@ class BloscArgs(MutableMappingObject):
             raise UsageValueError(
                 "'shuffle' must be False, True or one of 0, 1, 2, not %r" % self.shuffle
             )
-        from .constants import CNAME_AVAIL
-
-        if self.cname not in CNAME_AVAIL:
+        # Not imported by name: reading it imports Blosc.
+        if self.cname not in constants.CNAME_AVAIL:
             raise NoSuchCodec(
                 "codec '%s' is not supported by the installed Blosc, only: %s"
-                % (self.cname, ", ".join(CNAME_AVAIL))
+                % (self.cname, ", ".join(constants.CNAME_AVAIL))
             )
 
 

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING
 from ._engine.blosc_settings import own_settings
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._format.blosc_header import decode_header
-from ._format.chunks import check_digest, decompress, decompress_into
-from ._format.sections import Frame, read_beginning, read_frames
+from ._format.chunks import (
+    Frame,
+    check_digest,
+    decompress,
+    decompress_into,
+    read_frames,
+)
+from ._format.sections import read_beginning
 from ._storage.base import as_bytes_view
 from ._storage.protocols import Buffer
 from ._storage.stream import Cursor, MemoryCursor

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from . import log
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
-from ._format import offsets as offset_table
-from ._format.chunks import plain_size
-from ._format.metadata import Section, encode_section
-from ._format.sections import Frame, skip_frames
+from ._format.chunks import Frame, plain_size, skip_frames
+from ._format.sections import Section, encode_offsets, encode_section, free_entries
 from ._format.shard import Trailer
 from ._storage.base import read_up_to, write_all
 from ._storage.holes import SparseRange, SparseStream, sparse_range
@@ -151,7 +149,8 @@ class CompressedFPSink(CompressedSink):
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
         # The offset table is written last, which needs a file object that can seek.
-        if bloscpack_header.offsets and not is_seekable(self.output_fp):
+        self._seekable = self._range is not None or is_seekable(self.output_fp)
+        if bloscpack_header.offsets and not self._seekable:
             bloscpack_header.offsets = False
             bloscpack_header.max_app_chunks = 0
         self.offsets = bloscpack_header.offsets
@@ -204,7 +203,7 @@ class CompressedFPSink(CompressedSink):
         total = self.bloscpack_header.total_prospective_chunks
         if self.offsets and total is not None:
             try:
-                entries = offset_table.free_entries(total)
+                entries = free_entries(total)
             except (MemoryError, OverflowError) as error:
                 raise UsageError(
                     "there is no memory for an offset table of '%d' entries" % total
@@ -256,10 +255,10 @@ class CompressedFPSink(CompressedSink):
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             shown = len(self.offset_storage), self.offset_storage
             log.debug("Writing '%d' offsets: '%r'", *shown)
-            encoded = offset_table.encode(self.offset_storage)
+            encoded = encode_offsets(self.offset_storage)
             log.debug("Raw offsets: %r", encoded)
             self._overwrite(end - table_at, encoded)
-        if self.bloscpack_header.nchunks == -1 and is_seekable(self.output_fp):
+        if self.bloscpack_header.nchunks == -1 and self._seekable:
             last_chunk = self._last_nbytes
             self.bloscpack_header.nchunks = self._nput
             self.bloscpack_header.last_chunk = last_chunk

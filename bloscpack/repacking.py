@@ -20,7 +20,7 @@ from ._engine.threads import for_each
 from ._file.repack_plan import SETTINGS, Plan, Survey
 from ._file.repack_plan import Settings as Settings
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._format.sections import Frame
+from ._format.chunks import Frame
 from ._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from ._storage.base import naming_errors
 from ._storage.protocols import BinaryFile, Buffer, Path, Writable

@@ -27,10 +27,8 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
-from . import metadata as metadata_section
-from .metadata import Section
 from .rows import calculate_nchunks, parse_chunk_size
-from .sections import Beginning
+from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
 if TYPE_CHECKING:
@@ -222,7 +220,7 @@ def plan_metadata(
     new = updated_metadata(old, nbytes - new_size, new_size, metadata)
     if metadata is UNCHANGED and new == old:
         return None
-    return metadata_section.encode_again(new, old, old_header)
+    return encode_again(new, old, old_header)
 
 
 def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) -> Json:
