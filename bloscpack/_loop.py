@@ -400,8 +400,7 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
     """
     if nthreads is not None:
-        check_range("nthreads", nthreads, 1, MAX_THREADS)
-        nthreads = plain_number(nthreads)
+        nthreads = check_range("nthreads", nthreads, 1, MAX_THREADS)
     if nchunks == 1:
         return 1
     count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads

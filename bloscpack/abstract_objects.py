@@ -1,4 +1,4 @@
-"""Base classes of records: immutable ones, and those whose fields are also items."""
+"""The base class of records whose fields are also items, and plain numbers."""
 
 from __future__ import annotations
 
@@ -48,22 +48,6 @@ def parameters_of(function: Any) -> tuple[str, ...]:
     code = function.__code__
     names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
     return names
-
-
-class ImmutableObject:
-    """A record whose attributes are set once, by its ``__init__``.
-
-    Subclasses list their attributes in ``__slots__``.
-    """
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, name):
-            raise AttributeError(
-                "'%s' of %s can't be changed" % (name, type(self).__name__)
-            )
-        object.__setattr__(self, name, value)
 
 
 class MutableMappingObject(Base):

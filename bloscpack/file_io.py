@@ -19,7 +19,6 @@ from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import WORTH_NO_COPY
-from ._format.rows import calculate_nchunks, parse_chunk_size
 from ._format.sections import read_metadata
 from ._loop import pack, unpack
 from ._storage.base import bytes_left
@@ -34,6 +33,7 @@ from ._storage.protocols import (
 from ._storage.stream import Cursor, size_of
 from ._storage.urls import is_url, size_of_input, without_url
 from .abstract_io import Progress
+from .args import calculate_nchunks, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,

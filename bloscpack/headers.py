@@ -90,8 +90,8 @@ OPTION_OFFSETS = 1
 OPTION_METADATA = 2
 
 
-def check_range(name: str, value: object, min_: int, max_: int) -> None:
-    """Raise unless `value` is a whole number from `min_` to `max_`, both included.
+def check_range(name: str, value: object, min_: int, max_: int) -> int:
+    """Return `value`, a whole number from `min_` to `max_`, as an int.
 
     Parameters
     ----------
@@ -109,7 +109,8 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
     UsageError
         `value` is out of range. This is a ``ValueError`` too.
     """
-    value = plain_number(value)
+    if type(value) is not int:  # the usual case first, for speed
+        value = plain_number(value)
     if not isinstance(value, int):
         raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
@@ -117,6 +118,7 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
             "'%s' must be in the range %s <= n <= %s, not '%s'"
             % (name, min_, max_, value)
         )
+    return value
 
 
 # Options: a byte of flags as a string of eight binary digits, the highest bit first
@@ -609,10 +611,6 @@ class MetadataHeader(MutableMappingObject):
         check_options(meta_options)
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
-        check_range("meta_level", meta_level, 0, MAX_CLEVEL)
-        sizes = meta_size, max_meta_size, meta_comp_size
-        for name, size in zip(self._bytes_attributes, sizes, strict=True):
-            check_range(name, size, 0, MAX_META_SIZE)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
             if len(value) > 8:
                 raise UsageValueError(
@@ -622,10 +620,14 @@ class MetadataHeader(MutableMappingObject):
         self.meta_options = meta_options
         self.meta_checksum = meta_checksum
         self.meta_codec = meta_codec
-        self.meta_level = plain_number(meta_level)
-        self.meta_size = plain_number(meta_size)
-        self.max_meta_size = plain_number(max_meta_size)
-        self.meta_comp_size = plain_number(meta_comp_size)
+        self.meta_level = check_range("meta_level", meta_level, 0, MAX_CLEVEL)
+        self.meta_size = check_range("meta_size", meta_size, 0, MAX_META_SIZE)
+        self.max_meta_size = check_range(
+            "max_meta_size", max_meta_size, 0, MAX_META_SIZE
+        )
+        self.meta_comp_size = check_range(
+            "meta_comp_size", meta_comp_size, 0, MAX_META_SIZE
+        )
         self.user_codec = user_codec
 
     _attributes = parameters_of(__init__)

@@ -18,7 +18,6 @@ from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import memory_at
 from ._format.array_metadata import Description, describe
-from ._format.rows import calculate_nchunks, parse_chunk_size
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
@@ -28,7 +27,7 @@ from ._format.shard import (
 from ._loop import pack, unpack
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
 from .abstract_io import CompressedSink, CompressedSource, PlainSource, Progress
-from .args import BloscpackArgs, pack_settings
+from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
 from .bytes_io import CompressedBytesSource, MemorySink, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE

@@ -15,7 +15,6 @@ from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description
 from .._format.blosc_header import BloscHeader
 from .._format.chunks import skip_frames
-from .._format.rows import calculate_nchunks, parse_chunk_size
 from .._format.sections import (
     Beginning,
     Section,
@@ -36,7 +35,15 @@ from .._loop import header_for
 from .._storage.base import read_up_to
 from .._storage.protocols import BinaryFile
 from .._storage.stream import Cursor
-from ..args import BLOSC_ARGS, BLOSCPACK_ARGS, BloscArgs, BloscpackArgs, MetadataArgs
+from ..args import (
+    BLOSC_ARGS,
+    BLOSCPACK_ARGS,
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    calculate_nchunks,
+    parse_chunk_size,
+)
 from ..checksums import CHECKSUMS_LOOKUP, check_valid_checksum
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,

@@ -37,7 +37,6 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
 from .._format.append_plan import UNCHANGED
 from .._format.chunks import compress
-from .._format.rows import calculate_nchunks, parse_chunk_size
 from .._format.sections import Section, encode_section, free_entries
 from .._loop import RUN_TO_COMPRESS, effective_nthreads, header_for
 from .._storage.base import bytes_left, naming_errors, write_all
@@ -48,7 +47,7 @@ from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
 from ..abstract_objects import plain_number
 from ..append import append_fp, append_locked
-from ..args import BLOSC_ARGS, pack_settings
+from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable

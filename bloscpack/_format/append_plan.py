@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..args import calculate_nchunks, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -27,7 +28,6 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
-from .rows import calculate_nchunks, parse_chunk_size
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
