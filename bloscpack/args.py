@@ -11,7 +11,6 @@ from .abstract_objects import (
     MutableMappingObject,
     parameters_of,
     plain_number,
-    plain_numbers,
 )
 from .checksums import check_valid_checksum
 from .constants import (
@@ -451,7 +450,7 @@ def settings_from(
 ) -> Settings:
     """Return the settings that a caller gave as an object, a dictionary or keywords.
 
-    The values are not checked, but NumPy scalars are replaced by Python values.
+    The values are not checked; they may be NumPy scalars.
 
     Parameters
     ----------
@@ -490,14 +489,14 @@ def settings_from(
                 "'%s' is given twice: as a keyword and in '%s'" % (key, name)
             )
     if isinstance(given, kind):
-        return _with_plain_numbers(given)
+        return given
     for key in given:
         if key not in kind._attributes:
             raise UsageTypeError(
                 "'%s' has no field %r, only: %s"
                 % (name, key, ", ".join(kind._attributes))
             )
-    return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
+    return kind(**{**defaults, **given, **fields})
 
 
 def effective_limits(limits: AnyLimits | None) -> Limits | None:
@@ -513,16 +512,6 @@ def effective_limits(limits: AnyLimits | None) -> Limits | None:
     checked = settings_from(Limits, "limits", limits, {})
     checked.check()
     return checked
-
-
-def _with_plain_numbers(settings: Settings) -> Settings:
-    """Return settings, or a copy of them if a value is a NumPy scalar."""
-    names = settings._attributes
-    changed = plain_numbers((name, getattr(settings, name)) for name in names)
-    if changed:
-        settings = settings.copy()
-        settings.update(changed)
-    return settings
 
 
 def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:
