@@ -47,8 +47,6 @@ class SectionsSource(CompressedSource):
         The header.
     metadata, metadata_header
         The metadata and its header, None if the file has no metadata section.
-    offsets
-        The file offsets of the chunks, None if the file has no offset table.
     limits
         The `Limits` that the file must not exceed, None for no limits.
     """
@@ -58,13 +56,17 @@ class SectionsSource(CompressedSource):
     def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
         self.limits = limits = effective_limits(limits)
         self._cursor = cursor
-        beginning = read_beginning(cursor, limits)
+        self._beginning = beginning = read_beginning(cursor, limits)
         self.bloscpack_header = beginning.header
         self.metadata = beginning.metadata
         self.metadata_header = beginning.metadata_header
-        self.offsets = beginning.offsets
         self.checksum_impl = beginning.header.checksum_impl
         self.nchunks = beginning.header.nchunks
+
+    @property
+    def offsets(self) -> list[int] | None:
+        """The file offsets of the chunks, None if the file has no offset table."""
+        return self._beginning.offsets
 
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
         for frame in read_frames(self._cursor, self.bloscpack_header, self.limits):

@@ -327,7 +327,7 @@ class BloscpackHeader(MutableMappingObject):
         return HEADER_V2_V3.pack(
             MAGIC,
             self.format_version,
-            int(create_options(self.offsets, self.metadata), 2),
+            OPTION_OFFSETS * bool(self.offsets) | OPTION_METADATA * bool(self.metadata),
             CHECKSUMS_AVAIL.index(self.checksum),
             self.typesize,
             self.chunk_size,

@@ -70,10 +70,6 @@ if TYPE_CHECKING:
         progress: Progress | None
 
 
-def _address(ndarray: Array) -> int:
-    return int(ndarray.__array_interface__["data"][0])
-
-
 class PlainNumpySource(PlainSource):
     """Yields views of the memory of an array, or of a copy if it is not contiguous.
 
@@ -99,7 +95,7 @@ class PlainNumpySource(PlainSource):
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
             ndarray = numpy.ascontiguousarray(ndarray)
         self.ndarray = ndarray
-        self.ptr = _address(ndarray)
+        self.ptr = ndarray.ctypes.data
 
     def __iter__(self) -> Iterator[memoryview]:
         memory = memory_at(self.ptr, self.size, self.ndarray)
@@ -149,7 +145,7 @@ class PlainNumpySink(MemorySink):
         self._description = metadata
         self.metadata = metadata.metadata
         self.ndarray = metadata.allocate()
-        self.ptr = _address(self.ndarray)
+        self.ptr = self.ndarray.ctypes.data
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview:

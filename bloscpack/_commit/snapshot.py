@@ -15,8 +15,9 @@ import os
 import stat
 
 from .. import log
-from .._storage.base import Storage, StorageFile
-from .._storage.local import open_file, whole_file
+from .._storage.base import Storage, StorageFile, naming_errors
+from .._storage.disk import disk
+from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path
 from ..exceptions import FormatError, StorageError
 from . import journal, trust
@@ -220,7 +221,7 @@ def read_snapshot(
     for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:
             break
-        with open_file(path) as fp:
+        with naming_errors(path), disk.open(path, "rb") as fp:
             snapshot = Snapshot(path, fp)
             try:
                 snapshot.apply_journal()
