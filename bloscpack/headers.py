@@ -253,36 +253,40 @@ class BloscpackHeader(MutableMappingObject):
         nchunks: int = -1,
         max_app_chunks: int = 0,
     ) -> None:
-        # A single test for the usual values, because headers of small files are made
-        # often. It is true only if the checks accept the values.
-        if not (
-            type(typesize) is type(chunk_size) is type(last_chunk) is int
-            and type(nchunks) is type(max_app_chunks) is int
-            and format_version == FORMAT_VERSION
-            and checksum in CHECKSUMS_LOOKUP
-            and 0 <= typesize <= MAX_TYPESIZE
-            and 0 <= last_chunk <= chunk_size <= MAX_BUFFERSIZE
-            and 0 < nchunks <= MAX_CHUNKS - max_app_chunks <= MAX_CHUNKS
-        ):
-            format_version, typesize = map(plain_number, (format_version, typesize))
-            chunk_size, last_chunk = map(plain_number, (chunk_size, last_chunk))
-            nchunks, max_app_chunks = map(plain_number, (nchunks, max_app_chunks))
-            check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
-            check_valid_checksum(checksum)
-            check_range("typesize", typesize, 0, MAX_TYPESIZE)
-            _check_sizes(format_version, chunk_size, last_chunk)
-            _check_counts(nchunks, max_app_chunks)
-        self.format_version = format_version
+        check_valid_checksum(checksum)
+        self.format_version = check_range(
+            "format_version", format_version, 0, MAX_FORMAT_VERSION
+        )
         self.offsets = offsets
         self.metadata = metadata
         self.checksum = checksum
-        self.typesize = typesize
-        self.chunk_size = chunk_size
-        self.last_chunk = last_chunk
-        self.nchunks = nchunks
-        self.max_app_chunks = max_app_chunks
+        self.typesize = check_range("typesize", typesize, 0, MAX_TYPESIZE)
+        self.chunk_size = check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
+        self.last_chunk = check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
+        self.nchunks = check_range("nchunks", nchunks, -1, MAX_CHUNKS)
+        self.max_app_chunks = check_range(
+            "max_app_chunks", max_app_chunks, 0, MAX_CHUNKS
+        )
+        self._check_agreement()
 
     _attributes = parameters_of(__init__)
+
+    def _check_agreement(self) -> None:
+        """Raise `UsageError` if the values contradict each other."""
+        # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last
+        # may be the longer one.
+        if self.format_version >= 3 and -1 < self.chunk_size < self.last_chunk:
+            raise UsageValueError(
+                "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
+                % (self.last_chunk, self.chunk_size)
+            )
+        if self.nchunks != -1:
+            total = self.nchunks + self.max_app_chunks
+            check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
+        elif self.max_app_chunks != 0:
+            raise UsageValueError(
+                "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
+            )
 
     @property
     def checksum_impl(self) -> Hash:
@@ -399,30 +403,6 @@ class BloscpackHeader(MutableMappingObject):
             )
         except UsageError as error:
             raise HeaderError(str(error), section="header", offset=0) from error
-
-
-def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
-    check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
-    check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
-    # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last may be
-    # the longer one.
-    if format_version >= 3 and -1 < chunk_size < last_chunk:
-        raise UsageValueError(
-            "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
-            % (last_chunk, chunk_size)
-        )
-
-
-def _check_counts(nchunks: int, max_app_chunks: int) -> None:
-    check_range("nchunks", nchunks, -1, MAX_CHUNKS)
-    check_range("max_app_chunks", max_app_chunks, 0, MAX_CHUNKS)
-    if nchunks != -1:
-        total = nchunks + max_app_chunks
-        check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
-    elif max_app_chunks != 0:
-        raise UsageValueError(
-            "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
-        )
 
 
 def _check_number(
