@@ -33,13 +33,12 @@ from .abstract_io import (
     compress_chunk,
     log_digest,
 )
-from .abstract_objects import plain_number
 from .args import pack_settings
 from .checksums import Hash
 from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
-from .headers import BloscpackHeader, check_range
+from .headers import BloscpackHeader, check_range, plain_number
 from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def pack(
     found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
     blosc_args, bloscpack_args, metadata_args = found
     blosc_args.check()
-    bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
         log.debug(blosc_args.pformat())

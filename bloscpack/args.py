@@ -10,7 +10,6 @@ from ._compat import sibling_names
 from .abstract_objects import (
     MutableMappingObject,
     parameters_of,
-    plain_number,
 )
 from .checksums import check_valid_checksum
 from .constants import (
@@ -28,7 +27,7 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .headers import check_range
+from .headers import check_range, plain_number
 from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
 from .pretty import double_pretty_size, reverse_pretty
 from .serializers import check_valid_serializer

@@ -39,7 +39,6 @@ from .bytes_io import (
     JoinedBytesSink,
     PlainBytesSink,
     PlainBytesSource,
-    SectionsSource,
     bytes_writer,
 )
 from .constants import MAGIC
@@ -49,6 +48,7 @@ from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
 from .fp_io import PlainFPSink as PlainFPSink
 from .fp_io import PlainFPSource as PlainFPSource
+from .fp_io import SectionsSource
 from .fp_io import is_seekable as is_seekable
 from .fp_io import plain_sink as plain_sink
 from .headers import BloscpackHeader, MetadataHeader

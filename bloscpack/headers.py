@@ -8,6 +8,7 @@ and raises `UsageError`.
 from __future__ import annotations
 
 import struct
+import sys
 
 from ._compat import sibling_names
 from ._format.blosc_header import (
@@ -17,7 +18,7 @@ from ._format.blosc_header import (
 )
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
-from .abstract_objects import MutableMappingObject, parameters_of, plain_number
+from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import (
     CHECKSUMS,
     CHECKSUMS_AVAIL,
@@ -53,6 +54,9 @@ from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sized
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
@@ -88,6 +92,33 @@ FIELD_OFFSETS = {
 # Bits of `options` in the file header.
 OPTION_OFFSETS = 1
 OPTION_METADATA = 2
+
+
+# Whole numbers
+
+
+def plain_number(value: T) -> T:
+    """Return a NumPy scalar as the Python value that it holds, other values unchanged.
+
+    Arithmetic with NumPy integers overflows.
+    """
+    if type(value) is int:  # the usual case, for speed
+        return value
+    numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
+    if numpy is not None and isinstance(value, numpy.generic):
+        plain: T = value.item()
+        return plain
+    return value
+
+
+def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Return the fields whose values are NumPy scalars, with the Python values."""
+    found = {}
+    for name, value in fields:
+        plain = plain_number(value)
+        if plain is not value:
+            found[name] = plain
+    return found
 
 
 def check_range(name: str, value: object, min_: int, max_: int) -> int:

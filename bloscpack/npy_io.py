@@ -33,11 +33,16 @@ from ._storage.stream import seekable_with_size, size_of
 from ._storage.urls import without_url
 from .abstract_io import Progress
 from .append import append_from
-from .bytes_io import SectionsSource
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
-from .fp_io import CompressedFPSink, PlainFPSink, PlainFPSource, plain_sink
+from .fp_io import (
+    CompressedFPSink,
+    PlainFPSink,
+    PlainFPSource,
+    SectionsSource,
+    plain_sink,
+)
 from .numpy_io import pack_items
 from .serializers import is_array
 

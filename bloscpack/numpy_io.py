@@ -17,7 +17,7 @@ from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import memory_at
-from ._format.array_metadata import Description, describe
+from ._format.array_metadata import Description, describe, new_array
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
@@ -26,9 +26,15 @@ from ._format.shard import (
 )
 from ._loop import pack, unpack
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from .abstract_io import CompressedSink, CompressedSource, PlainSource, Progress
+from .abstract_io import (
+    CompressedSink,
+    CompressedSource,
+    MemorySink,
+    PlainSource,
+    Progress,
+)
 from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
-from .bytes_io import CompressedBytesSource, MemorySink, bytes_writer
+from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import (
@@ -144,7 +150,7 @@ class PlainNumpySink(MemorySink):
             metadata = Description(metadata)
         self._description = metadata
         self.metadata = metadata.metadata
-        self.ndarray = metadata.allocate()
+        self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
         self.ptr = self.ndarray.ctypes.data
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 

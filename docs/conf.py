@@ -42,5 +42,5 @@ nitpick_ignore_regex = [
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream"),
     ("py:class", r"bloscpack\.(headers|_damage)\..*"),
-    ("py:class", r"bloscpack\.(bytes_io\.MemorySink|bigfile\.attributes\.Attribute)"),
+    ("py:class", r"bloscpack\.(abstract_io\.MemorySink|bigfile\.attributes\.Attribute)"),
 ]

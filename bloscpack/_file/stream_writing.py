@@ -45,13 +45,12 @@ from .._storage.local import FileRange
 from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
-from ..abstract_objects import plain_number
 from ..append import append_fp, append_locked
 from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..headers import BloscpackHeader
+from ..headers import BloscpackHeader, plain_number
 from .appending import read_sections
 
 if TYPE_CHECKING:
