@@ -15,13 +15,13 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each, run_length
 from ._format.blosc_header import decode_blosc_header
 from ._format.chunks import (
+    Frame,
     check_digest,
     compress,
     decompress,
     decompress_into,
     plain_size,
 )
-from ._format.sections import Frame
 from ._storage.protocols import Buffer
 from .abstract_io import (
     CompressedSink,
@@ -33,13 +33,12 @@ from .abstract_io import (
     compress_chunk,
     log_digest,
 )
-from .abstract_objects import plain_number
 from .args import pack_settings
 from .checksums import Hash
 from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
-from .headers import BloscpackHeader, check_range
+from .headers import BloscpackHeader, check_range, plain_number
 from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
@@ -111,7 +110,6 @@ def pack(
     found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
     blosc_args, bloscpack_args, metadata_args = found
     blosc_args.check()
-    bloscpack_args.check()
     effective_nthreads(nthreads, nchunks)
     if log.enabled(log.DEBUG):
         log.debug(blosc_args.pformat())
@@ -136,7 +134,8 @@ def pack(
     if source.compress_func is not compress_chunk:
         nthreads = 1  # code written for 0.16 expects a single thread
     with own_settings:
-        own_settings.use_blocksize(plain_number(blosc_args.blocksize))
+        if blosc_args.blocksize:
+            own_settings.use_blocksize(plain_number(blosc_args.blocksize))
         nthreads = share_threads(nthreads, nchunks, chunk_size)
         _compress_all(source, sink, header, blosc_args, nthreads, progress)
     sink.finalize()
@@ -186,6 +185,7 @@ def _compress_all(
     if compress_func is compress_chunk:
         compress_func = compress  # `pack` has entered the settings
     checksum = header.checksum_impl
+    debugging = log.enabled(log.DEBUG)
     count = 0
 
     def work(task: PlainTask) -> tuple[bytes, bytes]:
@@ -200,7 +200,8 @@ def _compress_all(
         _check_chunk(header, count, nbytes, len(compressed))
         rest = None
         if digesting:
-            log_digest(checksum, digest)
+            if debugging:
+                log_digest(checksum, digest)
             rest = sink.put_digested(count, compressed, digest)
         else:
             sink.put(count, compressed)
@@ -397,8 +398,7 @@ def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
     an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
     """
     if nthreads is not None:
-        check_range("nthreads", nthreads, 1, MAX_THREADS)
-        nthreads = plain_number(nthreads)
+        nthreads = check_range("nthreads", nthreads, 1, MAX_THREADS)
     if nchunks == 1:
         return 1
     count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads

@@ -16,8 +16,7 @@ from . import log
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
 from ._format.blosc_header import decode_header
-from ._format.chunks import compress, decompress
-from ._format.sections import Frame
+from ._format.chunks import Frame, compress, decompress, decompress_into
 from ._storage.protocols import Buffer
 from .args import BloscArgs, MetadataArgs
 from .checksums import Hash
@@ -220,6 +219,28 @@ class StoringSink(PlainSink):
             plain = decompress(compressed)
         self.store(plain)
         return len(plain)
+
+
+class MemorySink(PlainSink):
+    """Fills memory of known size; any thread may decompress into its place."""
+
+    concurrent = True
+    random_access = True
+
+    def __init__(self, memory: memoryview) -> None:
+        self._memory = memory
+        self._ends = [0]
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress the next chunk; return its plain size in bytes."""
+        nbytes = decode_header(compressed).nbytes
+        with own_settings:
+            decompress_into(compressed, self.room(self._ends[-1], nbytes))
+        return nbytes
+
+    def room(self, start: int, nbytes: int) -> memoryview:
+        self._ends.append(start + nbytes)
+        return self._memory[start : start + nbytes]
 
 
 class CompressedSink(Endpoint, abc.ABC):

@@ -1,46 +1,20 @@
-"""Base classes of records: immutable ones, and those whose fields are also items."""
+"""The base class of records whose fields are also items."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import MutableMapping
 
 from .pretty import double_pretty_size
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any, TypeVar
 
-    T = TypeVar("T")
     Self = TypeVar("Self", bound="MutableMappingObject")
     Base = MutableMapping[str, Any]
 else:
     Base = MutableMapping
-
-
-def plain_number(value: T) -> T:
-    """Return a NumPy scalar as the Python value that it holds, other values unchanged.
-
-    Arithmetic with NumPy integers overflows.
-    """
-    if type(value) is int:  # the usual case, for speed
-        return value
-    numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
-    if numpy is not None and isinstance(value, numpy.generic):
-        plain: T = value.item()
-        return plain
-    return value
-
-
-def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Return the fields whose values are NumPy scalars, with the Python values."""
-    found = {}
-    for name, value in fields:
-        plain = plain_number(value)
-        if plain is not value:
-            found[name] = plain
-    return found
 
 
 def parameters_of(function: Any) -> tuple[str, ...]:
@@ -48,22 +22,6 @@ def parameters_of(function: Any) -> tuple[str, ...]:
     code = function.__code__
     names: tuple[str, ...] = code.co_varnames[1 : code.co_argcount]
     return names
-
-
-class ImmutableObject:
-    """A record whose attributes are set once, by its ``__init__``.
-
-    Subclasses list their attributes in ``__slots__``.
-    """
-
-    __slots__ = ()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if hasattr(self, name):
-            raise AttributeError(
-                "'%s' of %s can't be changed" % (name, type(self).__name__)
-            )
-        object.__setattr__(self, name, value)
 
 
 class MutableMappingObject(Base):

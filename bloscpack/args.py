@@ -5,14 +5,11 @@ The settings are documented here, once for all functions that take them.
 
 from __future__ import annotations
 
-from . import defaults, log
+from . import constants, defaults, log
 from ._compat import sibling_names
-from ._format.rows import calculate_nchunks as calculate_nchunks
-from ._format.rows import parse_chunk_size as parse_chunk_size
 from .abstract_objects import (
     MutableMappingObject,
     parameters_of,
-    plain_numbers,
 )
 from .checksums import check_valid_checksum
 from .constants import (
@@ -23,9 +20,16 @@ from .constants import (
     MAX_TYPESIZE,
     MIN_CLEVEL,
 )
-from .exceptions import NoSuchCodec, Unsupported, UsageTypeError, UsageValueError
-from .headers import check_range
+from .exceptions import (
+    ChunkingException,
+    NoSuchCodec,
+    Unsupported,
+    UsageTypeError,
+    UsageValueError,
+)
+from .headers import check_range, plain_number
 from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
+from .pretty import double_pretty_size, reverse_pretty
 from .serializers import check_valid_serializer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -196,12 +200,11 @@ class BloscArgs(MutableMappingObject):
             raise UsageValueError(
                 "'shuffle' must be False, True or one of 0, 1, 2, not %r" % self.shuffle
             )
-        from .constants import CNAME_AVAIL
-
-        if self.cname not in CNAME_AVAIL:
+        # Not imported by name: reading it imports Blosc.
+        if self.cname not in constants.CNAME_AVAIL:
             raise NoSuchCodec(
                 "codec '%s' is not supported by the installed Blosc, only: %s"
-                % (self.cname, ", ".join(CNAME_AVAIL))
+                % (self.cname, ", ".join(constants.CNAME_AVAIL))
             )
 
 
@@ -434,8 +437,7 @@ def _effective(
     """Return a setting that is a number, or the number that its function returns."""
     value = getattr(settings, name)
     number = value(argument) if callable(value) else value
-    check_range(name, number, 0, maximum)
-    return int(number)
+    return check_range(name, number, 0, maximum)
 
 
 def settings_from(
@@ -447,7 +449,7 @@ def settings_from(
 ) -> Settings:
     """Return the settings that a caller gave as an object, a dictionary or keywords.
 
-    The values are not checked, but NumPy scalars are replaced by Python values.
+    The values are not checked; they may be NumPy scalars.
 
     Parameters
     ----------
@@ -486,14 +488,14 @@ def settings_from(
                 "'%s' is given twice: as a keyword and in '%s'" % (key, name)
             )
     if isinstance(given, kind):
-        return _with_plain_numbers(given)
+        return given
     for key in given:
         if key not in kind._attributes:
             raise UsageTypeError(
                 "'%s' has no field %r, only: %s"
                 % (name, key, ", ".join(kind._attributes))
             )
-    return _with_plain_numbers(kind(**{**defaults, **given, **fields}))
+    return kind(**{**defaults, **given, **fields})
 
 
 def effective_limits(limits: AnyLimits | None) -> Limits | None:
@@ -509,16 +511,6 @@ def effective_limits(limits: AnyLimits | None) -> Limits | None:
     checked = settings_from(Limits, "limits", limits, {})
     checked.check()
     return checked
-
-
-def _with_plain_numbers(settings: Settings) -> Settings:
-    """Return settings, or a copy of them if a value is a NumPy scalar."""
-    names = settings._attributes
-    changed = plain_numbers((name, getattr(settings, name)) for name in names)
-    if changed:
-        settings = settings.copy()
-        settings.update(changed)
-    return settings
 
 
 def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:
@@ -553,6 +545,91 @@ def pack_settings(
         settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, keywords),
         settings_from(MetadataArgs, "metadata_args", metadata_args, keywords),
     )
+
+
+# The chunks into which plain bytes are divided
+
+
+def parse_chunk_size(chunk_size: int | str) -> int:
+    """Return a chunk size in bytes.
+
+    Parameters
+    ----------
+    chunk_size
+        Number of bytes, or text: a number, perhaps with a suffix, such as ``'1M'`` (see
+        `bloscpack.pretty.reverse_pretty`), or ``'max'`` for the largest chunk size.
+
+    Raises
+    ------
+    UsageError
+        The size is not in the range 1 to 2147483631. This is a ``ValueError`` too.
+    """
+    if chunk_size == "max":
+        chunk_size = MAX_BUFFERSIZE
+    elif isinstance(chunk_size, str):
+        is_number = chunk_size.isascii() and chunk_size.isdecimal()
+        chunk_size = reverse_pretty(chunk_size + "B" * is_number)
+    return check_range("chunk_size", chunk_size, 1, MAX_BUFFERSIZE)
+
+
+def calculate_nchunks(
+    in_file_size: int, chunk_size: int | str = defaults.DEFAULT_CHUNK_SIZE
+) -> tuple[int, int, int]:
+    """Return number of chunks, chunk size and size of the last chunk.
+
+    An input that is smaller than the chunk size becomes one chunk of its own size.
+
+    Parameters
+    ----------
+    in_file_size
+        Size of the input in bytes.
+    chunk_size
+        Plain bytes of a chunk, as in `parse_chunk_size`.
+
+    Returns
+    -------
+    tuple
+        The number of chunks, and two sizes in bytes.
+
+    Raises
+    ------
+    UsageError
+        A size is out of range. This is a ``ValueError`` too.
+    ChunkingException
+        There are more chunks than a file can have.
+
+    Examples
+    --------
+    >>> calculate_nchunks(24000, '8K')
+    (3, 8192, 7616)
+    """
+    chunk_size = parse_chunk_size(chunk_size)
+    in_file_size = plain_number(in_file_size)
+    if in_file_size < 0:
+        raise UsageValueError(
+            "'in_file_size' must be strictly positive, not %d" % in_file_size
+        )
+    if in_file_size == 0:
+        return 1, 0, 0
+    if chunk_size > in_file_size:
+        if log.enabled(log.VERBOSE):
+            log.verbose(
+                "Input was smaller than the given 'chunk_size': %s using: %s"
+                % (double_pretty_size(chunk_size), double_pretty_size(in_file_size))
+            )
+        chunk_size = in_file_size
+    full, rest = divmod(in_file_size, chunk_size)
+    nchunks, last_chunk = (full + 1, rest) if rest else (full, chunk_size)
+    if nchunks > MAX_CHUNKS:
+        raise ChunkingException(
+            "'%d' bytes in chunks of '%d' bytes make '%d' chunks, but at most '%d' are "
+            "possible" % (in_file_size, chunk_size, nchunks, MAX_CHUNKS)
+        )
+    if log.enabled(log.VERBOSE):
+        log.verbose("nchunks: %d" % nchunks)
+        log.verbose("chunk_size: %s" % double_pretty_size(chunk_size))
+        log.verbose("last_chunk_size: %s" % double_pretty_size(last_chunk))
+    return nchunks, chunk_size, last_chunk
 
 
 BLOSC_ARGS = BloscArgs._attributes

@@ -19,7 +19,6 @@ from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import WORTH_NO_COPY
-from ._format.rows import calculate_nchunks, parse_chunk_size
 from ._format.sections import read_metadata
 from ._loop import pack, unpack
 from ._storage.base import bytes_left
@@ -34,12 +33,12 @@ from ._storage.protocols import (
 from ._storage.stream import Cursor, size_of
 from ._storage.urls import is_url, size_of_input, without_url
 from .abstract_io import Progress
+from .args import calculate_nchunks, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
     PlainBytesSink,
     PlainBytesSource,
-    SectionsSource,
     bytes_writer,
 )
 from .constants import MAGIC
@@ -49,6 +48,7 @@ from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
 from .fp_io import PlainFPSink as PlainFPSink
 from .fp_io import PlainFPSource as PlainFPSource
+from .fp_io import SectionsSource
 from .fp_io import is_seekable as is_seekable
 from .fp_io import plain_sink as plain_sink
 from .headers import BloscpackHeader, MetadataHeader

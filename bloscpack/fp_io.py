@@ -14,20 +14,37 @@ from typing import TYPE_CHECKING
 from . import log
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
-from ._format import offsets as offset_table
-from ._format.chunks import plain_size
-from ._format.metadata import Section, encode_section
-from ._format.sections import Frame, skip_frames
+from ._format.chunks import (
+    Frame,
+    check_digest,
+    decompress,
+    plain_size,
+    read_frames,
+    skip_frames,
+)
+from ._format.sections import (
+    Section,
+    encode_offsets,
+    encode_section,
+    free_entries,
+    read_beginning,
+)
 from ._format.shard import Trailer
 from ._storage.base import read_up_to, write_all
 from ._storage.holes import SparseRange, SparseStream, sparse_range
 from ._storage.local import FileRange, concurrent_storage, writes_at_end
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
 from ._storage.stream import Cursor
-from .abstract_io import CompressedSink, PlainSource, PlainTask, StoringSink
-from .bytes_io import SectionsSource
+from .abstract_io import (
+    CompressedSink,
+    CompressedSource,
+    PlainSource,
+    PlainTask,
+    StoringSink,
+)
+from .args import effective_limits
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
-from .exceptions import DamageError, StorageError, UsageError
+from .exceptions import DamageError, FormatError, StorageError, UsageError
 from .headers import BloscpackHeader
 
 if TYPE_CHECKING:
@@ -45,6 +62,77 @@ WORTH_ANOTHER_THREAD = 64 * 2**10
 
 
 # Reading
+
+
+class SectionsSource(CompressedSource):
+    """Reads a file of any layout; the base of the sources over files and buffers.
+
+    The constructor reads the sections in front of the chunks and raises `FormatError`
+    if they are damaged or exceed the limits.
+
+    Attributes
+    ----------
+    bloscpack_header
+        The header.
+    metadata, metadata_header
+        The metadata and its header, None if the file has no metadata section.
+    limits
+        The `Limits` that the file must not exceed, None for no limits.
+    """
+
+    concurrent = True
+
+    def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
+        self.limits = limits = effective_limits(limits)
+        self._cursor = cursor
+        self._beginning = beginning = read_beginning(cursor, limits)
+        self.bloscpack_header = beginning.header
+        self.metadata = beginning.metadata
+        self.metadata_header = beginning.metadata_header
+        self.checksum_impl = beginning.header.checksum_impl
+        self.nchunks = beginning.header.nchunks
+
+    @property
+    def offsets(self) -> list[int] | None:
+        """The file offsets of the chunks, None if the file has no offset table."""
+        return self._beginning.offsets
+
+    def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
+        for frame in read_frames(self._cursor, self.bloscpack_header, self.limits):
+            self.chunk_offset = frame.offset
+            yield self.load(frame)
+
+    def tasks(self) -> Iterator[Frame]:
+        return read_frames(self._cursor, self.bloscpack_header, self.limits)
+
+    def load_verified(self, frame: Frame) -> tuple[Buffer, Buffer]:
+        """Return a chunk and its digest, like `load`, once the digest is verified."""
+        try:
+            compressed, digest = self.load(frame)
+            check_digest(compressed, digest, self.bloscpack_header.checksum_impl)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+        return compressed, digest
+
+    def plain(self, frame: Frame, compressed: Buffer | None = None) -> bytes:
+        """Return the plain bytes of a chunk; called by any thread in `own_settings`.
+
+        `compressed` is the chunk if it was loaded already.
+        """
+        if compressed is None:
+            compressed, _ = self.load_verified(frame)
+        try:
+            return decompress(compressed, frame.header)
+        except FormatError as error:
+            error.locate(frame.number, frame.offset)
+            raise
+
+    def peek_behind(self, size: int) -> bytes:
+        """Return up to `size` bytes behind the last chunk, after all were read."""
+        data = bytes(self._cursor.peek_behind(size))
+        self._cursor.restore()
+        return data
 
 
 class CompressedFPSource(SectionsSource):
@@ -151,7 +239,8 @@ class CompressedFPSink(CompressedSink):
     ) -> None:
         super().configure(blosc_args, bloscpack_header)
         # The offset table is written last, which needs a file object that can seek.
-        if bloscpack_header.offsets and not is_seekable(self.output_fp):
+        self._seekable = self._range is not None or is_seekable(self.output_fp)
+        if bloscpack_header.offsets and not self._seekable:
             bloscpack_header.offsets = False
             bloscpack_header.max_app_chunks = 0
         self.offsets = bloscpack_header.offsets
@@ -204,7 +293,7 @@ class CompressedFPSink(CompressedSink):
         total = self.bloscpack_header.total_prospective_chunks
         if self.offsets and total is not None:
             try:
-                entries = offset_table.free_entries(total)
+                entries = free_entries(total)
             except (MemoryError, OverflowError) as error:
                 raise UsageError(
                     "there is no memory for an offset table of '%d' entries" % total
@@ -256,10 +345,10 @@ class CompressedFPSink(CompressedSink):
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             shown = len(self.offset_storage), self.offset_storage
             log.debug("Writing '%d' offsets: '%r'", *shown)
-            encoded = offset_table.encode(self.offset_storage)
+            encoded = encode_offsets(self.offset_storage)
             log.debug("Raw offsets: %r", encoded)
             self._overwrite(end - table_at, encoded)
-        if self.bloscpack_header.nchunks == -1 and is_seekable(self.output_fp):
+        if self.bloscpack_header.nchunks == -1 and self._seekable:
             last_chunk = self._last_nbytes
             self.bloscpack_header.nchunks = self._nput
             self.bloscpack_header.last_chunk = last_chunk

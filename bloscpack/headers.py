@@ -8,6 +8,7 @@ and raises `UsageError`.
 from __future__ import annotations
 
 import struct
+import sys
 
 from ._compat import sibling_names
 from ._format.blosc_header import (
@@ -17,7 +18,7 @@ from ._format.blosc_header import (
 )
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
-from .abstract_objects import MutableMappingObject, parameters_of, plain_number
+from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import (
     CHECKSUMS,
     CHECKSUMS_AVAIL,
@@ -53,6 +54,9 @@ from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sized
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
@@ -90,8 +94,35 @@ OPTION_OFFSETS = 1
 OPTION_METADATA = 2
 
 
-def check_range(name: str, value: object, min_: int, max_: int) -> None:
-    """Raise unless `value` is a whole number from `min_` to `max_`, both included.
+# Whole numbers
+
+
+def plain_number(value: T) -> T:
+    """Return a NumPy scalar as the Python value that it holds, other values unchanged.
+
+    Arithmetic with NumPy integers overflows.
+    """
+    if type(value) is int:  # the usual case, for speed
+        return value
+    numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
+    if numpy is not None and isinstance(value, numpy.generic):
+        plain: T = value.item()
+        return plain
+    return value
+
+
+def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Return the fields whose values are NumPy scalars, with the Python values."""
+    found = {}
+    for name, value in fields:
+        plain = plain_number(value)
+        if plain is not value:
+            found[name] = plain
+    return found
+
+
+def check_range(name: str, value: object, min_: int, max_: int) -> int:
+    """Return `value`, a whole number from `min_` to `max_`, as an int.
 
     Parameters
     ----------
@@ -109,7 +140,8 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
     UsageError
         `value` is out of range. This is a ``ValueError`` too.
     """
-    value = plain_number(value)
+    if type(value) is not int:  # the usual case first, for speed
+        value = plain_number(value)
     if not isinstance(value, int):
         raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
@@ -117,6 +149,7 @@ def check_range(name: str, value: object, min_: int, max_: int) -> None:
             "'%s' must be in the range %s <= n <= %s, not '%s'"
             % (name, min_, max_, value)
         )
+    return value
 
 
 # Options: a byte of flags as a string of eight binary digits, the highest bit first
@@ -251,36 +284,40 @@ class BloscpackHeader(MutableMappingObject):
         nchunks: int = -1,
         max_app_chunks: int = 0,
     ) -> None:
-        # A single test for the usual values, because headers of small files are made
-        # often. It is true only if the checks accept the values.
-        if not (
-            type(typesize) is type(chunk_size) is type(last_chunk) is int
-            and type(nchunks) is type(max_app_chunks) is int
-            and format_version == FORMAT_VERSION
-            and checksum in CHECKSUMS_LOOKUP
-            and 0 <= typesize <= MAX_TYPESIZE
-            and 0 <= last_chunk <= chunk_size <= MAX_BUFFERSIZE
-            and 0 < nchunks <= MAX_CHUNKS - max_app_chunks <= MAX_CHUNKS
-        ):
-            format_version, typesize = map(plain_number, (format_version, typesize))
-            chunk_size, last_chunk = map(plain_number, (chunk_size, last_chunk))
-            nchunks, max_app_chunks = map(plain_number, (nchunks, max_app_chunks))
-            check_range("format_version", format_version, 0, MAX_FORMAT_VERSION)
-            check_valid_checksum(checksum)
-            check_range("typesize", typesize, 0, MAX_TYPESIZE)
-            _check_sizes(format_version, chunk_size, last_chunk)
-            _check_counts(nchunks, max_app_chunks)
-        self.format_version = format_version
+        check_valid_checksum(checksum)
+        self.format_version = check_range(
+            "format_version", format_version, 0, MAX_FORMAT_VERSION
+        )
         self.offsets = offsets
         self.metadata = metadata
         self.checksum = checksum
-        self.typesize = typesize
-        self.chunk_size = chunk_size
-        self.last_chunk = last_chunk
-        self.nchunks = nchunks
-        self.max_app_chunks = max_app_chunks
+        self.typesize = check_range("typesize", typesize, 0, MAX_TYPESIZE)
+        self.chunk_size = check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
+        self.last_chunk = check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
+        self.nchunks = check_range("nchunks", nchunks, -1, MAX_CHUNKS)
+        self.max_app_chunks = check_range(
+            "max_app_chunks", max_app_chunks, 0, MAX_CHUNKS
+        )
+        self._check_agreement()
 
     _attributes = parameters_of(__init__)
+
+    def _check_agreement(self) -> None:
+        """Raise `UsageError` if the values contradict each other."""
+        # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last
+        # may be the longer one.
+        if self.format_version >= 3 and -1 < self.chunk_size < self.last_chunk:
+            raise UsageValueError(
+                "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
+                % (self.last_chunk, self.chunk_size)
+            )
+        if self.nchunks != -1:
+            total = self.nchunks + self.max_app_chunks
+            check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
+        elif self.max_app_chunks != 0:
+            raise UsageValueError(
+                "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
+            )
 
     @property
     def checksum_impl(self) -> Hash:
@@ -325,7 +362,7 @@ class BloscpackHeader(MutableMappingObject):
         return HEADER_V2_V3.pack(
             MAGIC,
             self.format_version,
-            int(create_options(self.offsets, self.metadata), 2),
+            OPTION_OFFSETS * bool(self.offsets) | OPTION_METADATA * bool(self.metadata),
             CHECKSUMS_AVAIL.index(self.checksum),
             self.typesize,
             self.chunk_size,
@@ -397,30 +434,6 @@ class BloscpackHeader(MutableMappingObject):
             )
         except UsageError as error:
             raise HeaderError(str(error), section="header", offset=0) from error
-
-
-def _check_sizes(format_version: int, chunk_size: int, last_chunk: int) -> None:
-    check_range("chunk_size", chunk_size, -1, MAX_BUFFERSIZE)
-    check_range("last_chunk", last_chunk, -1, MAX_BUFFERSIZE)
-    # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last may be
-    # the longer one.
-    if format_version >= 3 and -1 < chunk_size < last_chunk:
-        raise UsageValueError(
-            "'last_chunk' (%d) is larger than 'chunk_size' (%d)"
-            % (last_chunk, chunk_size)
-        )
-
-
-def _check_counts(nchunks: int, max_app_chunks: int) -> None:
-    check_range("nchunks", nchunks, -1, MAX_CHUNKS)
-    check_range("max_app_chunks", max_app_chunks, 0, MAX_CHUNKS)
-    if nchunks != -1:
-        total = nchunks + max_app_chunks
-        check_range("nchunks + max_app_chunks", total, 0, MAX_CHUNKS)
-    elif max_app_chunks != 0:
-        raise UsageValueError(
-            "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
-        )
 
 
 def _check_number(
@@ -609,10 +622,6 @@ class MetadataHeader(MutableMappingObject):
         check_options(meta_options)
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
-        check_range("meta_level", meta_level, 0, MAX_CLEVEL)
-        sizes = meta_size, max_meta_size, meta_comp_size
-        for name, size in zip(self._bytes_attributes, sizes, strict=True):
-            check_range(name, size, 0, MAX_META_SIZE)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
             if len(value) > 8:
                 raise UsageValueError(
@@ -622,10 +631,14 @@ class MetadataHeader(MutableMappingObject):
         self.meta_options = meta_options
         self.meta_checksum = meta_checksum
         self.meta_codec = meta_codec
-        self.meta_level = plain_number(meta_level)
-        self.meta_size = plain_number(meta_size)
-        self.max_meta_size = plain_number(max_meta_size)
-        self.meta_comp_size = plain_number(meta_comp_size)
+        self.meta_level = check_range("meta_level", meta_level, 0, MAX_CLEVEL)
+        self.meta_size = check_range("meta_size", meta_size, 0, MAX_META_SIZE)
+        self.max_meta_size = check_range(
+            "max_meta_size", max_meta_size, 0, MAX_META_SIZE
+        )
+        self.meta_comp_size = check_range(
+            "meta_comp_size", meta_comp_size, 0, MAX_META_SIZE
+        )
         self.user_codec = user_codec
 
     _attributes = parameters_of(__init__)

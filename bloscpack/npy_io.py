@@ -21,8 +21,7 @@ from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._format.array_metadata import Description, check_rows
 from ._format.dtypes import check_unit, encode_dtype, parse_literal
-from ._storage.base import read_up_to, write_all
-from ._storage.local import open_file
+from ._storage.base import naming_errors, read_up_to, write_all
 from ._storage.protocols import (
     Buffer,
     Path,
@@ -34,11 +33,16 @@ from ._storage.stream import seekable_with_size, size_of
 from ._storage.urls import without_url
 from .abstract_io import Progress
 from .append import append_from
-from .bytes_io import SectionsSource
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
-from .fp_io import CompressedFPSink, PlainFPSink, PlainFPSource, plain_sink
+from .fp_io import (
+    CompressedFPSink,
+    PlainFPSink,
+    PlainFPSource,
+    SectionsSource,
+    plain_sink,
+)
 from .numpy_io import pack_items
 from .serializers import is_array
 
@@ -268,7 +272,7 @@ def pack_npy_to_file(
     args = blosc_args, bloscpack_args, metadata_args
     check_distinct(npy_file, out_file)
     without_url(npy_file, "packing a file")
-    with open_file(npy_file) as in_fp:
+    with naming_errors(npy_file), open(npy_file, "rb") as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         check_size(in_fp, array, size)
@@ -433,7 +437,11 @@ def append_npy(
     """
     check_distinct(npy_file, orig_file)
     without_url(npy_file, "appending")
-    with open_file(npy_file) as fp, seekable_with_size(fp) as (new_fp, size):
+    with (
+        naming_errors(npy_file),
+        open(npy_file, "rb") as fp,
+        seekable_with_size(fp) as (new_fp, size),
+    ):
         rows = read_header(new_fp)
         check_size(new_fp, rows, size)
         append_from(

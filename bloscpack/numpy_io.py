@@ -17,8 +17,7 @@ from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import memory_at
-from ._format.array_metadata import Description, describe
-from ._format.rows import calculate_nchunks, parse_chunk_size
+from ._format.array_metadata import Description, describe, new_array
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
@@ -27,9 +26,15 @@ from ._format.shard import (
 )
 from ._loop import pack, unpack
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from .abstract_io import CompressedSink, CompressedSource, PlainSource, Progress
-from .args import BloscpackArgs, pack_settings
-from .bytes_io import CompressedBytesSource, MemorySink, bytes_writer
+from .abstract_io import (
+    CompressedSink,
+    CompressedSource,
+    MemorySink,
+    PlainSource,
+    Progress,
+)
+from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
+from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import (
@@ -71,10 +76,6 @@ if TYPE_CHECKING:
         progress: Progress | None
 
 
-def _address(ndarray: Array) -> int:
-    return int(ndarray.__array_interface__["data"][0])
-
-
 class PlainNumpySource(PlainSource):
     """Yields views of the memory of an array, or of a copy if it is not contiguous.
 
@@ -100,7 +101,7 @@ class PlainNumpySource(PlainSource):
         if not (ndarray.flags.c_contiguous or ndarray.flags.f_contiguous):
             ndarray = numpy.ascontiguousarray(ndarray)
         self.ndarray = ndarray
-        self.ptr = _address(ndarray)
+        self.ptr = ndarray.ctypes.data
 
     def __iter__(self) -> Iterator[memoryview]:
         memory = memory_at(self.ptr, self.size, self.ndarray)
@@ -149,8 +150,8 @@ class PlainNumpySink(MemorySink):
             metadata = Description(metadata)
         self._description = metadata
         self.metadata = metadata.metadata
-        self.ndarray = metadata.allocate()
-        self.ptr = _address(self.ndarray)
+        self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
+        self.ptr = self.ndarray.ctypes.data
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview:

@@ -20,14 +20,14 @@ from ._engine.threads import for_each
 from ._file.repack_plan import SETTINGS, Plan, Survey
 from ._file.repack_plan import Settings as Settings
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._format.sections import Frame
+from ._format.chunks import Frame
 from ._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from ._storage.base import naming_errors
 from ._storage.protocols import BinaryFile, Buffer, Path, Writable
 from .abstract_io import PlainSource, Progress
-from .abstract_objects import plain_numbers
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
 from .fp_io import CompressedFPSink, CompressedFPSource
+from .headers import plain_numbers
 from .pretty import double_pretty_size
 
 if TYPE_CHECKING:

@@ -41,6 +41,7 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream"),
-    ("py:class", r"bloscpack\.(headers|_damage)\..*"),
-    ("py:class", r"bloscpack\.(bytes_io\.MemorySink|bigfile\.attributes\.Attribute)"),
+    ("py:class", r"bloscpack\.(headers|_check)\..*"),
+    ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
+    ("py:class", r"bloscpack\.bigfile\.attributes\.Attribute"),
 ]

@@ -17,7 +17,8 @@ import numpy
 
 import bloscpack
 from bloscpack._format.append_plan import plan_append
-from bloscpack._format.sections import read_beginning, walk_chunks
+from bloscpack._format.chunks import walk_chunks
+from bloscpack._format.sections import read_beginning
 from bloscpack._storage.stream import Cursor
 from bloscpack.args import BloscpackArgs, MetadataArgs
 

@@ -23,9 +23,8 @@ from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from .._engine.forks import cached_property
-from .._format import offsets as offset_table
 from .._format.array_metadata import Description
-from .._format.offsets import FREE
+from .._format.sections import FREE, decode_offsets
 from .._storage.base import Storage
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
@@ -224,7 +223,7 @@ def _with_table(storage: Storage, sections: Sections, stop: int) -> Sections:
     if rest or not start < first <= stop:
         return sections
     size = min(first - start, MAX_TABLE_NBYTES)
-    found = offset_table.decode(storage.read_at(start, size))
+    found = decode_offsets(storage.read_at(start, size))
     entries = [*takewhile(lambda entry: entry > 0, found)]
     table = OffsetTable(entries, start, nentries - len(entries))
     return sections._replace(table=table, first=first)

@@ -19,8 +19,8 @@ from itertools import groupby, pairwise
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.blosc_header import unpack_header
-from .._format.offsets import FREE
-from .._format.sections import check_end, read_beginning
+from .._format.chunks import check_end
+from .._format.sections import FREE, read_beginning
 from .._storage.base import Storage, StorageFile
 from .._storage.stream import Cursor
 from ..abstract_io import Progress

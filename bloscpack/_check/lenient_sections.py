@@ -10,8 +10,12 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._format import metadata as metadata_section
-from .._format import offsets as offset_table
+from .._format.sections import (
+    check_metadata_header,
+    decode_metadata,
+    decode_offsets,
+    section_size,
+)
 from .._storage.base import READ_SIZE, Storage
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
@@ -131,7 +135,7 @@ def read_sections(storage: Storage, report: Report) -> Sections:
         extent = start, storage.size
         report.add("offsets", "truncated", message, extent=extent)
         return sections._replace(table=OffsetTable((), start), first=None)
-    entries = array("q", offset_table.decode(storage.read_at(start, used)))
+    entries = array("q", decode_offsets(storage.read_at(start, used)))
     table = OffsetTable(entries, start, header.max_app_chunks, entries)
     return sections._replace(table=table, first=end)
 
@@ -191,14 +195,14 @@ def _read_metadata(
     text_at = start + METADATA_HEADER_LENGTH
     try:
         header = MetadataHeader.decode(storage.read_at(start, METADATA_HEADER_LENGTH))
-        metadata_section.check_header(header)
+        check_metadata_header(header)
     except FormatError as error:
         message = error.message
         if storage.read_at(start, 1) in (b"{", b"["):
             message += "; some states of the development tree wrote bare text here"
         report.add("metadata", "metadata-header", message, extent=(start, text_at))
         return lost
-    end = start + metadata_section.section_size(header)
+    end = start + section_size(header)
     extent = start, end
     if end > storage.size:
         message = TOO_SHORT % ("metadata", end - start, storage.size - start)
@@ -214,7 +218,7 @@ def _read_metadata(
         report.add("metadata", "digest", message, extent=extent)
     found = None
     try:
-        value = metadata_section.decode(header, stored, expected)
+        value = decode_metadata(header, stored, expected)
         found = MetadataSection(header, value, stored)
     except FormatError as error:
         report.add("metadata", "metadata", error.message, extent=extent)

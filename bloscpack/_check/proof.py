@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._format.offsets import FREE
+from .._format.sections import FREE
 from ..constants import BLOSC_HEADER_LENGTH
 from .evidence import Evidence
 from .numbering import Numbering

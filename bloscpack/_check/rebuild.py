@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._format.metadata import Section, encode_section
+from .._format.sections import Section, encode_section
 from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from .._format.offsets import FREE
+from .._format.sections import FREE
 from .._storage.base import Storage
 from ..abstract_io import Progress
 from ..checksums import CHECKSUMS, Hash

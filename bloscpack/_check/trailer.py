@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
-from .._format.chunks import check_digest, decompress, is_intact
+from .._format.chunks import check_digest, decompress, is_intact, walk_chunks
 from .._format.crc32c import crc32c, with_zeros
-from .._format.sections import read_beginning, walk_chunks
+from .._format.sections import read_beginning
 from .._format.shard import (
     CRC_LENGTH,
     ENTRY,

@@ -108,7 +108,7 @@ def _chunk_size(value: object) -> Value:
 
 
 def _in_bytes(chunk_size: Value) -> int:
-    from .._format.rows import parse_chunk_size
+    from ..args import parse_chunk_size
     from .display import parse_size
 
     if isinstance(chunk_size, str) and chunk_size != "max":

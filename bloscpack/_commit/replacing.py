@@ -78,8 +78,7 @@ def replacing(
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     _check_name(os.path.realpath(name))
     if not os.path.exists(name):
-        _check_new(name)
-        _check_no_journal(name)
+        _check_free(name)
         with _new_file(name, None, bool(sync), like, access, times, model) as fp:
             yield fp
         return
@@ -119,37 +118,34 @@ def _replaced(name: str) -> Iterator[Attributes]:
 
 def _check_name(name: str) -> None:
     """Raise `StorageError` for the name of a journal, by which a file is restored."""
+    file = name.removesuffix(journal.SUFFIX)
+    if file == name:
+        return
     if journal.is_journal(name):
         raise StorageError(
             "'%s' is a journal, without which its file could not be restored" % name
         )
-    file = name.removesuffix(journal.SUFFIX)
-    if file != name and os.path.isfile(file):
+    if os.path.isfile(file):
         raise StorageError(
             "'%s' is the name of the journal of '%s', which could not be read beside "
             "another file of that name" % (name, file)
         )
 
 
-def _check_new(name: str) -> None:
-    """Raise the error of the system for a name that no file can have, like ``old/``.
+def _check_free(name: str) -> None:
+    """Raise an error if no new file may get a name that no file has.
 
-    The real path of that name, ``old``, may be a file, which must not be replaced.
+    No file can have a name like ``old/``: its real path, ``old``, may be a file, which
+    must not be replaced. And there may be the journal of a file that had this name.
+    That file may have been moved and still need its journal, and the journal must not
+    be applied to a new file.
     """
     no_file = os.path.basename(name) in ("", os.curdir)
     if no_file or os.path.lexists(os.path.realpath(name)):
         # Raises nothing if another program has created the file meanwhile.
         os.stat(name)
-
-
-def _check_no_journal(name: str) -> None:
-    """Raise `StorageError` if there is a journal of a file that had this name.
-
-    That file may have been moved and still need its journal, and the journal must not
-    be applied to a new file.
-    """
     journal_name = journal.name_for(name)
-    if trust.belongs_to_missing_file(journal_name):
+    if os.path.lexists(journal_name) and trust.belongs_to_missing_file(journal_name):
         raise StorageError(
             "'%s' is the journal of a file that had the name '%s': move the journal to "
             "the new place of that file, or remove it if that file is gone"

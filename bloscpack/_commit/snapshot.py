@@ -15,8 +15,9 @@ import os
 import stat
 
 from .. import log
-from .._storage.base import Storage, StorageFile
-from .._storage.local import open_file, whole_file
+from .._storage.base import Storage, StorageFile, naming_errors
+from .._storage.disk import disk
+from .._storage.local import whole_file
 from .._storage.urls import is_url, local_path
 from ..exceptions import FormatError, StorageError
 from . import journal, trust
@@ -108,6 +109,8 @@ class Snapshot:
     def apply_journal(self) -> None:
         """If there is a journal, let ``fp`` read the state before the change."""
         if not self._regular or self._was_replaced:
+            return
+        if not os.path.lexists(self._journal_name):  # the usual case, for speed
             return
         saved = trust.load(self._journal_name, self._real_fp)
         if saved is None:
@@ -218,7 +221,7 @@ def read_snapshot(
     for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:
             break
-        with open_file(path) as fp:
+        with naming_errors(path), disk.open(path, "rb") as fp:
             snapshot = Snapshot(path, fp)
             try:
                 snapshot.apply_journal()

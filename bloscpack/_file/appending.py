@@ -26,7 +26,6 @@ from .._commit.end_changes import Change, FileObjectTarget, changeable
 from .._commit.locking import LockedFile
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
-from .._format import offsets as offset_table
 from .._format.append_plan import (
     UNCHANGED,
     Plan,
@@ -35,9 +34,24 @@ from .._format.append_plan import (
     plan_append,
     plan_metadata,
 )
-from .._format.chunks import check_digest, compress, decompress, plain_size
-from .._format.metadata import Section
-from .._format.sections import Beginning, find_last_chunk, read_beginning, walk_chunks
+from .._format.chunks import (
+    check_digest,
+    compress,
+    decompress,
+    plain_size,
+    read_chunk_header,
+    walk_chunks,
+)
+from .._format.sections import (
+    SMALLEST_CHUNK,
+    Beginning,
+    Section,
+    check_offsets,
+    decode_offsets,
+    encode_offsets,
+    is_plausible_table,
+    read_beginning,
+)
 from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
 from .._loop import effective_nthreads
 from .._storage.base import read_up_to
@@ -45,7 +59,7 @@ from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import Cursor
 from ..abstract_io import Progress, log_digest
 from ..args import BloscArgs, refuse_unknown, settings_from
-from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
     DEFAULT_MAX_APP_CHUNKS,
@@ -64,7 +78,7 @@ from ..exceptions import (
     UsageTypeError,
 )
 from ..headers import BloscpackHeader
-from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata
+from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata, shard_rows
 from .repack_plan import Settings
 
 if TYPE_CHECKING:
@@ -150,7 +164,7 @@ def append_chunks(
                 offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
                 log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             added = new_offsets[header.nchunks - plan.first_chunk :]
-            change.overwrite(plan.table_offset, offset_table.encode(added))
+            change.overwrite(plan.table_offset, encode_offsets(added))
             # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
     # Commit: leaving the block has removed the journal.
@@ -184,12 +198,55 @@ def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
     left = cursor.left()
     boundaries = None
     if inner_size(beginning.metadata, beginning.header) is None:
-        boundaries = find_last_chunk(cursor, beginning, first + (left or 0))
+        boundaries = _find_last_chunk(cursor, beginning, first + (left or 0))
     if boundaries is None:
         cursor.move(first)
         boundaries = walk_chunks(cursor, beginning.header)
-        offset_table.check(beginning.offsets or [], boundaries)
+        check_offsets(beginning.offsets or [], boundaries)
     return beginning, boundaries
+
+
+def _find_last_chunk(
+    cursor: Cursor, beginning: Beginning, size: int
+) -> list[int] | None:
+    """Return the start of the first chunk, and start and end of the last one.
+
+    The cursor is at the first chunk of a file of `size` bytes. Only the headers of the
+    last two chunks are read. Returns None if they contradict the offset table or the
+    size of the file: then `walk_chunks` finds the reason.
+    """
+    header = beginning.header
+    first = cursor.position
+    if not header.nchunks:
+        return [first]
+    table = beginning.table or b""
+    digest = header.checksum_impl.size
+    smallest = SMALLEST_CHUNK + digest
+    if not is_plausible_table(table, first, size, smallest):
+        return None
+    numbers = range(max(header.nchunks - 2, 0), header.nchunks)
+    starts = decode_offsets(table[numbers[0] * OFFSET_LENGTH :])
+    ends = []
+    for number, start in zip(numbers, starts, strict=True):
+        cursor.move(start)
+        try:
+            chunk = read_chunk_header(cursor, header, number)
+        except FormatError:
+            return None
+        ends.append(start + chunk.ctbytes + digest)
+    if ends[:-1] != starts[1:]:
+        return None
+    # The trailer of a shard begins where the last frame ends, as does nothing else.
+    if ends[-1] != size and not _starts_trailer(cursor, beginning, ends[-1]):
+        return None
+    return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
+
+
+def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
+    cursor.move(end)
+    if shard_rows(beginning.metadata) is None:
+        return False
+    return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
 
 def checked_size(new_size: int) -> int:

@@ -12,7 +12,6 @@ from zlib import crc32
 import numpy
 
 from .._format.array_metadata import describe
-from .._format.rows import parse_chunk_size
 from .._format.shard import count_slots, row_nbytes, rows_for
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import (
@@ -24,6 +23,7 @@ from .._format.zip_format import (
 )
 from .._storage.base import Storage, write_all
 from .._storage.protocols import BinaryFile, Buffer, StorageOptions, Writable
+from ..args import parse_chunk_size
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..fp_io import CompressedFPSink, is_seekable

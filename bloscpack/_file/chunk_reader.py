@@ -22,16 +22,20 @@ from typing import TYPE_CHECKING, TypeVar
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
 from .._engine.threads import Workspace, for_each, run_length
-from .._format import offsets as offset_table
 from .._format.blosc_header import BloscHeader, check_plain_size, decode_header
-from .._format.chunks import check_digest, decompress, decompress_into
+from .._format.chunks import (
+    check_digest,
+    decompress,
+    decompress_into,
+    frame_behind,
+    skip_frames,
+    starts_with_frame,
+)
 from .._format.sections import (
     SMALLEST_CHUNK,
     Beginning,
-    frame_behind,
+    is_plausible_table,
     read_beginning,
-    skip_frames,
-    starts_with_frame,
 )
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
@@ -494,7 +498,7 @@ def index_from_table(
     if not table or header.nbytes is None:
         return None
     smallest = SMALLEST_CHUNK + header.checksum_impl.size
-    if not offset_table.is_plausible(table, first, file_size, smallest):
+    if not is_plausible_table(table, first, file_size, smallest):
         return None
     import numpy  # `is_plausible` has imported it
 

@@ -11,13 +11,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 from .. import defaults, log
-from .._format import offsets as offset_table
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description
 from .._format.blosc_header import BloscHeader
-from .._format.metadata import Section, encode_section
-from .._format.rows import calculate_nchunks, parse_chunk_size
-from .._format.sections import Beginning, read_beginning, skip_frames
+from .._format.chunks import skip_frames
+from .._format.sections import (
+    Beginning,
+    Section,
+    check_offsets,
+    encode_section,
+    read_beginning,
+)
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     SEPARATOR,
@@ -31,7 +35,15 @@ from .._loop import header_for
 from .._storage.base import read_up_to
 from .._storage.protocols import BinaryFile
 from .._storage.stream import Cursor
-from ..args import BLOSC_ARGS, BLOSCPACK_ARGS, BloscArgs, BloscpackArgs, MetadataArgs
+from ..args import (
+    BLOSC_ARGS,
+    BLOSCPACK_ARGS,
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    calculate_nchunks,
+    parse_chunk_size,
+)
 from ..checksums import CHECKSUMS_LOOKUP, check_valid_checksum
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -114,7 +126,7 @@ class Survey:
             last = frame.header.nbytes
             nbytes += last
             offsets.append(frame.offset or 0)
-        offset_table.check(self.beginning.offsets or [], offsets)
+        check_offsets(self.beginning.offsets or [], offsets)
         self.nbytes = nbytes
         chunk_size = max(sizes, default=last)
         self.regular = len(sizes) <= 1 and last <= chunk_size

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
+from .._format.chunks import Frame
 from .._format.other_formats import PREFIX_LENGTH, name_format
-from .._format.sections import Frame
 from .._loop import QUICK_CHUNK, effective_nthreads
 from .._storage.protocols import Readable
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC

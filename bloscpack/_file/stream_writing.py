@@ -35,11 +35,9 @@ from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
-from .._format import offsets as offset_table
 from .._format.append_plan import UNCHANGED
 from .._format.chunks import compress
-from .._format.metadata import Section, encode_section
-from .._format.rows import calculate_nchunks, parse_chunk_size
+from .._format.sections import Section, encode_section, free_entries
 from .._loop import RUN_TO_COMPRESS, effective_nthreads, header_for
 from .._storage.base import bytes_left, naming_errors, write_all
 from .._storage.disk import disk
@@ -47,13 +45,12 @@ from .._storage.local import FileRange
 from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
-from ..abstract_objects import plain_number
 from ..append import append_fp, append_locked
-from ..args import BLOSC_ARGS, pack_settings
+from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..headers import BloscpackHeader
+from ..headers import BloscpackHeader, plain_number
 from .appending import read_sections
 
 if TYPE_CHECKING:
@@ -150,7 +147,7 @@ class _Sink(CompressedFPSink):
         room = header.nchunks + header.max_app_chunks
         missing = self._nput + self._free - room
         if missing > 0:
-            self._move_chunks(self._insert, offset_table.free_entries(missing))
+            self._move_chunks(self._insert, free_entries(missing))
             room += missing
         header.nchunks, header.last_chunk = self._nput, self._last_nbytes
         header.max_app_chunks = room - self._nput

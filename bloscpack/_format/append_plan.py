@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..args import calculate_nchunks, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -27,10 +28,7 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
-from . import metadata as metadata_section
-from .metadata import Section
-from .rows import calculate_nchunks, parse_chunk_size
-from .sections import Beginning
+from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
 if TYPE_CHECKING:
@@ -222,7 +220,7 @@ def plan_metadata(
     new = updated_metadata(old, nbytes - new_size, new_size, metadata)
     if metadata is UNCHANGED and new == old:
         return None
-    return metadata_section.encode_again(new, old, old_header)
+    return encode_again(new, old, old_header)
 
 
 def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) -> Json:

@@ -139,10 +139,6 @@ class Description:
                 section="metadata",
             )
 
-    def allocate(self) -> Array:
-        """Return a new array with undefined items."""
-        return new_array(self.shape, self.dtype, self.order)
-
 
 def new_array(
     shape: tuple[int, ...], dtype: DType, order: Literal["C", "F"] = "C"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
 
 BLOSC_HEADER = struct.Struct("<BBBBIII")
+# The field `nbytes` alone.
+PLAIN_SIZE = struct.Struct("<4xI")
 FIELDS = (
     *("version", "versionlz", "flags", "typesize", "nbytes", "blocksize"),
     "ctbytes",

@@ -1,19 +1,16 @@
-"""Compress and decompress chunks: the only module that calls Blosc.
+"""Chunks of Blosc 1: compressed, decompressed, and read from start to end of a file.
 
-A chunk is a buffer of Blosc 1 with its 16-byte header (docs/format.rst, Chunks). Every
-size is checked before Blosc is called. All calls happen inside `own_settings`, so that
-the compressed bytes do not depend on the number of threads or on the settings that the
-process gave to Blosc.
+This is the only module that calls Blosc. Every size is checked before that, and all
+calls happen inside `own_settings`, so that the compressed bytes do not depend on the
+number of threads or on the settings that the process gave to Blosc.
+
+A *frame* is a chunk with the digest behind it (docs/format.rst, Chunks). Frames are
+read through a `Cursor`; errors name the chunk and its position in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 from .._engine.blosc_settings import own_settings
-from ..args import BloscArgs
-from ..checksums import Hash
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import (
     ChecksumLengthMismatch,
@@ -23,6 +20,7 @@ from ..exceptions import (
     Unsupported,
 )
 from .blosc_header import (
+    PLAIN_SIZE,
     BloscHeader,
     check_plain_size,
     decode_block_starts,
@@ -31,15 +29,24 @@ from .blosc_header import (
     unpack_header,
 )
 from .codecs import CODECS
+from .sections import check_limit
 
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from .._storage.protocols import Buffer
+    from .._storage.stream import Cursor
+    from ..args import BloscArgs, Limits
+    from ..checksums import Hash
+    from ..headers import BloscpackHeader
     from .automatic import Setting
 
 
 def plain_size(compressed: Buffer) -> int:
     """Return the number of plain bytes in a chunk that Blosc has just compressed."""
-    return unpack_header(compressed).nbytes
+    nbytes: int = PLAIN_SIZE.unpack_from(compressed)[0]
+    return nbytes
 
 
 def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
@@ -222,3 +229,202 @@ def _decompress_without_blosc(
     if isinstance(cause, MemoryError):
         message = "there is no memory for the chunk's '%d' plain bytes" % header.nbytes
     raise DamageError(message, section="chunks") from cause
+
+
+# Frames
+
+
+class Frame:
+    """A chunk and its digest.
+
+    ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
+    ``start`` the position of its plain bytes in the plain data of the file, ``header``
+    its Blosc header. ``content`` is chunk and digest, None unless they were read.
+    """
+
+    __slots__ = ("content", "header", "number", "offset", "start")
+
+    def __init__(
+        self, number: int, offset: int | None, start: int, header: BloscHeader
+    ) -> None:
+        self.number = number
+        self.offset = offset
+        self.start = start
+        self.header = header
+        self.content: tuple[Buffer, Buffer] | None = None
+
+
+def skip_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames in order; only the headers of the chunks are read.
+
+    Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
+    the `limits`, and as `check_end` does.
+    """
+    return _each_frame(cursor, header, limits, with_content=False)
+
+
+def read_frames(
+    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
+) -> Iterator[Frame]:
+    """Yield all frames in order, with content; the digests are not checked."""
+    return _each_frame(cursor, header, limits, with_content=True)
+
+
+def _each_frame(
+    cursor: Cursor,
+    header: BloscpackHeader,
+    limits: Limits | None,
+    *,
+    with_content: bool,
+) -> Iterator[Frame]:
+    number = start = 0
+    nbytes = None
+    size = header.checksum_impl.size
+    while number != header.nchunks:
+        if header.nchunks == -1 and _ends(cursor, header, number, nbytes):
+            return
+        offset = cursor.position
+        try:
+            chunk = read_chunk_header(cursor, header, number)
+            if limits is not None:
+                check_limit(limits, start + chunk.nbytes, "chunks", offset)
+            frame = Frame(number, offset, start, chunk)
+            if with_content:
+                frame.content = (
+                    cursor.read_exactly(chunk.ctbytes, "a chunk", "chunks"),
+                    cursor.read_exactly(size, "a digest", "chunks"),
+                )
+            else:
+                cursor.skip(chunk.ctbytes, "a chunk", "chunks")
+                cursor.skip(size, "a digest", "chunks")
+        except FormatError as error:
+            error.locate(number, offset)
+            raise
+        yield frame
+        nbytes = chunk.nbytes
+        number += 1
+        start += nbytes
+    check_end(cursor, header, limits, start)
+
+
+def _ends(
+    cursor: Cursor, header: BloscpackHeader, number: int, nbytes: int | None
+) -> bool:
+    """Return whether a file of unknown length ends where chunk `number` would start.
+
+    `nbytes` is the plain size of the previous chunk, None if there is none. Raises
+    `FormatError` if a last chunk, or another than the last, must not have this size.
+    """
+    try:
+        if not cursor.peek(1):
+            _check_last(header, nbytes)
+            return True
+        if nbytes is not None:
+            _check_full(header, nbytes)
+    except FormatError as error:
+        error.locate(max(number - 1, 0), None)
+        raise
+    return False
+
+
+def check_end(
+    cursor: Cursor,
+    header: BloscpackHeader,
+    limits: Limits | None = None,
+    nbytes: int = 0,
+) -> None:
+    """Raise `FormatError` if a complete frame lies behind the last chunk (rule C7).
+
+    The number of chunks in the header is then wrong. The cursor has passed the last
+    chunk, and stays there. The chunks have `nbytes` plain bytes; another one must not
+    exceed the `limits` if only decompressing it shows whether it is complete.
+    """
+    if cursor.left() == 0:
+        return
+    try:
+        if limits is not None and not header.checksum_impl.size:
+            _check_limit_behind(cursor, limits, nbytes)
+        if starts_with_frame(cursor.peek_behind, header):
+            raise frame_behind(header, cursor.position)
+    finally:
+        cursor.restore()
+
+
+def _check_limit_behind(cursor: Cursor, limits: Limits, nbytes: int) -> None:
+    try:
+        chunk = decode_header(cursor.peek_behind(BLOSC_HEADER_LENGTH))
+    except FormatError:
+        return
+    if len(cursor.peek_behind(chunk.ctbytes)) == chunk.ctbytes:
+        check_limit(limits, nbytes + chunk.nbytes, "chunks", cursor.position)
+
+
+def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) -> bool:
+    """Return whether a complete chunk with the right digest begins at a position.
+
+    ``peek(size)`` returns `size` bytes from there on, fewer at the end of the file.
+    """
+    try:
+        chunk = decode_header(peek(BLOSC_HEADER_LENGTH))
+        content = peek(chunk.ctbytes + header.checksum_impl.size)
+        return is_intact(content, chunk, header.checksum_impl)
+    except (FormatError, MemoryError):
+        return False
+
+
+def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
+    """Return the error for a complete frame at `offset`, behind the last chunk."""
+    return DamageError(
+        "the header states the number of chunks '%d', but another chunk follows the "
+        "last one" % header.nchunks,
+        section="chunks",
+        chunk=header.nchunks,
+        offset=offset,
+    )
+
+
+def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
+    """Return where the first chunk starts and where each chunk with digest ends."""
+    ends = [cursor.position]
+    ends += (cursor.position for _ in skip_frames(cursor, header))
+    return ends
+
+
+def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
+    """Return the header of chunk `i`, which starts at the cursor, without moving."""
+    head = cursor.peek(BLOSC_HEADER_LENGTH)
+    if len(head) < BLOSC_HEADER_LENGTH:
+        cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
+    chunk = decode_header(head)
+    expected = header.expected_nbytes(i)
+    if expected is not None:
+        check_plain_size(chunk, expected)
+    return chunk
+
+
+def _check_full(header: BloscpackHeader, nbytes: int) -> None:
+    if header.chunk_size != -1 and nbytes != header.chunk_size:
+        raise DamageError(
+            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
+            % (header.chunk_size, nbytes),
+            section="chunks",
+        )
+
+
+def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
+    found = 0 if nbytes is None else nbytes
+    if header.last_chunk not in (-1, found):
+        raise DamageError(
+            "expected a last chunk of '%d' plain bytes, found '%d'"
+            % (header.last_chunk, found),
+            section="chunks",
+        )
+    # A last chunk of known size may be longer than the others in layout 2.
+    if header.last_chunk == -1 and -1 < header.chunk_size < found:
+        raise DamageError(
+            "expected a chunk of at most '%d' plain bytes, found '%d'"
+            % (header.chunk_size, found),
+            section="chunks",
+        )

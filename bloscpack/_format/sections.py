@@ -1,12 +1,17 @@
-"""Read a file from start to end: header, metadata and offsets, then chunk by chunk.
+"""The sections in front of the chunks: header, metadata and offset table.
 
-All functions read through a `Cursor` and compare every size with the file before they
-use it. Every error names the section, the chunk and the file position.
+`read_beginning` reads all of them through a `Cursor`, and compares every size with the
+file before it uses it. Every error names the section and the file position. The other
+functions turn bytes into values and back, without files (docs/format.rst, Metadata and
+Offsets).
 """
 
 from __future__ import annotations
 
+import struct
+
 from .. import log
+from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
@@ -14,7 +19,19 @@ from ..constants import (
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
-from ..exceptions import DamageError, FormatError
+from ..defaults import (
+    DEFAULT_META_CODEC,
+    DEFAULT_META_LEVEL,
+    DEFAULT_METADATA_LIMIT,
+    DEFAULT_METADATA_VALUES,
+)
+from ..exceptions import (
+    ChecksumMismatch,
+    DamageError,
+    FormatError,
+    MetadataSectionTooSmall,
+    NoChangeInMetadata,
+)
 from ..headers import (
     FIELD_OFFSETS,
     HEADER_LENGTHS,
@@ -22,23 +39,26 @@ from ..headers import (
     MetadataHeader,
     decode_header,
 )
-from ..serializers import shard_rows
-from . import offsets as offset_table
-from .blosc_header import check_plain_size
-from .blosc_header import decode_header as decode_chunk_header
+from ..metacodecs import CODECS_LOOKUP
+from ..pretty import double_pretty_size
+from ..serializers import SERIALIZERS_LOOKUP, has_more_values
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from .._storage.protocols import Buffer
     from .._storage.stream import Cursor
     from ..args import Limits
     from ..serializers import Json
-    from .blosc_header import BloscHeader
 
 # Minimum size in bytes of a chunk: an empty chunk has only a header.
 SMALLEST_CHUNK = BLOSC_HEADER_LENGTH
+# Size in bytes of the pieces in which the room is written: it may have 4 GiB.
+ROOM_BLOCK = 2**20
+# Value of a free entry, and of every entry in a file whose writer did not finish.
+FREE = -1
+# Number of entries that are compared at a time: they stay in the cache of the CPU.
+AT_A_TIME = 2**14
 
 
 class Beginning:
@@ -59,7 +79,7 @@ class Beginning:
     def offsets(self) -> list[int] | None:
         """One entry per chunk; None if the file has no offset table."""
         if self._offsets is None and self.table is not None:
-            self._offsets = offset_table.decode(self.table)
+            self._offsets = decode_offsets(self.table)
         return self._offsets
 
 
@@ -72,7 +92,7 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
     beginning = Beginning(read_header(cursor))
     header = beginning.header
     if limits is not None:
-        _check_limit(limits, header.nbytes or 0, "header", 0)
+        check_limit(limits, header.nbytes or 0, "header", 0)
     if header.metadata:
         beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
     # A file of unknown length has no offset table, whatever its options say.
@@ -101,7 +121,8 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
     return header
 
 
-def _check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None:
+def check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None:
+    """Raise `FormatError` at a place if a file has more than its limit of bytes."""
     try:
         limits.check_nbytes(nbytes)
     except FormatError as error:
@@ -113,8 +134,6 @@ def read_metadata(
     cursor: Cursor, limits: Limits | None = None
 ) -> tuple[Json, MetadataHeader]:
     """Read the metadata section."""
-    from . import metadata as metadata_section  # most files have none
-
     start = cursor.position
     raw = bytes(
         cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
@@ -128,7 +147,7 @@ def read_metadata(
         if limits is not None:
             limit = limits.effective_metadata(header.meta_comp_size)
             max_values = limits.effective_metadata_values(header.meta_comp_size)
-        metadata_section.check_header(header, limit)
+        check_metadata_header(header, limit)
         stored = bytes(
             cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
         )
@@ -138,7 +157,7 @@ def read_metadata(
         digest = bytes(
             cursor.read_exactly(size, "the digest of the metadata", "metadata")
         )
-        value = metadata_section.decode(header, stored, digest, limit, max_values)
+        value = decode_metadata(header, stored, digest, limit, max_values)
         return value, header
     except FormatError as error:
         error.section = "metadata"
@@ -192,244 +211,254 @@ def _check_empty(cursor: Cursor, header: BloscpackHeader) -> None:
         )
 
 
-class Frame:
-    """A chunk and its digest.
+# The metadata section: a JSON value, optionally compressed, with reserved space. It is
+# ``header | stored text | rest of the reserved space | digest``; the digest covers the
+# stored text only.
 
-    ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
-    ``start`` the position of its plain bytes in the plain data of the file, ``header``
-    its Blosc header. ``content`` is chunk and digest, None unless they were read.
+
+class Section:
+    """An encoded section, without its room in memory.
+
+    ``front`` is the header and the stored text, ``room`` the number of reserved bytes
+    behind them, ``digest`` the digest of the text, and ``value`` the metadata.
     """
 
-    __slots__ = ("content", "header", "number", "offset", "start")
+    def __init__(self, front: bytes, room: int, digest: bytes, value: object) -> None:
+        self.front = front
+        self.room = room
+        self.digest = digest
+        self.value = value
 
-    def __init__(
-        self, number: int, offset: int | None, start: int, header: BloscHeader
-    ) -> None:
-        self.number = number
-        self.offset = offset
-        self.start = start
-        self.header = header
-        self.content: tuple[Buffer, Buffer] | None = None
+    @property
+    def size(self) -> int:
+        """The size of the section in bytes."""
+        return len(self.front) + self.room + len(self.digest)
+
+    def blocks(self) -> Iterator[bytes]:
+        """Yield the bytes of the section; its unused room is filled with zeros.
+
+        The blocks of the room are one object: a list of all blocks takes little memory.
+        """
+        yield self.front
+        zeros = bytes(min(self.room, ROOM_BLOCK))
+        for start in range(0, self.room, ROOM_BLOCK):
+            yield zeros[: self.room - start]
+        yield self.digest
 
 
-def skip_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order; only the headers of the chunks are read.
+def section_size(header: MetadataHeader) -> int:
+    """Return the size of the section in bytes, header and digest included."""
+    digest_size = CHECKSUMS_LOOKUP[header.meta_checksum].size
+    return METADATA_HEADER_LENGTH + header.max_meta_size + digest_size
 
-    Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
-    the `limits`, and as `check_end` does.
+
+def encode_section(
+    metadata: object, metadata_args: MetadataArgs | None = None
+) -> Section:
+    """Return the section that stores the value `metadata`.
+
+    The text is stored uncompressed if the codec makes it longer. Raises `UsageError` if
+    JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
+    is smaller than the stored text.
     """
-    return _each_frame(cursor, header, limits, with_content=False)
-
-
-def read_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order, with content; the digests are not checked."""
-    return _each_frame(cursor, header, limits, with_content=True)
-
-
-def _each_frame(
-    cursor: Cursor,
-    header: BloscpackHeader,
-    limits: Limits | None,
-    *,
-    with_content: bool,
-) -> Iterator[Frame]:
-    number = start = 0
-    nbytes = None
-    size = header.checksum_impl.size
-    while number != header.nchunks:
-        if header.nchunks == -1 and _ends(cursor, header, number, nbytes):
-            return
-        offset = cursor.position
-        try:
-            chunk = read_chunk_header(cursor, header, number)
-            if limits is not None:
-                _check_limit(limits, start + chunk.nbytes, "chunks", offset)
-            frame = Frame(number, offset, start, chunk)
-            if with_content:
-                frame.content = (
-                    cursor.read_exactly(chunk.ctbytes, "a chunk", "chunks"),
-                    cursor.read_exactly(size, "a digest", "chunks"),
-                )
-            else:
-                cursor.skip(chunk.ctbytes, "a chunk", "chunks")
-                cursor.skip(size, "a digest", "chunks")
-        except FormatError as error:
-            error.locate(number, offset)
-            raise
-        yield frame
-        nbytes = chunk.nbytes
-        number += 1
-        start += nbytes
-    check_end(cursor, header, limits, start)
-
-
-def _ends(
-    cursor: Cursor, header: BloscpackHeader, number: int, nbytes: int | None
-) -> bool:
-    """Return whether a file of unknown length ends where chunk `number` would start.
-
-    `nbytes` is the plain size of the previous chunk, None if there is none. Raises
-    `FormatError` if a last chunk, or another than the last, must not have this size.
-    """
-    try:
-        if not cursor.peek(1):
-            _check_last(header, nbytes)
-            return True
-        if nbytes is not None:
-            _check_full(header, nbytes)
-    except FormatError as error:
-        error.locate(max(number - 1, 0), None)
-        raise
-    return False
-
-
-def check_end(
-    cursor: Cursor,
-    header: BloscpackHeader,
-    limits: Limits | None = None,
-    nbytes: int = 0,
-) -> None:
-    """Raise `FormatError` if a complete frame lies behind the last chunk (rule C7).
-
-    The number of chunks in the header is then wrong. The cursor has passed the last
-    chunk, and stays there. The chunks have `nbytes` plain bytes; another one must not
-    exceed the `limits` if only decompressing it shows whether it is complete.
-    """
-    if cursor.left() == 0:
-        return
-    try:
-        if limits is not None and not header.checksum_impl.size:
-            _check_limit_behind(cursor, limits, nbytes)
-        if starts_with_frame(cursor.peek_behind, header):
-            raise frame_behind(header, cursor.position)
-    finally:
-        cursor.restore()
-
-
-def _check_limit_behind(cursor: Cursor, limits: Limits, nbytes: int) -> None:
-    try:
-        chunk = decode_chunk_header(cursor.peek_behind(BLOSC_HEADER_LENGTH))
-    except FormatError:
-        return
-    if len(cursor.peek_behind(chunk.ctbytes)) == chunk.ctbytes:
-        _check_limit(limits, nbytes + chunk.nbytes, "chunks", cursor.position)
-
-
-def starts_with_frame(peek: Callable[[int], Buffer], header: BloscpackHeader) -> bool:
-    """Return whether a complete chunk with the right digest begins at a position.
-
-    ``peek(size)`` returns `size` bytes from there on, fewer at the end of the file.
-    """
-    from .chunks import is_intact
-
-    try:
-        chunk = decode_chunk_header(peek(BLOSC_HEADER_LENGTH))
-        content = peek(chunk.ctbytes + header.checksum_impl.size)
-        return is_intact(content, chunk, header.checksum_impl)
-    except (FormatError, MemoryError):
-        return False
-
-
-def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
-    """Return the error for a complete frame at `offset`, behind the last chunk."""
-    return DamageError(
-        "the header states the number of chunks '%d', but another chunk follows the "
-        "last one" % header.nchunks,
-        section="chunks",
-        chunk=header.nchunks,
-        offset=offset,
+    args = MetadataArgs() if metadata_args is None else metadata_args
+    args.check()
+    text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
+    meta_codec, stored = _compressed(text, args)
+    log.debug(
+        "Raw %scompressed metadata of size '%d': %r"
+        % ("un" if meta_codec == "None" else "", len(stored), stored)
     )
+    header = MetadataHeader(
+        magic_format=args.magic_format,
+        meta_checksum=args.meta_checksum,
+        meta_codec=meta_codec,
+        meta_level=args.meta_level,
+        meta_size=len(text),
+        max_meta_size=args.effective_max_meta_size(len(text)),
+        meta_comp_size=len(stored),
+    )
+    room = header.max_meta_size - len(stored)
+    if room < 0:
+        raise MetadataSectionTooSmall(
+            "metadata section is too small to contain the metadata "
+            "required: %d allocated: %d" % (len(stored), header.max_meta_size)
+        )
+    digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+    encoded = header.encode()
+    log.debug("raw_metadata_header: %r", encoded)
+    log.debug("metadata has %d preallocated empty bytes", room)
+    log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
+    if log.enabled(log.DEBUG):
+        size = double_pretty_size(section_size(header))
+        log.debug("metadata section occupies a total of %s", size)
+    return Section(encoded + stored, room, digest, metadata)
 
 
-def find_last_chunk(
-    cursor: Cursor, beginning: Beginning, size: int
-) -> list[int] | None:
-    """Return the start of the first chunk, and start and end of the last one.
+def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
+    """Return the name of the codec to use, and `text` encoded with it."""
+    if not args.should_compress:
+        return "None", text
+    compressed = args.meta_codec_impl.compress(text, args.meta_level)
+    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)) or has_more_values(
+        text, DEFAULT_METADATA_VALUES(len(compressed))
+    ):
+        log.debug("the metadata compress so well that readers would refuse them")
+        return "None", text
+    if len(compressed) > len(text):
+        log.debug(
+            "metadata compression requested, but it was not beneficial, "
+            "deactivating (raw: '%d' vs. compressed: '%d') "
+            % (len(text), len(compressed))
+        )
+        return "None", text
+    return args.meta_codec, compressed
 
-    The cursor is at the first chunk of a file of `size` bytes. Only the headers of the
-    last two chunks are read. Returns None if they contradict the offset table or the
-    size of the file: then `walk_chunks` finds the reason.
+
+def check_metadata_header(header: MetadataHeader, limit: int | None = None) -> None:
+    """Raise `FormatError` if the header breaks a rule of the format or the limit.
+
+    `limit` is the maximum size in bytes of the decompressed metadata, by default
+    `DEFAULT_METADATA_LIMIT` of the stored size.
     """
-    header = beginning.header
-    first = cursor.position
-    if not header.nchunks:
-        return [first]
-    table = beginning.table or b""
-    digest = header.checksum_impl.size
-    smallest = SMALLEST_CHUNK + digest
-    if not offset_table.is_plausible(table, first, size, smallest):
-        return None
-    numbers = range(max(header.nchunks - 2, 0), header.nchunks)
-    starts = offset_table.decode(table[numbers[0] * OFFSET_LENGTH :])
-    ends = []
-    for number, start in zip(numbers, starts, strict=True):
-        cursor.move(start)
-        try:
-            chunk = read_chunk_header(cursor, header, number)
-        except FormatError:
-            return None
-        ends.append(start + chunk.ctbytes + digest)
-    if ends[:-1] != starts[1:]:
-        return None
-    # The trailer of a shard begins where the last frame ends, as does nothing else.
-    if ends[-1] != size and not _starts_trailer(cursor, beginning, ends[-1]):
-        return None
-    return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
+    limit = DEFAULT_METADATA_LIMIT(header.meta_comp_size) if limit is None else limit
+    nbytes = max(header.meta_size, header.meta_comp_size)
+    if header.magic_format not in SERIALIZERS_LOOKUP:
+        expected = " or ".join(repr(name) for name in SERIALIZERS_LOOKUP)
+        problem = "format must be %s, not %r" % (expected, header.magic_format)
+    elif header.meta_options != "00000000":
+        problem = "options must be '00000000', not '%s'" % header.meta_options
+    elif header.user_codec:
+        problem = "need the user codec %r, which is not known" % header.user_codec
+    elif header.meta_comp_size > header.max_meta_size:
+        sizes = header.meta_comp_size, header.max_meta_size
+        problem = "take '%d' bytes, but the room for them is '%d'" % sizes
+    elif nbytes > limit:
+        sizes = limit, nbytes
+        problem = "decompress to more than '%d' bytes: their header says '%d'" % sizes
+    else:
+        return
+    raise DamageError("the metadata " + problem, section="metadata")
 
 
-def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
-    from .shard import SEPARATOR
+def decode_metadata(
+    header: MetadataHeader,
+    stored: bytes,
+    digest: bytes,
+    limit: int | None = None,
+    max_values: int | None = None,
+) -> Json:
+    """Return the value of the text `stored`, after checking its digest.
 
-    cursor.move(end)
-    if shard_rows(beginning.metadata) is None:
+    `max_values` is the maximum number of values and keys, by default
+    `DEFAULT_METADATA_VALUES` of the stored size.
+
+    Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
+    header, is not JSON, has too many values, or exceeds `limit`, as in
+    `check_metadata_header`.
+    """
+    check_metadata_header(header, limit)
+    expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+    if digest != expected:
+        raise ChecksumMismatch(
+            "Checksum mismatch detected in metadata expected: %r, received: %r"
+            % (digest, expected),
+            section="metadata",
+        )
+    limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
+    text = CODECS_LOOKUP[header.meta_codec].decompress(stored, limit)
+    if len(text) != header.meta_size:
+        raise DamageError(
+            "the metadata have '%d' bytes, but their header says '%d'"
+            % (len(text), header.meta_size),
+            section="metadata",
+        )
+    if log.enabled(log.VERBOSE):
+        log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
+        kind = "uncompressed" if header.meta_codec == "None" else "compressed"
+        log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
+    if max_values is None:
+        max_values = DEFAULT_METADATA_VALUES(len(stored))
+    return SERIALIZERS_LOOKUP[header.magic_format].loads(text, max_values)
+
+
+def encode_again(
+    metadata: object, old_metadata: object, old_header: MetadataHeader
+) -> Section:
+    """Return a section of the same size that replaces the section with `old_header`.
+
+    Raises `NoChangeInMetadata` if the values are equal, and `MetadataSectionTooSmall`
+    if the reserved space is smaller than the stored text.
+    """
+    dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
+    # Compare the texts too: 1 == True in Python.
+    if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):
+        raise NoChangeInMetadata(
+            "you requested to update metadata, but this has not changed"
+        )
+    args = MetadataArgs(
+        magic_format=old_header.magic_format,
+        meta_checksum=old_header.meta_checksum,
+        meta_codec=DEFAULT_META_CODEC,
+        meta_level=DEFAULT_META_LEVEL,
+        max_meta_size=old_header.max_meta_size,
+    )
+    return encode_section(metadata, args)
+
+
+# The offset table: the file position of every chunk, followed by free entries
+
+
+def encode_offsets(offsets: Iterable[int]) -> bytes:
+    """Return the bytes of a table with these entries, eight bytes per entry."""
+    entries = tuple(offsets)
+    return struct.pack("<%dq" % len(entries), *entries)
+
+
+def decode_offsets(table: bytes) -> list[int]:
+    """Return the entries in `table`; raises `FormatError` if the last is incomplete."""
+    if len(table) % OFFSET_LENGTH:
+        raise DamageError(
+            "expected an offset table of a multiple of '%d' bytes, found '%d'"
+            % (OFFSET_LENGTH, len(table)),
+            section="offsets",
+        )
+    return list(struct.unpack("<%dq" % (len(table) // OFFSET_LENGTH), table))
+
+
+def free_entries(count: int) -> bytes:
+    """Return the bytes of `count` free entries."""
+    return b"\xff" * (OFFSET_LENGTH * count)
+
+
+def is_plausible_table(table: bytes, first: int, stop: int, smallest: int) -> bool:
+    """Return whether a table may be that of chunks between `first` and `stop`.
+
+    The first chunk starts at `first`, and every chunk takes at least `smallest` bytes.
+    """
+    # Blosc has imported NumPy. It compares a million entries in about a millisecond.
+    import numpy
+
+    entries = numpy.frombuffer(table, "<i8")
+    if entries[0] != first or entries[-1] > stop - smallest:
         return False
-    return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
+    for i in range(0, len(entries), AT_A_TIME):
+        some = entries[i : i + AT_A_TIME + 1]
+        if some.min() < first or some.max() > stop:
+            return False
+        # Differences of valid entries do not overflow.
+        if (numpy.diff(some) < smallest).any():
+            return False
+    return True
 
 
-def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
-    """Return where the first chunk starts and where each chunk with digest ends."""
-    ends = [cursor.position]
-    ends += (cursor.position for _ in skip_frames(cursor, header))
-    return ends
-
-
-def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
-    """Return the header of chunk `i`, which starts at the cursor, without moving."""
-    head = cursor.peek(BLOSC_HEADER_LENGTH)
-    if len(head) < BLOSC_HEADER_LENGTH:
-        cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
-    chunk = decode_chunk_header(head)
-    expected = header.expected_nbytes(i)
-    if expected is not None:
-        check_plain_size(chunk, expected)
-    return chunk
-
-
-def _check_full(header: BloscpackHeader, nbytes: int) -> None:
-    if header.chunk_size != -1 and nbytes != header.chunk_size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
-            % (header.chunk_size, nbytes),
-            section="chunks",
-        )
-
-
-def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
-    found = 0 if nbytes is None else nbytes
-    if header.last_chunk not in (-1, found):
-        raise DamageError(
-            "expected a last chunk of '%d' plain bytes, found '%d'"
-            % (header.last_chunk, found),
-            section="chunks",
-        )
-    # A last chunk of known size may be longer than the others in layout 2.
-    if header.last_chunk == -1 and -1 < header.chunk_size < found:
-        raise DamageError(
-            "expected a chunk of at most '%d' plain bytes, found '%d'"
-            % (header.chunk_size, found),
-            section="chunks",
-        )
+def check_offsets(offsets: Sequence[int], true_offsets: Sequence[int]) -> None:
+    """Raise `FormatError` unless `offsets` has the positions in `true_offsets`."""
+    for i, (found, expected) in enumerate(zip(offsets, true_offsets, strict=False)):
+        if found != expected:
+            raise DamageError(
+                "the offset table says that chunk %d starts at byte %d, but it "
+                "starts at byte %d" % (i, found, expected),
+                section="offsets",
+                chunk=i,
+            )

@@ -117,7 +117,7 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
     The largest chunk size, ``'max'``, means at most all `nrows`: the padding of a short
     chunk would take too much memory.
     """
-    from .rows import parse_chunk_size
+    from ..args import parse_chunk_size
 
     size = parse_chunk_size(chunk_size)
     rows = max(size // size_of_row, 1)

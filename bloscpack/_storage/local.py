@@ -7,15 +7,13 @@ import os
 import stat
 from functools import cache
 
-from .base import FileObjectStorage, Storage, StorageFile, naming_errors
-from .disk import disk
+from .base import FileObjectStorage, Storage, StorageFile
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Any, BinaryIO
+    from typing import Any
 
-    from .protocols import Buffer, Path, Seekable
+    from .protocols import Buffer, Seekable
 
 # The mode of `fallocate` that frees an extent and keeps the length of the file.
 PUNCH_HOLE = 0x02 | 0x01
@@ -30,28 +28,6 @@ def _find_fallocate() -> Any:
     if fallocate is not None:
         fallocate.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2
     return fallocate
-
-
-class open_file:
-    """Open a file by name for a ``with`` block; errors about it get its name."""
-
-    def __init__(self, path: Path, mode: str = "rb") -> None:
-        self._path = path
-        self._mode = mode
-        self._naming_errors = naming_errors(path)
-
-    def __enter__(self) -> BinaryIO:
-        self._fp = disk.open(self._path, self._mode)
-        return self._fp
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._fp.close()
-        self._naming_errors.__exit__(error_type, error, traceback)
 
 
 def writes_at_end(fp: Any) -> bool:

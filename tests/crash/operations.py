@@ -18,7 +18,7 @@ from builders import numbers, planned_append
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
-from bloscpack._format.crc32c import with_numpy
+from bloscpack._format.crc32c import crc32c
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
 from bloscpack.recover import recover
@@ -309,13 +309,13 @@ def read_by_index(content):
     """Return the plain bytes that Zarr finds in a shard; None if it fails."""
     nslots = sum(struct.unpack_from("<2q", content, 16))
     index = content[-4 - 16 * nslots : -4]
-    if struct.pack("<I", with_numpy(index)) != content[-4:]:
+    if struct.pack("<I", crc32c(index)) != content[-4:]:
         return None
     parts = []
     for offset, nbytes in struct.iter_unpack("<QQ", index):
         if offset < 2**64 - 1:
             chunk = content[offset : offset + nbytes]
-            if struct.pack("<I", with_numpy(chunk[:-4])) != chunk[-4:]:
+            if struct.pack("<I", crc32c(chunk[:-4])) != chunk[-4:]:
                 return None
             parts.append(blosc.decompress(chunk[:-4]))
     return b"".join(parts)

@@ -8,7 +8,7 @@ import pytest
 
 from bloscpack._check.evidence import Evidence
 from bloscpack._check.scan import Chain
-from bloscpack._format.offsets import FREE
+from bloscpack._format.sections import FREE
 
 EXTENTS = [30, 40, 30, 40, 50, 30, 40, 60]
 

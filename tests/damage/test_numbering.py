@@ -7,7 +7,7 @@ import pytest
 from bloscpack._check.evidence import Evidence
 from bloscpack._check.numbering import number_chunks
 from bloscpack._check.scan import Chain, Piece
-from bloscpack._format.offsets import FREE
+from bloscpack._format.sections import FREE
 
 # Ten chunks of different extents, from byte 100 to byte 1650.
 SIZES = [100, 110, 120, 130, 140, 150, 160, 170, 180, 290]

@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 import bloscpack as bp
-from bloscpack._format import metadata as metadata_section
+from bloscpack._format import sections
 from bloscpack.args import MetadataArgs
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import (
@@ -36,7 +36,7 @@ VALUES = [
 
 def encoded(value, args=None):
     """Return the bytes of the section that stores a value."""
-    return b"".join(metadata_section.encode_section(value, args).blocks())
+    return b"".join(sections.encode_section(value, args).blocks())
 
 
 def taken_apart(section):
@@ -49,7 +49,7 @@ def taken_apart(section):
 
 def decoded(section, **limits):
     header, stored, _, digest = taken_apart(section)
-    return metadata_section.decode(header, stored, digest, **limits)
+    return sections.decode_metadata(header, stored, digest, **limits)
 
 
 @pytest.mark.parametrize("codec", ["None", "zlib"])
@@ -59,7 +59,7 @@ def test_round_trip(codec):
         section = encoded(value, args)
         assert value == decoded(section)
         header, stored, room, digest = taken_apart(section)
-        assert len(section) == metadata_section.section_size(header)
+        assert len(section) == sections.section_size(header)
         assert bytes(len(room)) == room
         assert CHECKSUMS_LOOKUP[checksum](stored) == digest
         assert checksum == header.meta_checksum
@@ -210,9 +210,9 @@ DIGEST = CHECKSUMS_LOOKUP["adler32"](TEXT)
 
 def test_blank():
     header = MetadataHeader(**BLANK)
-    assert {"a": 1} == metadata_section.decode(header, TEXT, DIGEST)
-    assert metadata_section.check_header(header) is None
-    assert 46 == metadata_section.section_size(header)
+    assert {"a": 1} == sections.decode_metadata(header, TEXT, DIGEST)
+    assert sections.check_metadata_header(header) is None
+    assert 46 == sections.section_size(header)
 
 
 @pytest.mark.parametrize(
@@ -232,14 +232,14 @@ def test_blank():
 def test_decode_refuses(message, changes):
     header = MetadataHeader(**{**BLANK, **changes})
     with pytest.raises(FormatError, match=message) as raised:
-        metadata_section.decode(header, TEXT, DIGEST)
+        sections.decode_metadata(header, TEXT, DIGEST)
     assert "metadata" == raised.value.section
 
 
 @pytest.mark.parametrize("digest", [b"", DIGEST[:-1], DIGEST + b"\0", b"nope"])
 def test_wrong_digest(digest):
     with pytest.raises(ChecksumMismatch) as raised:
-        metadata_section.decode(MetadataHeader(**BLANK), TEXT, digest)
+        sections.decode_metadata(MetadataHeader(**BLANK), TEXT, digest)
     assert (
         "Checksum mismatch detected in metadata expected: %r, received: %r"
         % (digest, DIGEST)
@@ -256,7 +256,7 @@ def test_encode_again(checksum, new):
     old = {"a": "long " * 10}
     section = encoded(old, MetadataArgs(meta_checksum=checksum))
     header = taken_apart(section)[0]
-    again = b"".join(metadata_section.encode_again(new, old, header).blocks())
+    again = b"".join(sections.encode_again(new, old, header).blocks())
     assert len(section) == len(again)
     assert new == decoded(again)
     assert checksum == taken_apart(again)[0].meta_checksum
@@ -264,11 +264,9 @@ def test_encode_again(checksum, new):
 
 def test_encode_again_what_is_there():
     with pytest.raises(NoChangeInMetadata, match="this has not changed"):
-        metadata_section.encode_again({"a": 1}, {"a": 1}, MetadataHeader(**BLANK))
+        sections.encode_again({"a": 1}, {"a": 1}, MetadataHeader(**BLANK))
 
 
 def test_encode_again_what_has_no_room():
     with pytest.raises(MetadataSectionTooSmall, match="required: 17 allocated: 10"):
-        metadata_section.encode_again(
-            {"a": "bcdefghij"}, {"a": 1}, MetadataHeader(**BLANK)
-        )
+        sections.encode_again({"a": "bcdefghij"}, {"a": 1}, MetadataHeader(**BLANK))

@@ -17,11 +17,10 @@ from hypothesis.extra import numpy as npst
 import bloscpack as bp
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._engine.threads import for_each
-from bloscpack._format import metadata as metadata_section
+from bloscpack._format import sections
 from bloscpack._format.blosc_header import decode_header
 from bloscpack._format.chunks import compress, decompress, decompress_into
-from bloscpack._format.offsets import decode as decode_offsets
-from bloscpack._format.offsets import encode as encode_offsets
+from bloscpack._format.sections import decode_offsets, encode_offsets
 from bloscpack.abstract_io import pack, unpack
 from bloscpack.append import append_fp, rewrite_metadata_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs, calculate_nchunks
@@ -392,12 +391,12 @@ def test_offsets(numbers):
 @given(json_values, metadata_args)
 @examples(50)
 def test_metadata(value, args):
-    section = b"".join(metadata_section.encode_section(value, args).blocks())
+    section = b"".join(sections.encode_section(value, args).blocks())
     header = MetadataHeader.decode(section[:32])
-    assert len(section) == metadata_section.section_size(header)
+    assert len(section) == sections.section_size(header)
     stored = section[32 : 32 + header.meta_comp_size]
     digest = section[32 + header.max_meta_size :]
-    assert value == metadata_section.decode(header, stored, digest)
+    assert value == sections.decode_metadata(header, stored, digest)
 
 
 # Any bytes

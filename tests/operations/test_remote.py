@@ -17,7 +17,7 @@ import bloscpack as bp
 from bloscpack._engine.threads import Ahead
 from bloscpack._file.chunk_source import RunReader
 from bloscpack._file.opened import open_parts
-from bloscpack._format import offsets
+from bloscpack._format.sections import encode_offsets
 from bloscpack.headers import BloscpackHeader
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
@@ -48,7 +48,7 @@ def large_file(nchunks):
         nchunks=nchunks,
     )
     first = 32 + 8 * nchunks
-    table = offsets.encode(first + i * len(frame) for i in range(nchunks))
+    table = encode_offsets(first + i * len(frame) for i in range(nchunks))
     return RepeatedContent(header.encode() + table, frame, nchunks)
 
 

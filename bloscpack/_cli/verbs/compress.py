@@ -145,7 +145,7 @@ def _meta_size(text: str) -> int:
 
 
 def _chunk_size(text: str) -> int:
-    from ..._format.rows import parse_chunk_size
+    from ...args import parse_chunk_size
 
     if text == "max":
         return MAX_BUFFERSIZE

@@ -238,7 +238,8 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     With `npy` an array is written as a .npy file.
     """
     from ..._commit.snapshot import read_snapshot
-    from ..._format.sections import read_beginning, skip_frames
+    from ..._format.chunks import skip_frames
+    from ..._format.sections import read_beginning
     from ..._storage.base import bytes_left
     from ..._storage.stream import Cursor
     from ...describe import describe_shard

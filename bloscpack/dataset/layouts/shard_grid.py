@@ -27,8 +27,7 @@ import numpy
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe
 from ..._format.dtypes import DType
-from ..._format.metadata import Section, encode_section
-from ..._format.sections import read_beginning
+from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
     CRC_LENGTH,
     DEFAULT_SHARD_CHECKSUM,

@@ -20,8 +20,8 @@ import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
-from ..._format import offsets as offset_table
 from ..._format.chunks import compress
+from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import Trailer
 from ..._loop import QUICK_CHUNK, effective_nthreads
 from ..._storage.base import Storage, write_all, write_blocks
@@ -127,8 +127,8 @@ class NewShard:
             nchunks=nchunks,
             max_app_chunks=grid.slots - nchunks,
         )
-        table = offset_table.encode(self._offsets)
-        table += offset_table.free_entries(grid.slots - nchunks)
+        table = encode_offsets(self._offsets)
+        table += free_entries(grid.slots - nchunks)
         section = grid.section(self.number, nbytes // grid.row_nbytes)
         front = b"".join((header.encode(), *section.blocks(), table))
         if self._written == len(front):  # no frame has been written yet
