@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 
 from ..exceptions import BloscpackError, StorageError, UsageError
 from .http_session import Refused, open_s3_session, with_session
+from .paths import MARK, public_name
 from .protocols import StorageOptions
-from .urls import MARK, public_name, schemes_of, with_lower_schemes
+from .urls import schemes_of, with_lower_schemes
 
 # Errors of connections, by name: importing the classes would need their packages.
 TEMPORARY = {

@@ -27,12 +27,13 @@ from .file_systems import (
     is_s3,
     status_of,
 )
+from .paths import public_name
 from .places import VERSION_FIELDS
 from .protocols import StorageOptions
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
-from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
+from .urls import joined_url, parent_url, scheme_of, with_lower_schemes
 
 Result = TypeVar("Result")
 

@@ -33,9 +33,10 @@ from .file_systems import (
     open_archive,
 )
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
+from .paths import MARK
 from .places import Fail, Opened, Place
 from .protocols import StorageOptions
-from .urls import MARK, is_url, last_part, public_name, split_chain
+from .urls import split_chain
 
 if TYPE_CHECKING:
     from tempfile import SpooledTemporaryFile
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from ..args import AnyLimits
 
 Result = TypeVar("Result")
-
-__all__ = ["RemoteStorage", "is_url", "last_part", "public_name"]
 
 # Maximum number of times that a request is made.
 ATTEMPTS = 5

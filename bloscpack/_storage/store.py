@@ -11,45 +11,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from _thread import allocate_lock
-from functools import lru_cache
 
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage
+from .paths import is_checked_name as is_checked_name
+from .paths import is_safe_name as is_safe_name
+from .paths import is_safe_part as is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import TypeGuard
 
     from .base import Storage
     from .protocols import StorageOptions
-
-# Surrogates that JSON can hold and no file system can. `os.fsdecode` returns the other
-# surrogates for bytes of a name that are no text.
-_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
-
-def is_safe_part(part: object) -> TypeGuard[str]:
-    """Return whether text is the name of a file or folder, and no path."""
-    return (
-        isinstance(part, str)
-        and part not in ("", ".", "..")
-        and not any(c in part for c in "/\\\0")
-        and (part.isascii() or not _SURROGATE.search(part))
-        and not (os.name == "nt" and ":" in part)
-    )
-
-
-def is_safe_name(name: object) -> bool:
-    """Return whether a relative name with slashes stays inside of its folder."""
-    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
-
-
-# The names that the code makes are checked again and again.
-is_checked_name = lru_cache(1024)(is_safe_name)
 
 
 class Conflict(StorageError):

@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 from .._engine.forks import Owner
 from ..exceptions import UsageError
 from .file_systems import ErrorNames, find_file_system, is_s3
+from .paths import public_name
 from .protocols import StorageOptions
-from .urls import public_name, scheme_of
+from .urls import scheme_of
 
 READ_ONLY = ("http", "https")
 
