@@ -27,6 +27,7 @@ from .file_systems import (
     is_s3,
     status_of,
 )
+from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
 from .places import VERSION_FIELDS
 from .protocols import StorageOptions
@@ -43,6 +44,10 @@ REQUESTS = 32
 LIST_SECONDS = 1800.0
 # Maximum number of times that a file is opened or read anew if a writer replaces it.
 ATTEMPTS = 5
+# Memory in bytes for a name in a listing, besides its characters.
+ENTRY_SIZE = 512
+# What a page of a listing counts for, so that empty pages have an end, too.
+PAGE_SIZE = 2**18
 # What S3 answers if an object does not have the expected version, or is removed.
 CHANGED = (404, 409, 412)
 # What servers answer that don't know a condition of S3.
@@ -115,7 +120,7 @@ class ObjectStore(Store):
 
     def _opened(self, name: str, **how: Any) -> Storage:
         settings = {"storage_options": self._options, **how}
-        return _repeated(partial(_ObjectFile, self._url_of(name), **settings))
+        return _repeated(partial(RemoteStorage, self._url_of(name), **settings))
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
@@ -228,9 +233,7 @@ class ObjectStore(Store):
 
         async def find(fs: Any, path: str) -> list[dict[str, Any]]:
             if is_s3(fs) and path.strip("/"):
-                from .s3 import list_objects
-
-                return await list_objects(fs, path, recursive, names)
+                return await _list_objects(fs, path, recursive, names)
             if recursive:
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
@@ -343,14 +346,6 @@ class ObjectStore(Store):
             fs.invalidate_cache()
 
 
-class _ObjectFile(RemoteStorage):
-    """An object, which is closed when it is not used any more."""
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # it could not be opened
-            self.close()
-
-
 def _repeated(call: Callable[[], Result]) -> Result:
     """Return the result of a call; repeat it if a writer has replaced the file."""
     for _ in range(ATTEMPTS - 1):
@@ -401,3 +396,47 @@ def _remove_if(fs: Any, path: str, version: str) -> bool:
         if status_of(error) not in CHANGED:
             raise
     return True
+
+
+async def _list_objects(
+    fs: Any, path: str, recursive: bool, names: ErrorNames
+) -> list[dict[str, Any]]:
+    """Return what is below a path: objects, and folders unless it is `recursive`.
+
+    Raises `StorageError` if the listing needs more memory than the longest may: it has
+    no end then.
+    """
+    bucket, key, _ = fs.split_path(path)
+    prefix = key.strip("/") + "/" if key.strip("/") else ""
+    settings = {"Bucket": bucket, "Prefix": prefix, **fs.req_kw}
+    if not recursive:
+        settings["Delimiter"] = "/"
+    found: list[dict[str, Any]] = []
+    size = 0
+    while True:
+        begin = len(found)
+        page = await fs._call_s3("list_objects_v2", **settings)
+        for folder in page.get("CommonPrefixes", ()):
+            found.append(_entry(bucket, folder["Prefix"][:-1], "directory", {}))
+        for item in page.get("Contents", ()):
+            found.append(_entry(bucket, item["Key"], "file", item))
+        size += PAGE_SIZE + sum(ENTRY_SIZE + len(e["name"]) for e in found[begin:])
+        if not page.get("IsTruncated"):
+            return found
+        token = page.get("NextContinuationToken")
+        if token in (None, settings.get("ContinuationToken")):
+            text = "the server sends the same part of a listing again and again"
+            raise names.error(errno.EIO, text)
+        if size > MAX_UNANNOUNCED:
+            text = "the server lists more than '%d' names, and more follow"
+            raise names.error(errno.EFBIG, text % len(found))
+        settings["ContinuationToken"] = token
+
+
+def _entry(bucket: str, key: str, kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object or a folder as fsspec describes it."""
+    kept: dict[str, Any] = {
+        name: item[name] for name in ("ETag", "LastModified") if name in item
+    }
+    name = "%s/%s" % (bucket, key)
+    return {"name": name, "type": kind, "size": item.get("Size", 0), **kept}
