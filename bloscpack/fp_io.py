@@ -20,10 +20,15 @@ from ._format.metadata import Section, encode_section
 from ._format.sections import Frame, skip_frames
 from ._format.shard import Trailer
 from ._storage.base import read_up_to, write_all
-from ._storage.holes import SparseRange, SparseStream, sparse_range
-from ._storage.local import FileRange, concurrent_storage, writes_at_end
+from ._storage.local import (
+    FileRange,
+    SparseRange,
+    concurrent_storage,
+    sparse_range,
+    writes_at_end,
+)
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
-from ._storage.stream import Cursor
+from ._storage.stream import Cursor, SparseStream
 from .abstract_io import CompressedSink, PlainSource, PlainTask, StoringSink
 from .bytes_io import SectionsSource
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
