@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
+from copy import copy
 
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage
@@ -207,13 +208,19 @@ class MemoryStore(Store):
         self._lock = allocate_lock()
 
     def subfolder(self, name: str) -> Store:
-        inner = MemoryStore(self.path(name), self.files)
-        inner._versions, inner._lock = self._versions, self._lock
-        inner._prefix = self._prefix + name + "/"
-        return inner
+        return self._folder(self._prefix + name + "/", self.path(name))
 
-    def parent(self) -> None:
-        return None
+    def parent(self) -> tuple[Store, str] | None:
+        if not self._prefix:
+            return None
+        outer, slash, last = self._prefix[:-1].rpartition("/")
+        return self._folder(outer + slash, self.root[: -len("/" + last)]), last
+
+    def _folder(self, prefix: str, root: str) -> Store:
+        """Return the store of another folder, over the same files."""
+        found = copy(self)
+        found._prefix, found.root = prefix, root
+        return found
 
     def path(self, name: str = "") -> str:
         return self.root + "/" + name if name else self.root
