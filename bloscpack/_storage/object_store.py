@@ -21,9 +21,8 @@ from typing import Any, TypeVar
 from ..exceptions import StorageError
 from .base import Storage
 from .file_systems import (
-    ErrorNames,
     IgnoresRanges,
-    find_file_system,
+    Location,
     is_s3,
     status_of,
 )
@@ -80,9 +79,7 @@ class ObjectStore(Store):
     def parent(self) -> tuple[ObjectStore, str] | None:
         """Return the store around, and the name in it."""
         found = parent_url(self._url)
-        return (
-            None if found is None else (ObjectStore(found[0], self._options), found[1])
-        )
+        return found and (ObjectStore(found[0], self._options), found[1])
 
     def path(self, name: str = "") -> str:
         """Return the URL of a file, without credentials."""
@@ -91,8 +88,8 @@ class ObjectStore(Store):
     def _url_of(self, name: str) -> str:
         return joined_url(self._url, name) if name else self._url
 
-    def _names_of(self, name: str) -> ErrorNames:
-        return ErrorNames(self._url_of(name), self._options)
+    def _location_of(self, name: str) -> Location:
+        return Location(self._url_of(name), self._options)
 
     def _path_of(self, name: str) -> str:
         with self._using(name) as (_, path):
@@ -101,24 +98,21 @@ class ObjectStore(Store):
     @contextmanager
     def _using(self, name: str) -> Iterator[tuple[Any, str]]:
         """Yield the file system and the path in it of an object; translate errors."""
-        url, names = self._url_of(name), self._names_of(name)
-        fs, path = find_file_system(url, dict(self._options or {}), names)
-        with names.translating():
+        location = self._location_of(name)
+        fs, path = location.find()
+        with location.translating():
             yield fs, path
 
     # Reading
 
-    def open(self, name: str) -> Storage:
-        """Open a file for reading at any position."""
-        return self._open(name, None)
-
-    def _open(self, name: str, most: int | None) -> Storage:
+    def open(self, name: str, most: int | None = None) -> Storage:
+        """Open a file for reading at any position; `most` limits one read whole."""
         found, self._found = self._found, None
         if found is not None and found[0] == name:
             return found[1]
-        return self._opened(name, whole=None, most=most)
+        return self._open(name, whole=None, most=most)
 
-    def _opened(self, name: str, **how: Any) -> Storage:
+    def _open(self, name: str, **how: Any) -> Storage:
         settings = {"storage_options": self._options, **how}
         return _repeated(partial(RemoteStorage, self._url_of(name), **settings))
 
@@ -126,24 +120,24 @@ class ObjectStore(Store):
         self, name: str, limit: int | None = None, *, whole: bool = False
     ) -> tuple[bytes, object]:
         """Return the content of a file, of which at most `limit` bytes are read."""
-        if not whole or limit is None:
-            return _repeated(partial(self._read, name, limit)), None
-        content = _repeated(partial(self._read, name, limit + 1))
-        if len(content) > limit:
+        # One byte too many is enough to see that there are more.
+        most = limit if limit is None else limit + whole
+        content = _repeated(partial(self._read, name, most))
+        if whole and limit is not None and len(content) > limit:
             raise too_long(limit, self.path(name))
         return content, None
 
-    def _read(self, name: str, limit: int | None) -> bytes:
-        storage = self._open(name, limit)
+    def _read(self, name: str, most: int | None) -> bytes:
+        storage = self.open(name, most)
         try:
-            return storage.read_at(0, storage.size if limit is None else limit)
+            return storage.read_at(0, storage.size if most is None else most)
         finally:
             storage.close()
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
         try:
-            self._found = name, self._opened(name, whole=False)
+            self._found = name, self._open(name, whole=False)
         except FileNotFoundError:
             return False
         except IgnoresRanges:
@@ -209,7 +203,7 @@ class ObjectStore(Store):
     def _list(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Return name and description of each file and folder in a folder."""
         if not self.lists:
-            raise self._names_of(name).error(
+            raise self._location_of(name).error(
                 errno.ENOTSUP,
                 "a server of HTTP can't list what is in a folder: open an array, a "
                 "table or a member of a group by its name, or let "
@@ -229,11 +223,11 @@ class ObjectStore(Store):
 
         from fsspec.asyn import AsyncFileSystem, sync
 
-        names = self._names_of(name)
+        location = self._location_of(name)
 
         async def find(fs: Any, path: str) -> list[dict[str, Any]]:
             if is_s3(fs) and path.strip("/"):
-                return await _list_objects(fs, path, recursive, names)
+                return await _list_objects(fs, path, recursive, location)
             if recursive:
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
@@ -246,7 +240,7 @@ class ObjectStore(Store):
                 if monotonic() - start < LIST_SECONDS:  # of a request
                     raise
                 text = "the server takes more than %d seconds for a listing"
-                raise names.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
+                raise location.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
 
         found: list[dict[str, Any]] = []
         missing = suppress(FileNotFoundError, NotADirectoryError)
@@ -399,7 +393,7 @@ def _remove_if(fs: Any, path: str, version: str) -> bool:
 
 
 async def _list_objects(
-    fs: Any, path: str, recursive: bool, names: ErrorNames
+    fs: Any, path: str, recursive: bool, location: Location
 ) -> list[dict[str, Any]]:
     """Return what is below a path: objects, and folders unless it is `recursive`.
 
@@ -426,10 +420,10 @@ async def _list_objects(
         token = page.get("NextContinuationToken")
         if token in (None, settings.get("ContinuationToken")):
             text = "the server sends the same part of a listing again and again"
-            raise names.error(errno.EIO, text)
+            raise location.error(errno.EIO, text)
         if size > MAX_UNANNOUNCED:
             text = "the server lists more than '%d' names, and more follow"
-            raise names.error(errno.EFBIG, text % len(found))
+            raise location.error(errno.EFBIG, text % len(found))
         settings["ContinuationToken"] = token
 
 

@@ -21,8 +21,8 @@ from ..exceptions import StorageError
 from .file_systems import (
     NO_FILE,
     NO_RANGES,
-    ErrorNames,
     IgnoresRanges,
+    Location,
     NotFound,
     Temporary,
     answered,
@@ -63,7 +63,7 @@ class Place:
     ----------
     fs, path
         What fsspec returns for the URL.
-    names
+    location
         Makes the errors.
 
     Attributes
@@ -74,10 +74,10 @@ class Place:
         What the server tells about the content: empty if nothing.
     """
 
-    def __init__(self, fs: Any, path: str, names: ErrorNames) -> None:
+    def __init__(self, fs: Any, path: str, location: Location) -> None:
         self.fs = fs
         self.path = path
-        self._fail = names.error
+        self._fail = location.error
         self.size = 0
         self.version: tuple[str, ...] = ()
         # A cache or an archive keeps the content that it had when it was opened.
@@ -386,13 +386,13 @@ class S3Place(Place):
         return bytes(data)
 
 
-def place_for(fs: Any, path: str, names: ErrorNames) -> Place:
+def place_for(fs: Any, path: str, location: Location) -> Place:
     """Return the place for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
     if is_s3(fs):
-        return S3Place(fs, path, names)
+        return S3Place(fs, path, location)
     if "fsspec.implementations.http.HTTPFileSystem" in class_names(fs):
-        return HttpPlace(fs, path, names)
+        return HttpPlace(fs, path, location)
     kind = Place if isinstance(fs, AsyncFileSystem) else FilePlace
-    return kind(fs, path, names)
+    return kind(fs, path, location)

@@ -25,9 +25,8 @@ from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .file_systems import (
     ARCHIVES,
     NO_RANGES,
-    ErrorNames,
     IgnoresRanges,
-    find_file_system,
+    Location,
     open_archive,
 )
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
@@ -103,21 +102,20 @@ class RemoteStorage(Storage):
         self._opened = ExitStack()
         self._most = MAX_SIZE if most is None else most
         self._limits = effective_limits(limits)
-        self._names = ErrorNames(url, storage_options)
-        self.name = self._names.name
+        self._location = Location(url, storage_options)
+        self.name = self._location.name
         # The whole file, if it was read at once.
         self._whole: Storage | None = None
-        options = dict(storage_options or {})
         try:
-            fs, path = find_file_system(url, options, self._names)
+            fs, path = self._location.find()
         except IgnoresRanges:
             if whole is False:
                 raise
-            fs, path = self._open_whole_archive(url, options)
+            fs, path = self._open_whole_archive(url)
         from fsspec.asyn import get_loop
 
         self._loop, self._pid = get_loop(), os.getpid()
-        self._place = place_for(fs, path, self._names)
+        self._place = place_for(fs, path, self._location)
         self._opened.callback(self._place.close)
         try:
             self._head = self._open(whole)
@@ -128,18 +126,17 @@ class RemoteStorage(Storage):
         if version := self._place.version:
             self.identity = self.version = (self.name, self.size, *version)
 
-    def _open_whole_archive(self, url: str, options: dict[str, Any]) -> tuple[Any, str]:
+    def _open_whole_archive(self, url: str) -> tuple[Any, str]:
         """Read the archive that a chain of URLs is about; return as fsspec does."""
         first, others = split_chain(url)
         if first.partition(MARK)[0] not in ARCHIVES:
-            raise self._names.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
-        of_others = {
-            name: value for name, value in options.items() if name + MARK in others
-        }
-        archive = RemoteStorage(others, storage_options=of_others, whole=True)
+            raise self._location.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
+        options = self._location.options
+        own = {name: options[name] for name in options if name + MARK in others}
+        archive = RemoteStorage(others, storage_options=own, whole=True)
         self._opened.callback(archive.close)
         fp = io.BufferedReader(StorageFile(archive))
-        return open_archive(first, options, self._names, fp)
+        return open_archive(first, self._location, fp)
 
     def _open(self, whole: bool | None) -> bytes:
         """Return the first bytes of a file of which parts are read."""
@@ -159,10 +156,10 @@ class RemoteStorage(Storage):
 
         if self._pid != os.getpid():
             # The thread of fsspec does not run here: waiting for it would never end.
-            raise self._names.error(
+            raise self._location.error(
                 errno.EBADF, "a fork of the process that opened the URL can't read it"
             )
-        with self._names.translating():
+        with self._location.translating():
             result: Result = sync(self._loop, request)
             return result
 
@@ -178,7 +175,7 @@ class RemoteStorage(Storage):
             except BloscpackError:
                 raise
             except Exception as error:
-                text = self._names.temporary(error)
+                text = self._location.temporary(error)
                 if text is None:
                     raise
             late = monotonic() - begin + delay > RETRY_SECONDS
@@ -186,7 +183,7 @@ class RemoteStorage(Storage):
                 break
             await asyncio.sleep(delay)
             delay *= 2
-        raise self._names.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
+        raise self._location.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
 
     async def _read_whole(self) -> bytes:
         """Copy the file to a spool, in memory or in a temporary file."""
@@ -206,7 +203,7 @@ class RemoteStorage(Storage):
                     spool.truncate(self._most)
                     break
                 if spool.tell() > bound:
-                    raise self._names.error(errno.EFBIG, TOO_LARGE % bound)
+                    raise self._location.error(errno.EFBIG, TOO_LARGE % bound)
         spool.seek(0)
         self._whole = FileObjectStorage(spool)
         self._place.size = self._whole.size

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from .._engine.forks import Owner
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .file_systems import ErrorNames, find_file_system, is_s3
+from .file_systems import Location, is_s3
 from .paths import public_name
 from .protocols import Buffer, StorageOptions
 from .urls import scheme_of
@@ -40,19 +40,19 @@ def uploading(
     before is unchanged. With `exclusive`, nothing may be at the URL, now and at the end
     of the block; a program that stores an object just then is not noticed.
     """
-    names = ErrorNames(url, storage_options)
+    location = Location(url, storage_options)
     check_writable(url)
-    fs, path = find_file_system(url, dict(storage_options or {}), names)
+    fs, path = location.find()
     if exclusive:
-        _check_free(fs, path, names)
+        _check_free(fs, path, location)
     owner = Owner()
     if is_s3(fs):
-        parts = PartsFile(fs, path, names)
+        parts = PartsFile(fs, path, location)
         try:
             yield parts  # type: ignore[misc]
-            owner.check(names.name)
+            owner.check(location.name)
             if exclusive:
-                _check_free(fs, path, names)
+                _check_free(fs, path, location)
             parts.complete()
         except BaseException:
             if owner.is_here:
@@ -70,10 +70,10 @@ def uploading(
             yield spool
         finally:
             owner.close_file(spool)
-        owner.check(names.name)
+        owner.check(location.name)
         if exclusive:
-            _check_free(fs, path, names)
-        with names.translating():
+            _check_free(fs, path, location)
+        with location.translating():
             fs.put_file(spool.name, path)
     finally:
         if owner.is_here:
@@ -88,13 +88,13 @@ def check_writable(url: str) -> None:
         )
 
 
-def _check_free(fs: Any, path: str, names: ErrorNames) -> None:
+def _check_free(fs: Any, path: str, location: Location) -> None:
     """Raise `FileExistsError` if something is stored under a path."""
-    with names.translating():
+    with location.translating():
         fs.invalidate_cache()
         exists = fs.exists(path)
     if exists:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), names.name)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), location.name)
 
 
 class PartsFile(io.RawIOBase):
@@ -105,9 +105,9 @@ class PartsFile(io.RawIOBase):
     divided. Only bytes in the first part may be overwritten.
     """
 
-    def __init__(self, fs: Any, path: str, names: ErrorNames) -> None:
+    def __init__(self, fs: Any, path: str, location: Location) -> None:
         self._fs = fs
-        self._names = names
+        self._location = location
         self._bucket, self._key, _ = fs.split_path(path)
         self._first = bytearray()
         self._first_is_full = False
@@ -149,7 +149,7 @@ class PartsFile(io.RawIOBase):
                 errno.ESPIPE,
                 "the metadata are too long: bytes behind the first part of an upload "
                 "can't be changed",
-                self._names.name,
+                self._location.name,
             )
         self._position = stop
         return count
@@ -206,7 +206,7 @@ class PartsFile(io.RawIOBase):
         self._sent.append({"PartNumber": number, "ETag": answer["ETag"]})
 
     def _call(self, method: str, **fields: object) -> Any:
-        with self._names.translating():
+        with self._location.translating():
             return self._fs.call_s3(
                 method, Bucket=self._bucket, Key=self._key, **fields
             )

@@ -127,13 +127,17 @@ class CrashPlace:
         raise NotImplementedError
 
     def leftovers(self):
-        """Return the names of the members with files of a change; '' for the dataset.
+        """Return the members that have files of a change; '' is the dataset."""
+        inside = [n.removeprefix("data/") for n in self._names() if n[:5] == "data/"]
+        return sorted({n.rpartition("/" + MARK)[0] for n in inside if MARK in n})
 
-        A folder beside the dataset that is not complete counts as well.
-        """
+    def siblings(self):
+        """Return the names of the files beside the dataset."""
+        return [name for name in self._names() if not (name + "/").startswith("data/")]
+
+    def _names(self):
         names = [str(name).replace(os.sep, "/") for name in self.files()]
-        found = [name.partition("data/")[2] for name in names if MARK in name]
-        return sorted({name.rpartition("/" + MARK)[0] for name in found})
+        return [name.removeprefix("/crash/") for name in names]
 
     def put_back(self, files):
         """Let the place have the files that `files` has returned, and no others."""

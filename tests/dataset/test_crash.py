@@ -476,7 +476,7 @@ def test_creating(place, make, tmp_path):
             except (FileNotFoundError, NotReadable):
                 assert not done
             make(place.name)
-            assert [] == place.leftovers()
+            assert [] == place.leftovers() == place.siblings()
             assert [] == findings(place.name)
             place.put_back({})
         assert done

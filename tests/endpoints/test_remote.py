@@ -15,7 +15,7 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack._storage import upload
-from bloscpack._storage.file_systems import ErrorNames
+from bloscpack._storage.file_systems import Location
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -291,8 +291,8 @@ def test_parts_are_the_file(size, monkeypatch):
     plain = os.urandom(size)
     store = Store()
     file = upload.PartsFile(store, "bucket/x", None)
-    names = ErrorNames("s3://bucket/x", None)
-    file._names = names
+    names = Location("s3://bucket/x", None)
+    file._location = names
     from bloscpack.bytes_io import PlainBytesSource
     from bloscpack.file_io import CompressedFPSink
 
@@ -309,7 +309,7 @@ def test_parts_are_the_file(size, monkeypatch):
 
 def test_bytes_behind_the_first_part_can_not_be_changed(monkeypatch):
     monkeypatch.setattr(upload, "PART_SIZE", 100)
-    file = upload.PartsFile(Store(), "bucket/x", ErrorNames("s3://b/x", None))
+    file = upload.PartsFile(Store(), "bucket/x", Location("s3://b/x", None))
     file.write(bytes(100))
     file.write(bytes(300))
     file.seek(98)
