@@ -319,7 +319,38 @@ class Cursor:
         )
 
 
-class MemoryCursor(Cursor):
+class StorageCursor(Cursor):
+    """A position in a storage, which knows its size."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.position = 0
+        self._total = storage.size
+
+    def move(self, position: int) -> None:
+        self.position = position
+
+    def peek(self, size: int) -> Buffer:
+        return self._storage.read_at(self.position, size)
+
+    peek_behind = peek
+
+    def restore(self) -> None:
+        """Do nothing: no other reader shares the position."""
+
+    def read(self, size: int) -> Buffer:
+        data = self.peek(size)
+        self.position += len(data)
+        return data
+
+    def skip(self, size: int, what: str, section: str) -> None:
+        left = self.left()
+        if left is not None and left < size:
+            raise self._too_short(size, left, what, section)
+        self.position += size
+
+
+class MemoryCursor(StorageCursor):
     """A position in a buffer; the methods return views of the buffer, not copies."""
 
     def __init__(self, buffer: Buffer) -> None:
@@ -331,21 +362,3 @@ class MemoryCursor(Cursor):
         return self._view[self.position : self.position + size]
 
     peek_behind = peek
-
-    def restore(self) -> None:
-        """Do nothing: a buffer has no position."""
-
-    def read(self, size: int) -> Buffer:
-        data = self.peek(size)
-        self.position += len(data)
-        return data
-
-    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
-        start, end = self.position, self.position + size
-        if end > self._view.nbytes:
-            raise self._too_short(size, self._view.nbytes - start, what, section)
-        self.position = end
-        return self._view[start:end]
-
-    def skip(self, size: int, what: str, section: str) -> None:
-        self.read_exactly(size, what, section)

@@ -10,9 +10,14 @@ from pathlib import Path
 import pytest
 
 import bloscpack
-from bloscpack._storage.base import READ_SIZE, as_bytes_view, bytes_left
+from bloscpack._storage.base import READ_SIZE, MemoryStorage, as_bytes_view, bytes_left
 from bloscpack._storage.local import FileRange, open_file
-from bloscpack._storage.stream import Cursor, MemoryCursor, seekable_with_size
+from bloscpack._storage.stream import (
+    Cursor,
+    MemoryCursor,
+    StorageCursor,
+    seekable_with_size,
+)
 from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, StorageError
 
@@ -57,8 +62,9 @@ CURSORS = {
     "slow pipe": lambda data: Cursor(Unseekable(data, 1)),
     "only read": lambda data: Cursor(OnlyRead(data)),
     "memory": MemoryCursor,
+    "storage": lambda data: StorageCursor(MemoryStorage(data)),
 }
-KNOWS = {"bytes", "short", "memory"}
+KNOWS = {"bytes", "short", "memory", "storage"}
 
 
 @pytest.fixture(params=CURSORS)
