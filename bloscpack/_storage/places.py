@@ -1,5 +1,4 @@
-"""The requests that read a remote file: by HTTP, from S3, and from any
-file system of fsspec.
+"""The requests that read a remote file: by HTTP, from S3, and through fsspec.
 
 Strategy: a `Place` makes one request per call and judges the response: its status, its
 range, its length and the version of the file in it. It raises `Temporary` for
