@@ -31,10 +31,15 @@ from ._format.sections import (
 )
 from ._format.shard import Trailer
 from ._storage.base import read_up_to, write_all
-from ._storage.holes import SparseRange, SparseStream, sparse_range
-from ._storage.local import FileRange, concurrent_storage, writes_at_end
+from ._storage.local import (
+    FileRange,
+    SparseRange,
+    concurrent_storage,
+    sparse_range,
+    writes_at_end,
+)
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
-from ._storage.stream import Cursor
+from ._storage.stream import Cursor, SparseStream
 from .abstract_io import (
     CompressedSink,
     CompressedSource,

@@ -21,8 +21,8 @@ from .._format.array_metadata import Description
 from .._format.blosc_header import unpack_header
 from .._format.chunks import check_end
 from .._format.sections import FREE, read_beginning
-from .._storage.base import Storage, StorageFile
-from .._storage.stream import Cursor
+from .._storage.base import Storage
+from .._storage.stream import StorageCursor
 from ..abstract_io import Progress
 from ..checksums import Hash
 from ..constants import (
@@ -351,7 +351,7 @@ class _Checker:
         They find the first chunk only by the sizes in front of it, and check that the
         last one is the last.
         """
-        cursor = Cursor(StorageFile(self.inspection.storage))
+        cursor = StorageCursor(self.inspection.storage)
         try:
             header = read_beginning(cursor).header
             if header.nchunks and self.chains:

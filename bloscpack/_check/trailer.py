@@ -27,8 +27,8 @@ from .._format.shard import (
     index_size,
     inner_size,
 )
-from .._storage.base import READ_SIZE, PartStorage, Storage, StorageFile
-from .._storage.stream import Cursor
+from .._storage.base import READ_SIZE, PartStorage, Storage
+from .._storage.stream import StorageCursor
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
@@ -88,7 +88,7 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
     if end is not None:
         return end
     try:
-        cursor = Cursor(StorageFile(storage))
+        cursor = StorageCursor(storage)
         read_beginning(cursor)
         end = walk_chunks(cursor, header)[-1]
     except FormatError:

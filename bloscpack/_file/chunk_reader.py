@@ -39,7 +39,7 @@ from .._format.sections import (
 )
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
-from .._storage.stream import Cursor
+from .._storage.stream import Cursor, StorageCursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
@@ -109,7 +109,7 @@ class ChunkReader:
         self.replaced_table = False
         self.witness: Witness | None = None
         # Exact reads: the sections in front of the chunks are few and small.
-        cursor = Cursor(StorageFile(storage))
+        cursor = StorageCursor(storage)
         self.beginning = read_beginning(cursor, limits)
         self.header = self.beginning.header
         self.metadata = self.beginning.metadata

@@ -26,7 +26,7 @@ import os
 
 from .._engine.forks import ForkSafeLock
 from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
-from .urls import shown_name
+from .paths import shown_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The file systems of fsspec: how they are found, and what their errors become.
 
 Strategy: fsspec is imported when the first URL is used. Its file systems raise any
-exception, whose text may contain the URL or a key. `ErrorNames` turns it into an error
+exception, whose text may contain the URL or a key. `Location` turns it into an error
 that names the URL without credentials.
 """
 
@@ -12,12 +12,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, BinaryIO
 
 from ..exceptions import BloscpackError, StorageError, UsageError
-from .http_session import Refused, open_s3_session, with_session
+from .http_session import Refused, open_s3_session, open_session
+from .paths import MARK, public_name
 from .protocols import StorageOptions
-from .urls import MARK, public_name, schemes_of, with_lower_schemes
+from .urls import schemes_of, with_lower_schemes
 
 # Errors of connections, by name: importing the classes would need their packages.
 TEMPORARY = {
@@ -75,19 +77,39 @@ class NotFound(StorageError, FileNotFoundError):
     """There is no file at a URL."""
 
 
-class ErrorNames:
-    """Makes the errors about a URL: they name it, and contain no credentials.
+class Location:
+    """A URL with the settings for it. The errors about it contain no credentials.
 
     Parameters
     ----------
     url, storage_options
         The URL, and settings of fsspec; both may contain secrets.
+
+    Attributes
+    ----------
+    name
+        The URL without credentials.
     """
 
     def __init__(self, url: str, storage_options: StorageOptions | None) -> None:
         self.name = public_name(url)
-        self._secrets = _secrets(url, storage_options)
-        self._settings = set(_names(storage_options))
+        self.options = dict(storage_options or {})
+        self._url = with_lower_schemes(url)
+
+    def find(self) -> tuple[Any, str]:
+        """Return the file system and the path in it that fsspec has for the URL."""
+        with self.translating():
+            import fsspec.core
+
+            options = self.options
+            for number, scheme in enumerate(schemes_of(self._url)):
+                add = SETTINGS.get(scheme)
+                if add is not None:
+                    # Those of the first URL are not in a dictionary for its scheme.
+                    own = add(options.get(scheme, {}) if number else options, scheme)
+                    options = {**options, scheme: own} if number else own
+            found: tuple[Any, str] = fsspec.core.url_to_fs(self._url, **options)
+            return found
 
     def error(
         self, number: int, text: str, kind: type[StorageError] = StorageError
@@ -132,7 +154,7 @@ class ErrorNames:
                 % self.name
             )
         unknown = UNKNOWN_PARAMETER.search(str(error))
-        if unknown is not None and unknown[1] in self._settings:
+        if unknown is not None and unknown[1] in _names(self.options):
             return UsageError(
                 "'%s': the file system of fsspec has no setting '%s', which "
                 "storage_options has" % (self.name, unknown[1])
@@ -167,7 +189,8 @@ class ErrorNames:
             if kind in class_names(error):
                 return text
         text = " ".join(str(getattr(error, "strerror", None) or error).split())
-        if not text or "://" in text or any(s in text for s in self._secrets):
+        secrets = _secrets(self._url, self.options)
+        if not text or "://" in text or any(secret in text for secret in secrets):
             return type(error).__name__
         return text[:200]
 
@@ -220,47 +243,27 @@ def _behind(error: BaseException) -> BaseException:
     return error
 
 
-def find_file_system(
-    url: str, options: dict[str, Any], names: ErrorNames
-) -> tuple[Any, str]:
-    """Return the file system and the path in it that fsspec has for a URL."""
-    with names.translating():
-        import fsspec.core
-
-        url = with_lower_schemes(url)
-        options = with_session(schemes_of(url), options)
-        for number, scheme in enumerate(schemes_of(url)):
-            if scheme in ("s3", "s3a"):
-                own = options.get(scheme, {}) if number else options
-                own = _with_settings_for_s3(own)
-                options = {**options, scheme: own} if number else own
-        fs, path = fsspec.core.url_to_fs(url, **options)
-        return fs, path
-
-
 def is_s3(fs: object) -> bool:
     """Return whether a file system is that of s3fs."""
     return "s3fs.core.S3FileSystem" in class_names(fs)
 
 
-def open_archive(
-    url: str, options: dict[str, Any], names: ErrorNames, fp: BinaryIO
-) -> tuple[Any, str]:
+def open_archive(url: str, location: Location, fp: BinaryIO) -> tuple[Any, str]:
     """Return the file system over an archive in a file, and the path in it.
 
-    `url` is the first link of a chain, and `options` are those of the chain.
+    `url` is the first link of the chain at `location`.
     """
-    with names.translating():
+    with location.translating():
         import fsspec
 
         scheme, _, path = url.partition(MARK)
-        own = {**options, **options.get(scheme, {})}
+        own = {**location.options, **location.options.get(scheme, {})}
         known = ("compression", "allowZip64", "index_store")
         settings = {name: own[name] for name in known if name in own}
         return fsspec.filesystem(scheme, fo=fp, **settings), path
 
 
-def _secrets(url: str, options: StorageOptions | None) -> set[str]:
+def _secrets(url: str, options: StorageOptions) -> set[str]:
     """Return the parts of a URL and of settings that no message may contain."""
     found = set(_texts(options))
     for part in url.replace("&", "?").replace("#", "?").split("?")[1:]:
@@ -295,7 +298,14 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _with_settings_for_s3(options: dict[str, Any]) -> dict[str, Any]:
+def _with_session(options: dict[str, Any], scheme: str) -> dict[str, Any]:
+    """Return settings of HTTP with our session, around the one of the caller."""
+    given = options.get("get_client") or options.get(scheme, {}).get("get_client")
+    opens = partial(open_session, given) if given else open_session
+    return {**options, "get_client": opens}
+
+
+def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, Any]:
     """Return settings of s3fs with those for the client that the caller does not give.
 
     botocore must not check the digest of a whole object: some servers send it with a
@@ -318,3 +328,12 @@ def _with_settings_for_s3(options: dict[str, Any]) -> dict[str, Any]:
     if "http_session_cls" in signature(AioConfig).parameters:
         own["http_session_cls"] = open_s3_session
     return {**options, name: {**own, **given}}
+
+
+# What adds our settings to those for a URL of a scheme.
+SETTINGS = {
+    "http": _with_session,
+    "https": _with_session,
+    "s3": _with_settings_for_s3,
+    "s3a": _with_settings_for_s3,
+}

@@ -21,7 +21,9 @@ from contextlib import suppress
 from ..exceptions import StorageError
 from .base import Storage
 from .disk import Place, disk
-from .store import Store, is_checked_name, is_safe_part, too_long
+from .paths import is_checked_name, is_safe_part
+from .paths import is_missing as is_missing
+from .store import Store, too_long
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -39,8 +41,6 @@ HAS_OPEN_FOLDERS = {os.open, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} 
 LIMIT = 32
 # Maximum number of folders inside of a folder that are kept open with it.
 KEPT_INSIDE = 2
-# Errors for a name that does not exist. No file has a name that is too long.
-NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _FILE_FLAGS = (
@@ -66,11 +66,6 @@ class LinkFound(StorageError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return LinkFound, (self.filename,)
-
-
-def is_missing(error: OSError) -> bool:
-    """Return whether an error says that there is no file or folder of a name."""
-    return error.errno in NOT_THERE
 
 
 class Held:

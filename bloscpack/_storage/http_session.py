@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
-from functools import partial
 from typing import Any
 
 from ..exceptions import UsageError
@@ -289,23 +288,3 @@ def _public(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 
 def _without(given: Any, unwanted: str) -> dict[str, Any]:
     return {name: v for name, v in dict(given).items() if name.lower() != unwanted}
-
-
-def with_session(schemes: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of fsspec in which file systems of HTTP use `open_session`.
-
-    `schemes` are the schemes of the URLs in a chain. The settings of the first URL are
-    `options` themselves. The settings of the other URLs are inside, by scheme.
-    """
-    for number, scheme in enumerate(schemes):
-        if scheme in ("http", "https"):
-            inner = dict(options.get(scheme, {}))
-            given = inner.pop("get_client", None)
-            if not number:
-                given = options.get("get_client") or given
-            opens = partial(open_session, given) if given else open_session
-            if not number:
-                options = {**options, "get_client": opens}
-            else:
-                options = {**options, scheme: {**inner, "get_client": opens}}
-    return options

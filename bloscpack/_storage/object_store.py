@@ -21,18 +21,19 @@ from typing import Any, TypeVar
 from ..exceptions import StorageError
 from .base import Storage
 from .file_systems import (
-    ErrorNames,
     IgnoresRanges,
-    find_file_system,
+    Location,
     is_s3,
     status_of,
 )
+from .http_session import MAX_UNANNOUNCED
+from .paths import public_name
 from .places import VERSION_FIELDS
 from .protocols import StorageOptions
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
-from .urls import joined_url, parent_url, public_name, scheme_of, with_lower_schemes
+from .urls import joined_url, parent_url, scheme_of, with_lower_schemes
 
 Result = TypeVar("Result")
 
@@ -42,6 +43,10 @@ REQUESTS = 32
 LIST_SECONDS = 1800.0
 # Maximum number of times that a file is opened or read anew if a writer replaces it.
 ATTEMPTS = 5
+# Memory in bytes for a name in a listing, besides its characters.
+ENTRY_SIZE = 512
+# What a page of a listing counts for, so that empty pages have an end, too.
+PAGE_SIZE = 2**18
 # What S3 answers if an object does not have the expected version, or is removed.
 CHANGED = (404, 409, 412)
 # What servers answer that don't know a condition of S3.
@@ -74,9 +79,7 @@ class ObjectStore(Store):
     def parent(self) -> tuple[ObjectStore, str] | None:
         """Return the store around, and the name in it."""
         found = parent_url(self._url)
-        return (
-            None if found is None else (ObjectStore(found[0], self._options), found[1])
-        )
+        return found and (ObjectStore(found[0], self._options), found[1])
 
     def path(self, name: str = "") -> str:
         """Return the URL of a file, without credentials."""
@@ -85,8 +88,8 @@ class ObjectStore(Store):
     def _url_of(self, name: str) -> str:
         return joined_url(self._url, name) if name else self._url
 
-    def _names_of(self, name: str) -> ErrorNames:
-        return ErrorNames(self._url_of(name), self._options)
+    def _location_of(self, name: str) -> Location:
+        return Location(self._url_of(name), self._options)
 
     def _path_of(self, name: str) -> str:
         with self._using(name) as (_, path):
@@ -95,49 +98,46 @@ class ObjectStore(Store):
     @contextmanager
     def _using(self, name: str) -> Iterator[tuple[Any, str]]:
         """Yield the file system and the path in it of an object; translate errors."""
-        url, names = self._url_of(name), self._names_of(name)
-        fs, path = find_file_system(url, dict(self._options or {}), names)
-        with names.translating():
+        location = self._location_of(name)
+        fs, path = location.find()
+        with location.translating():
             yield fs, path
 
     # Reading
 
-    def open(self, name: str) -> Storage:
-        """Open a file for reading at any position."""
-        return self._open(name, None)
-
-    def _open(self, name: str, most: int | None) -> Storage:
+    def open(self, name: str, most: int | None = None) -> Storage:
+        """Open a file for reading at any position; `most` limits one read whole."""
         found, self._found = self._found, None
         if found is not None and found[0] == name:
             return found[1]
-        return self._opened(name, whole=None, most=most)
+        return self._open(name, whole=None, most=most)
 
-    def _opened(self, name: str, **how: Any) -> Storage:
+    def _open(self, name: str, **how: Any) -> Storage:
         settings = {"storage_options": self._options, **how}
-        return _repeated(partial(_ObjectFile, self._url_of(name), **settings))
+        return _repeated(partial(RemoteStorage, self._url_of(name), **settings))
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
     ) -> tuple[bytes, object]:
         """Return the content of a file, of which at most `limit` bytes are read."""
-        if not whole or limit is None:
-            return _repeated(partial(self._read, name, limit)), None
-        content = _repeated(partial(self._read, name, limit + 1))
-        if len(content) > limit:
+        # One byte too many is enough to see that there are more.
+        most = limit if limit is None else limit + whole
+        content = _repeated(partial(self._read, name, most))
+        if whole and limit is not None and len(content) > limit:
             raise too_long(limit, self.path(name))
         return content, None
 
-    def _read(self, name: str, limit: int | None) -> bytes:
-        storage = self._open(name, limit)
+    def _read(self, name: str, most: int | None) -> bytes:
+        storage = self.open(name, most)
         try:
-            return storage.read_at(0, storage.size if limit is None else limit)
+            return storage.read_at(0, storage.size if most is None else most)
         finally:
             storage.close()
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
         try:
-            self._found = name, self._opened(name, whole=False)
+            self._found = name, self._open(name, whole=False)
         except FileNotFoundError:
             return False
         except IgnoresRanges:
@@ -203,7 +203,7 @@ class ObjectStore(Store):
     def _list(self, name: str) -> list[tuple[str, dict[str, Any]]]:
         """Return name and description of each file and folder in a folder."""
         if not self.lists:
-            raise self._names_of(name).error(
+            raise self._location_of(name).error(
                 errno.ENOTSUP,
                 "a server of HTTP can't list what is in a folder: open an array, a "
                 "table or a member of a group by its name, or let "
@@ -223,13 +223,11 @@ class ObjectStore(Store):
 
         from fsspec.asyn import AsyncFileSystem, sync
 
-        names = self._names_of(name)
+        location = self._location_of(name)
 
         async def find(fs: Any, path: str) -> list[dict[str, Any]]:
             if is_s3(fs) and path.strip("/"):
-                from .s3 import list_objects
-
-                return await list_objects(fs, path, recursive, names)
+                return await _list_objects(fs, path, recursive, location)
             if recursive:
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
@@ -242,7 +240,7 @@ class ObjectStore(Store):
                 if monotonic() - start < LIST_SECONDS:  # of a request
                     raise
                 text = "the server takes more than %d seconds for a listing"
-                raise names.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
+                raise location.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
 
         found: list[dict[str, Any]] = []
         missing = suppress(FileNotFoundError, NotADirectoryError)
@@ -342,14 +340,6 @@ class ObjectStore(Store):
             fs.invalidate_cache()
 
 
-class _ObjectFile(RemoteStorage):
-    """An object, which is closed when it is not used any more."""
-
-    def __del__(self) -> None:
-        with suppress(AttributeError):  # it could not be opened
-            self.close()
-
-
 def _repeated(call: Callable[[], Result]) -> Result:
     """Return the result of a call; repeat it if a writer has replaced the file."""
     for _ in range(ATTEMPTS - 1):
@@ -400,3 +390,47 @@ def _remove_if(fs: Any, path: str, version: str) -> bool:
         if status_of(error) not in CHANGED:
             raise
     return True
+
+
+async def _list_objects(
+    fs: Any, path: str, recursive: bool, location: Location
+) -> list[dict[str, Any]]:
+    """Return what is below a path: objects, and folders unless it is `recursive`.
+
+    Raises `StorageError` if the listing needs more memory than the longest may: it has
+    no end then.
+    """
+    bucket, key, _ = fs.split_path(path)
+    prefix = key.strip("/") + "/" if key.strip("/") else ""
+    settings = {"Bucket": bucket, "Prefix": prefix, **fs.req_kw}
+    if not recursive:
+        settings["Delimiter"] = "/"
+    found: list[dict[str, Any]] = []
+    size = 0
+    while True:
+        begin = len(found)
+        page = await fs._call_s3("list_objects_v2", **settings)
+        for folder in page.get("CommonPrefixes", ()):
+            found.append(_entry(bucket, folder["Prefix"][:-1], "directory", {}))
+        for item in page.get("Contents", ()):
+            found.append(_entry(bucket, item["Key"], "file", item))
+        size += PAGE_SIZE + sum(ENTRY_SIZE + len(e["name"]) for e in found[begin:])
+        if not page.get("IsTruncated"):
+            return found
+        token = page.get("NextContinuationToken")
+        if token in (None, settings.get("ContinuationToken")):
+            text = "the server sends the same part of a listing again and again"
+            raise location.error(errno.EIO, text)
+        if size > MAX_UNANNOUNCED:
+            text = "the server lists more than '%d' names, and more follow"
+            raise location.error(errno.EFBIG, text % len(found))
+        settings["ContinuationToken"] = token
+
+
+def _entry(bucket: str, key: str, kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    """Return an object or a folder as fsspec describes it."""
+    kept: dict[str, Any] = {
+        name: item[name] for name in ("ETag", "LastModified") if name in item
+    }
+    name = "%s/%s" % (bucket, key)
+    return {"name": name, "type": kind, "size": item.get("Size", 0), **kept}

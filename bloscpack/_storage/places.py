@@ -1,4 +1,4 @@
-"""The requests that read a remote file: by HTTP, and from any file system of fsspec.
+"""The requests that read a remote file: by HTTP, from S3, and through fsspec.
 
 Strategy: a `Place` makes one request per call and judges the response: its status, its
 range, its length and the version of the file in it. It raises `Temporary` for
@@ -14,17 +14,20 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from ..exceptions import StorageError
 from .file_systems import (
     NO_FILE,
     NO_RANGES,
     IgnoresRanges,
+    Location,
     NotFound,
     Temporary,
     answered,
     class_names,
+    is_s3,
+    status_of,
 )
 from .http_session import (
     MAX_SIZE,
@@ -34,15 +37,6 @@ from .http_session import (
     TooLong,
     size_in,
 )
-
-
-class Fail(Protocol):
-    """Returns an error from its number and its text; it adds the name."""
-
-    def __call__(
-        self, number: int, text: str, kind: type[StorageError] = ...
-    ) -> StorageError: ...
-
 
 # Number of bytes at the start of a file that one request reads before any data.
 HEAD_SIZE = 64 * 2**10
@@ -61,15 +55,6 @@ KEEP_CONTENT = {
 }
 
 
-class Opened:
-    """The answer to the first requests: size, version and first bytes of a file."""
-
-    def __init__(self, size: int, version: tuple[str, ...], head: bytes) -> None:
-        self.size = size
-        self.version = version
-        self.head = head
-
-
 class Place:
     """A file in a file system of fsspec whose methods are coroutines.
 
@@ -77,43 +62,41 @@ class Place:
     ----------
     fs, path
         What fsspec returns for the URL.
-    fail
-        Returns the error for an error number and a text; it adds the name.
+    location
+        Makes the errors.
 
     Attributes
     ----------
     size
         The size of the file in bytes; -1 if the server has not told it.
+    version
+        What the server tells about the content: empty if nothing.
     """
 
-    def __init__(self, fs: Any, path: str, fail: Fail) -> None:
+    def __init__(self, fs: Any, path: str, location: Location) -> None:
         self.fs = fs
         self.path = path
-        self._fail = fail
+        self._fail = location.error
         self.size = 0
-        self._version: tuple[str, ...] = ()
+        self.version: tuple[str, ...] = ()
         # A cache or an archive keeps the content that it had when it was opened.
         self._compares = not class_names(fs) & KEEP_CONTENT
 
-    async def open(self) -> Opened:
-        """Return size, version and first bytes; later requests expect the same."""
-        self.size, self._version = await self._probe()
-        head = await self.fetch(0, min(self.size, HEAD_SIZE)) if self.size else b""
-        return Opened(self.size, self._version, head)
+    async def find(self) -> None:
+        """Ask for size and version; later requests expect the same."""
+        self.size, self.version = await self._probe()
 
-    async def open_whole(self) -> Opened:
-        """Return size and version, without first bytes: `blocks` is called next.
-
-        The size is -1 if the server does not tell it.
-        """
-        self.size, self._version = await self._probe()
-        return Opened(self.size, self._version, b"")
+    async def open(self) -> bytes:
+        """Ask for size and version, and return the first bytes."""
+        await self.find()
+        stop = HEAD_SIZE if self.size < 0 else min(self.size, HEAD_SIZE)
+        return await self.fetch(0, stop) if stop else b""
 
     async def fetch(self, start: int, stop: int) -> bytes:
         """Return the bytes of the extent, which lies inside the file."""
         data: bytes = await self._read(start, stop)
-        compares = self._compares and self._version
-        if compares and (self.size, self._version) != await self._probe():
+        compares = self._compares and self.version
+        if compares and (self.size, self.version) != await self._probe():
             raise self._changed()
         self._check_length(len(data), stop - start)
         return data
@@ -126,7 +109,11 @@ class Place:
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
         """Return the present size and version of the file."""
         self._forget_listing()
-        return self._judge_info(await self.fs._info(self.path))
+        return self._judge_info(await self._info())
+
+    async def _info(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self.fs._info(self.path)
+        return found
 
     async def _read(self, start: int, stop: int) -> bytes:
         return bytes(await self.fs._cat_file(self.path, start=start, end=stop))
@@ -180,12 +167,8 @@ class FilePlace(Place):
         super().__init__(*arguments)
         self._lock = threading.Lock()
 
-    async def _probe(self) -> tuple[int, tuple[str, ...]]:
-        return await asyncio.to_thread(self._probe_now)
-
-    def _probe_now(self) -> tuple[int, tuple[str, ...]]:
-        self._forget_listing()
-        return self._judge_info(self.fs.info(self.path))
+    async def _info(self) -> Mapping[str, Any]:
+        return await asyncio.to_thread(self.fs.info, self.path)
 
     async def _read(self, start: int, stop: int) -> bytes:
         return await asyncio.to_thread(self._read_now, start, stop)
@@ -236,14 +219,6 @@ class HttpPlace(Place):
 
     def _versions(self) -> tuple[str, ...]:
         return tuple(filter(None, (self._etag, self._modified)))
-
-    async def open(self) -> Opened:
-        self.size, self._version = await self._probe()
-        if self.size == 0:
-            return Opened(0, self._version, b"")
-        stop = HEAD_SIZE if self.size < 0 else min(self.size, HEAD_SIZE)
-        head = await self.fetch(0, stop)
-        return Opened(self.size, self._version, head)
 
     async def fetch(self, start: int, stop: int) -> bytes:
         range_ = {"Range": "bytes=%d-%d" % (start, stop - 1)}
@@ -324,7 +299,7 @@ class HttpPlace(Place):
             whole = size_in(response.headers.get("Content-Length", ""))
             if self.size < 0 <= whole:
                 self._note_version(response.headers)
-                self.size, self._version = whole, self._versions()
+                self.size, self.version = whole, self._versions()
                 stop = min(stop, whole)
             # The range may be the whole file.
             if start or stop != self.size or whole not in (-1, self.size):
@@ -339,7 +314,7 @@ class HttpPlace(Place):
                 text = "the server does not tell the size of the file"
                 raise self._fail(errno.EIO, text)
             self._note_version(response.headers)
-            self.size, self._version = int(total), self._versions()
+            self.size, self.version = int(total), self._versions()
             stop = min(stop, self.size)
         if total not in ("*", str(self.size)):
             raise self._changed()
@@ -362,3 +337,61 @@ class HttpPlace(Place):
             changed = bool(self._modified and found) and found != self._modified
         if changed:
             raise self._changed()
+
+
+class S3Place(Place):
+    """An object in a store with the interface of S3, by the client of s3fs."""
+
+    _etag = ""
+
+    async def _info(self) -> Mapping[str, Any]:
+        info: Mapping[str, Any] = await self.fs._info(self.path, refresh=True)
+        self._etag = info.get("ETag") or ""
+        return info
+
+    async def fetch(self, start: int, stop: int) -> bytes:
+        bucket, key, version_id = self.fs.split_path(self.path)
+        settings = {"Range": "bytes=%d-%d" % (start, stop - 1)}
+        if self._etag:
+            settings["IfMatch"] = self._etag
+        if version_id:
+            settings["VersionId"] = version_id
+        try:
+            response = await self.fs._call_s3(
+                "get_object", Bucket=bucket, Key=key, **settings
+            )
+        except OSError as error:
+            if status_of(error) in (412, 416):
+                changed = True
+            else:
+                raise
+        else:
+            changed = bool(self._etag) and response.get("ETag") != self._etag
+        if changed:
+            raise self._changed()
+        body = response["Body"]
+        try:
+            if response.get("ContentLength", 0) > stop - start:
+                raise self._ignores_ranges()
+            data = bytearray()
+            # Without a length the body may have no end: one byte too many is enough.
+            while block := await body.read(stop - start + 1 - len(data)):
+                data += block
+                if len(data) > stop - start:
+                    raise self._ignores_ranges()
+        finally:
+            body.close()
+        self._check_length(len(data), stop - start)
+        return bytes(data)
+
+
+def place_for(fs: Any, path: str, location: Location) -> Place:
+    """Return the place for what fsspec returns for a URL."""
+    from fsspec.asyn import AsyncFileSystem
+
+    if is_s3(fs):
+        return S3Place(fs, path, location)
+    if "fsspec.implementations.http.HTTPFileSystem" in class_names(fs):
+        return HttpPlace(fs, path, location)
+    kind = Place if isinstance(fs, AsyncFileSystem) else FilePlace
+    return kind(fs, path, location)

@@ -14,37 +14,31 @@ import io
 import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import aclosing, contextmanager
-from types import TracebackType
+from contextlib import ExitStack, aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..args import effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import BloscpackError, FormatError
 from ..headers import decode_header
-from .base import Storage, StorageFile, naming_errors
+from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .file_systems import (
     ARCHIVES,
     NO_RANGES,
-    ErrorNames,
     IgnoresRanges,
-    class_names,
-    find_file_system,
+    Location,
     open_archive,
 )
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
-from .places import Fail, Opened, Place
+from .paths import MARK
+from .places import place_for
 from .protocols import StorageOptions
-from .urls import MARK, is_url, last_part, public_name, split_chain
+from .urls import split_chain
 
 if TYPE_CHECKING:
-    from tempfile import SpooledTemporaryFile
-
     from ..args import AnyLimits
 
 Result = TypeVar("Result")
-
-__all__ = ["RemoteStorage", "is_url", "last_part", "public_name"]
 
 # Maximum number of times that a request is made.
 ATTEMPTS = 5
@@ -104,51 +98,48 @@ class RemoteStorage(Storage):
         limits: AnyLimits | None = None,
         most: int | None = None,
     ) -> None:
+        # What is closed with the storage: a spool, an archive, an open file.
+        self._opened = ExitStack()
         self._most = MAX_SIZE if most is None else most
         self._limits = effective_limits(limits)
-        self._names = ErrorNames(url, storage_options)
-        self.name = self._names.name
-        self._spool: SpooledTemporaryFile[bytes] | None = None
-        self._lock = allocate_lock()
-        self._archive: RemoteStorage | None = None
-        options = dict(storage_options or {})
+        self._location = Location(url, storage_options)
+        self.name = self._location.name
+        # The whole file, if it was read at once.
+        self._whole: Storage | None = None
         try:
-            fs, path = find_file_system(url, options, self._names)
+            fs, path = self._location.find()
         except IgnoresRanges:
             if whole is False:
                 raise
-            fs, path = self._open_whole_archive(url, options)
+            fs, path = self._open_whole_archive(url)
         from fsspec.asyn import get_loop
 
         self._loop, self._pid = get_loop(), os.getpid()
-        self._place = _place_for(fs, path, self._names.error)
+        self._place = place_for(fs, path, self._location)
+        self._opened.callback(self._place.close)
         try:
-            opened = self._open(whole)
+            self._head = self._open(whole)
         except BaseException:
             self.close()
             raise
-        self.size = opened.size
-        self._head = opened.head
-        if opened.version:
-            self.identity = self.version = (self.name, opened.size, *opened.version)
+        self.size = self._place.size
+        if version := self._place.version:
+            self.identity = self.version = (self.name, self.size, *version)
 
-    def _open_whole_archive(self, url: str, options: dict[str, Any]) -> tuple[Any, str]:
+    def _open_whole_archive(self, url: str) -> tuple[Any, str]:
         """Read the archive that a chain of URLs is about; return as fsspec does."""
         first, others = split_chain(url)
         if first.partition(MARK)[0] not in ARCHIVES:
-            raise self._names.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
-        of_others = {
-            name: value for name, value in options.items() if name + MARK in others
-        }
-        self._archive = RemoteStorage(others, storage_options=of_others, whole=True)
-        try:
-            fp = io.BufferedReader(StorageFile(self._archive))
-            return open_archive(first, options, self._names, fp)
-        except BaseException:
-            self._archive.close()
-            raise
+            raise self._location.error(errno.ENOTSUP, NO_RANGES, IgnoresRanges)
+        options = self._location.options
+        own = {name: options[name] for name in options if name + MARK in others}
+        archive = RemoteStorage(others, storage_options=own, whole=True)
+        self._opened.callback(archive.close)
+        fp = io.BufferedReader(StorageFile(archive))
+        return open_archive(first, self._location, fp)
 
-    def _open(self, whole: bool | None) -> Opened:
+    def _open(self, whole: bool | None) -> bytes:
+        """Return the first bytes of a file of which parts are read."""
         if not whole:
             try:
                 return self._wait(lambda: self._repeat(self._place.open))
@@ -165,10 +156,10 @@ class RemoteStorage(Storage):
 
         if self._pid != os.getpid():
             # The thread of fsspec does not run here: waiting for it would never end.
-            raise self._names.error(
+            raise self._location.error(
                 errno.EBADF, "a fork of the process that opened the URL can't read it"
             )
-        with self._names.translating():
+        with self._location.translating():
             result: Result = sync(self._loop, request)
             return result
 
@@ -184,7 +175,7 @@ class RemoteStorage(Storage):
             except BloscpackError:
                 raise
             except Exception as error:
-                text = self._names.temporary(error)
+                text = self._location.temporary(error)
                 if text is None:
                     raise
             late = monotonic() - begin + delay > RETRY_SECONDS
@@ -192,17 +183,15 @@ class RemoteStorage(Storage):
                 break
             await asyncio.sleep(delay)
             delay *= 2
-        raise self._names.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
+        raise self._location.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
 
-    async def _read_whole(self) -> Opened:
+    async def _read_whole(self) -> bytes:
         """Copy the file to a spool, in memory or in a temporary file."""
         import tempfile
 
-        opened = await self._place.open_whole()
-        if self._spool is not None:
-            self._spool.close()
+        await self._place.find()
         spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - kept
-        self._spool = spool
+        self._opened.callback(spool.close)
         head, bound = b"", MAX_UNANNOUNCED
         async with aclosing(self._place.blocks()) as blocks:
             async for block in blocks:
@@ -214,10 +203,11 @@ class RemoteStorage(Storage):
                     spool.truncate(self._most)
                     break
                 if spool.tell() > bound:
-                    raise self._names.error(errno.EFBIG, TOO_LARGE % bound)
-        spool.seek(0, os.SEEK_END)
-        opened.size = spool.tell()
-        return opened
+                    raise self._location.error(errno.EFBIG, TOO_LARGE % bound)
+        spool.seek(0)
+        self._whole = FileObjectStorage(spool)
+        self._place.size = self._whole.size
+        return b""
 
     def _largest(self, head: bytes) -> int:
         """Return the maximum size of a file that is read whole, from its first bytes.
@@ -252,8 +242,8 @@ class RemoteStorage(Storage):
 
     def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
         spans = [(start, min(stop, self.size)) for start, stop in extents]
-        if self._spool is not None:
-            return [self._read_spool(start, stop) for start, stop in spans]
+        if self._whole is not None:
+            return self._whole.read_many(spans)
         missing = [span for span in spans if span[0] < span[1] > len(self._head)]
         fetched = iter(self._wait(lambda: self._fetch_all(missing)) if missing else ())
         return [
@@ -262,12 +252,6 @@ class RemoteStorage(Storage):
             else self._head[start : max(start, stop)]
             for start, stop in spans
         ]
-
-    def _read_spool(self, start: int, stop: int) -> bytes:
-        assert self._spool is not None
-        with self._lock:
-            self._spool.seek(start)
-            return self._spool.read(max(0, stop - start))
 
     async def _fetch_all(self, spans: list[tuple[int, int]]) -> list[bytes]:
         import asyncio
@@ -290,39 +274,16 @@ class RemoteStorage(Storage):
 
     def close(self) -> None:
         """Release what is open; the connections stay with fsspec."""
-        if self._spool is not None:
-            self._spool.close()
-        self._place.close()
-        if self._archive is not None:
-            self._archive.close()
+        self._opened.close()
 
     def __enter__(self) -> RemoteStorage:
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-
-def _place_for(fs: Any, path: str, fail: Fail) -> Place:
-    """Return the place for what fsspec returns for a URL."""
-    from fsspec.asyn import AsyncFileSystem
-
-    from .places import FilePlace, HttpPlace, Place
-    from .s3 import S3Place
-
-    names = class_names(fs)
-    if "fsspec.implementations.http.HTTPFileSystem" in names:
-        return HttpPlace(fs, path, fail)
-    if "s3fs.core.S3FileSystem" in names:
-        return S3Place(fs, path, fail)
-    if isinstance(fs, AsyncFileSystem):
-        return Place(fs, path, fail)
-    return FilePlace(fs, path, fail)
+    def __del__(self) -> None:
+        self.close()
 
 
 class ReadAhead(Storage):

@@ -11,45 +11,22 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from _thread import allocate_lock
-from functools import lru_cache
+from copy import copy
 
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage
+from .paths import is_checked_name as is_checked_name
+from .paths import is_safe_name as is_safe_name
+from .paths import is_safe_part as is_safe_part
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import TypeGuard
 
     from .base import Storage
     from .protocols import StorageOptions
-
-# Surrogates that JSON can hold and no file system can. `os.fsdecode` returns the other
-# surrogates for bytes of a name that are no text.
-_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-
-
-def is_safe_part(part: object) -> TypeGuard[str]:
-    """Return whether text is the name of a file or folder, and no path."""
-    return (
-        isinstance(part, str)
-        and part not in ("", ".", "..")
-        and not any(c in part for c in "/\\\0")
-        and (part.isascii() or not _SURROGATE.search(part))
-        and not (os.name == "nt" and ":" in part)
-    )
-
-
-def is_safe_name(name: object) -> bool:
-    """Return whether a relative name with slashes stays inside of its folder."""
-    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
-
-
-# The names that the code makes are checked again and again.
-is_checked_name = lru_cache(1024)(is_safe_name)
 
 
 class Conflict(StorageError):
@@ -231,13 +208,19 @@ class MemoryStore(Store):
         self._lock = allocate_lock()
 
     def subfolder(self, name: str) -> Store:
-        inner = MemoryStore(self.path(name), self.files)
-        inner._versions, inner._lock = self._versions, self._lock
-        inner._prefix = self._prefix + name + "/"
-        return inner
+        return self._folder(self._prefix + name + "/", self.path(name))
 
-    def parent(self) -> None:
-        return None
+    def parent(self) -> tuple[Store, str] | None:
+        if not self._prefix:
+            return None
+        outer, slash, last = self._prefix[:-1].rpartition("/")
+        return self._folder(outer + slash, self.root[: -len("/" + last)]), last
+
+    def _folder(self, prefix: str, root: str) -> Store:
+        """Return the store of another folder, over the same files."""
+        found = copy(self)
+        found._prefix, found.root = prefix, root
+        return found
 
     def path(self, name: str = "") -> str:
         return self.root + "/" + name if name else self.root

@@ -17,8 +17,15 @@ import stat
 from contextlib import contextmanager
 
 from ..exceptions import DamageError, FormatError
-from .base import READ_SIZE, Storage, as_bytes_view, bytes_left, read_up_to
-from .local import storage_of
+from .base import (
+    READ_SIZE,
+    Storage,
+    as_bytes_view,
+    bytes_left,
+    read_up_to,
+    write_all,
+)
+from .local import find_holes, outside_of, storage_of, writes_at_end
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -26,6 +33,10 @@ if TYPE_CHECKING:
     from typing import Any, BinaryIO
 
     from .protocols import Buffer, Path, Readable, Seekable
+
+
+# Number of zero bytes that end a stream, and are written so that it has its length.
+LAST_BYTE = b"\0"
 
 
 def is_stream(path: Path) -> bool:
@@ -81,6 +92,53 @@ def standard_stream(status: os.stat_result) -> int | None:
         except OSError:
             continue  # the descriptor is closed
     return None
+
+
+class SparseStream:
+    """Writes to a redirected standard stream from front to back, and leaves holes."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._offset = stream.raw.tell()
+        # Number of zero bytes that have been left out at the end.
+        self._pending = 0
+
+    @staticmethod
+    def over(fp: object) -> SparseStream | None:
+        """Return a writer to a stream; None if it is no regular file at its end."""
+        if type(fp) is not Stream:
+            return None
+        fp.flush()
+        status = os.fstat(fp.fileno())
+        if not stat.S_ISREG(status.st_mode) or writes_at_end(fp):
+            return None
+        return SparseStream(fp) if fp.raw.tell() >= status.st_size else None
+
+    def write(self, plain: Buffer) -> None:
+        """Write all of `plain`, except for blocks of zeros."""
+        view = memoryview(plain).cast("B")
+        position = 0
+        for start, stop in outside_of(len(view), find_holes(view, self._offset)):
+            self._pending += start - position
+            self._skip()
+            write_all(self._stream, view[start:stop])
+            position = stop
+        self._pending += len(view) - position
+        self._offset += len(view)
+
+    def _skip(self) -> None:
+        """Move behind the bytes left out."""
+        if self._pending:
+            self._stream.flush()
+            self._stream.raw.seek(self._pending, io.SEEK_CUR)
+            self._pending = 0
+
+    def finish(self) -> None:
+        """Give the file its length, if it ends in a hole."""
+        if self._pending:
+            self._pending -= len(LAST_BYTE)
+            self._skip()
+            write_all(self._stream, LAST_BYTE)
 
 
 def size_of(fp: BinaryIO) -> int | None:
@@ -261,7 +319,38 @@ class Cursor:
         )
 
 
-class MemoryCursor(Cursor):
+class StorageCursor(Cursor):
+    """A position in a storage, which knows its size."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.position = 0
+        self._total = storage.size
+
+    def move(self, position: int) -> None:
+        self.position = position
+
+    def peek(self, size: int) -> Buffer:
+        return self._storage.read_at(self.position, size)
+
+    peek_behind = peek
+
+    def restore(self) -> None:
+        """Do nothing: no other reader shares the position."""
+
+    def read(self, size: int) -> Buffer:
+        data = self.peek(size)
+        self.position += len(data)
+        return data
+
+    def skip(self, size: int, what: str, section: str) -> None:
+        left = self.left()
+        if left is not None and left < size:
+            raise self._too_short(size, left, what, section)
+        self.position += size
+
+
+class MemoryCursor(StorageCursor):
     """A position in a buffer; the methods return views of the buffer, not copies."""
 
     def __init__(self, buffer: Buffer) -> None:
@@ -273,21 +362,3 @@ class MemoryCursor(Cursor):
         return self._view[self.position : self.position + size]
 
     peek_behind = peek
-
-    def restore(self) -> None:
-        """Do nothing: a buffer has no position."""
-
-    def read(self, size: int) -> Buffer:
-        data = self.peek(size)
-        self.position += len(data)
-        return data
-
-    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
-        start, end = self.position, self.position + size
-        if end > self._view.nbytes:
-            raise self._too_short(size, self._view.nbytes - start, what, section)
-        self.position = end
-        return self._view[start:end]
-
-    def skip(self, size: int, what: str, section: str) -> None:
-        self.read_exactly(size, what, section)

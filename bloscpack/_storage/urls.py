@@ -1,8 +1,6 @@
-"""URLs in place of file names: how they are told apart, and how they are shown.
+"""The parts of URLs and of chains of URLs, as fsspec takes them.
 
-Strategy: every function is pure but for `is_url`, which looks for a local file. Nothing
-here imports fsspec, so names of local files cost no time. A URL may contain a password
-or a signature: a message contains `public_name` of it, never the URL.
+Strategy: every function is pure, and nothing here imports fsspec.
 """
 
 from __future__ import annotations
@@ -10,87 +8,35 @@ from __future__ import annotations
 import os
 
 from ..exceptions import UsageError
+from .paths import HIDDEN, LINK, parts_of, public_part
+from .paths import MARK as MARK
+from .paths import is_url as is_url
+from .paths import local_path as local_path
+from .paths import public_name as public_name
+from .paths import shown_name as shown_name
+from .paths import size_of_input as size_of_input
+from .paths import without_url as without_url
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import TypeGuard
-
-    from .protocols import Path
-
-MARK = "://"
-# Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
-LINK = "::"
 # How the URL of a server of HTTP begins; its path has escapes.
 OF_HTTP = ("http" + MARK, "https" + MARK)
-# What a message shows in place of a query and a fragment.
-HIDDEN = "?..."
 # Minimum number of characters of a part of a query that is hidden wherever it appears.
 # A shorter text may be a word of a message.
 LONG = 8
 
 
-def is_url(name: object) -> TypeGuard[str]:
-    """Return whether a name is a URL, or a chain of URLs, and not a local file."""
-    if not isinstance(name, str) or MARK not in name:
-        return False
-    schemes = name.partition(MARK)[0].split(LINK)
-    # One letter is a drive of Windows.
-    valid = all(len(scheme) > 1 and _is_scheme(scheme) for scheme in schemes)
-    return valid and not os.path.lexists(name)
-
-
-def _is_scheme(text: str) -> bool:
-    rest = text.replace("+", "").replace("-", "").replace(".", "").replace("_", "")
-    return text[0].isalpha() and rest.isascii() and rest.isalnum()
-
-
 def schemes_of(url: str) -> list[str]:
     """Return the schemes of the URLs in a chain, in order."""
-    return [part.partition(MARK)[0] for part in _parts(url)]
-
-
-def local_path(path: Path) -> Path:
-    """Return the path in a ``file://`` URL; return other names unchanged."""
-    if isinstance(path, str) and MARK in path:
-        scheme, _, rest = path.partition(MARK)
-        if scheme.lower() in ("file", "local") and is_url(path):
-            return rest
-    return path
+    return [part.partition(MARK)[0] for part in parts_of(url)]
 
 
 def with_lower_schemes(url: str) -> str:
     """Return a URL, or a chain, with schemes in lower case, as fsspec needs them."""
     found = []
-    for part in _parts(url):
+    for part in parts_of(url):
         scheme, mark, rest = part.partition(MARK)
         # Only a link like ``simplecache`` has no mark.
         found.append(scheme.lower() + mark + rest)
     return LINK.join(found)
-
-
-def shown_name(name: Path) -> str:
-    """Return the name of a file for messages, without the credentials of a URL."""
-    text = os.fsdecode(name)
-    return public_name(text) if MARK in text else text
-
-
-def public_name(url: str) -> str:
-    """Return a URL without user name, password, query and fragment.
-
-    The query may be a signature or a token, so no part of it is kept.
-    """
-    return LINK.join(map(_public_part, _parts(url)))
-
-
-def _parts(url: str) -> list[str]:
-    """Return the URLs of a chain; a ``::`` inside of one, as in a query, stays."""
-    parts: list[str] = []
-    for part in url.split(LINK):
-        if parts and MARK in parts[-1] and MARK not in part:
-            parts[-1] += LINK + part
-        else:
-            parts.append(part)
-    return parts
 
 
 def secrets_in(arguments: list[str]) -> dict[str, str]:
@@ -101,9 +47,9 @@ def secrets_in(arguments: list[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for argument in arguments:
-        for part in _parts(argument):
+        for part in parts_of(argument):
             rest = part.partition(MARK)[2]
-            shown = _public_part("x" + MARK + rest).partition(MARK)[2]
+            shown = public_part("x" + MARK + rest).partition(MARK)[2]
             if rest != shown:
                 found.update({rest: shown, **_secrets_in_part(rest, shown)})
     for secret, shown in list(found.items()):
@@ -136,30 +82,8 @@ def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:
 
 def split_chain(url: str) -> tuple[str, str]:
     """Return the first URL of a chain, and the others; they are empty for one URL."""
-    first, *others = _parts(with_lower_schemes(url))
+    first, *others = parts_of(with_lower_schemes(url))
     return first, LINK.join(others)
-
-
-def _public_part(part: str) -> str:
-    scheme, mark, rest = part.partition(MARK)
-    if not mark:
-        return part
-    hidden = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
-    rest, more = rest[:hidden], rest[hidden:]
-    host, slash, path = rest.partition("/")
-    if "@" in more and _is_cut_password(host if slash else rest):
-        return scheme + mark + HIDDEN
-    if "@" in host:
-        host = host.rpartition("@")[2]
-    elif "@" in path and _is_cut_password(host):
-        host, slash, path = path.rpartition("@")[2].partition("/")
-    return scheme + mark + host + slash + path + (HIDDEN if more else "")
-
-
-def _is_cut_password(host: str) -> bool:
-    """Return whether a host is the start of ``user:password`` with a ``/`` in it."""
-    _, colon, port = host.rpartition(":")
-    return bool(colon) and not port.isdigit() and not host.endswith("]")
 
 
 def joined_url(url: str, name: str) -> str:
@@ -227,7 +151,7 @@ def last_part(url: str) -> str:
     """
     from urllib.parse import unquote
 
-    parts = _parts(with_lower_schemes(url))
+    parts = parts_of(with_lower_schemes(url))
     first = next((part for part in parts if part.partition(MARK)[2]), "")
     scheme, _, path = first.partition(MARK)
     if scheme in ("http", "https"):
@@ -241,16 +165,3 @@ def last_part(url: str) -> str:
             % public_name(url)
         )
     return name
-
-
-def size_of_input(path: Path) -> int:
-    """Return the size of a local file in bytes; 0 for a URL, which is not opened."""
-    return 0 if is_url(path) else os.path.getsize(path)
-
-
-def without_url(name: object, what: str) -> None:
-    """Raise `UsageError` if a name is a URL, where `what` needs a local file."""
-    if is_url(name):
-        raise UsageError(
-            "%s needs a local file, and '%s' is a URL" % (what, public_name(name))
-        )

@@ -24,8 +24,8 @@ from .._check.findings import ERROR, NOTE, Finding, Pair, Record, Report, counte
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
-from .._storage.base import Storage, StorageFile
-from .._storage.stream import Cursor
+from .._storage.base import Storage
+from .._storage.stream import StorageCursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
@@ -279,7 +279,7 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
 
 def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Compare an intact file with its array."""
-    beginning = read_beginning(Cursor(StorageFile(storage)))
+    beginning = read_beginning(StorageCursor(storage))
     metadata, header, grid = beginning.metadata, beginning.header, source.grid
     differences: list[tuple[str, object, object]] = [
         ("chunks in a file", grid.slots, count_slots(header)),

@@ -14,8 +14,8 @@ from storage.servers import serving
 from support import environment
 
 import bloscpack as bp
-from bloscpack._storage import s3
-from bloscpack._storage.file_systems import ErrorNames
+from bloscpack._storage import upload
+from bloscpack._storage.file_systems import Location
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
@@ -286,13 +286,13 @@ class Store:
 
 @pytest.mark.parametrize("size", [0, 5, 2000, 300_000])
 def test_parts_are_the_file(size, monkeypatch):
-    monkeypatch.setattr(s3, "PART_SIZE", 10_000)
-    monkeypatch.setattr(s3, "PARTS_OF_A_SIZE", 3)
+    monkeypatch.setattr(upload, "PART_SIZE", 10_000)
+    monkeypatch.setattr(upload, "PARTS_OF_A_SIZE", 3)
     plain = os.urandom(size)
     store = Store()
-    file = s3.PartsFile(store, "bucket/x", None)
-    names = ErrorNames("s3://bucket/x", None)
-    file._names = names
+    file = upload.PartsFile(store, "bucket/x", None)
+    names = Location("s3://bucket/x", None)
+    file._location = names
     from bloscpack.bytes_io import PlainBytesSource
     from bloscpack.file_io import CompressedFPSink
 
@@ -308,8 +308,8 @@ def test_parts_are_the_file(size, monkeypatch):
 
 
 def test_bytes_behind_the_first_part_can_not_be_changed(monkeypatch):
-    monkeypatch.setattr(s3, "PART_SIZE", 100)
-    file = s3.PartsFile(Store(), "bucket/x", ErrorNames("s3://b/x", None))
+    monkeypatch.setattr(upload, "PART_SIZE", 100)
+    file = upload.PartsFile(Store(), "bucket/x", Location("s3://b/x", None))
     file.write(bytes(100))
     file.write(bytes(300))
     file.seek(98)

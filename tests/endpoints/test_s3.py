@@ -13,7 +13,7 @@ from storage.servers import serving, unending
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._file import stream_writing
-from bloscpack._storage import http_session, object_store, remote, s3
+from bloscpack._storage import http_session, object_store, remote, upload
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.remote import RemoteStorage
 
@@ -147,7 +147,7 @@ def page_without_an_end(handler):
     ],
 )
 def test_listing_without_an_end(monkeypatch, answer, text):
-    monkeypatch.setattr(s3, "MAX_UNANNOUNCED", 2**20)
+    monkeypatch.setattr(object_store, "MAX_UNANNOUNCED", 2**20)
     monkeypatch.setattr(http_session, "MAX_OF_DOCUMENT", 2**20)
     monkeypatch.setattr(
         object_store, "LIST_SECONDS", 1.0 if "seconds" in text else 60.0
@@ -189,7 +189,7 @@ def stored(options, monkeypatch):
     import fsspec.config
 
     monkeypatch.setitem(fsspec.config.conf, "s3", options)
-    monkeypatch.setattr(s3, "PART_SIZE", 5 * 2**20)
+    monkeypatch.setattr(upload, "PART_SIZE", 5 * 2**20)
 
 
 @pytest.mark.parametrize("size", [0, 600_000, 23_000_000])

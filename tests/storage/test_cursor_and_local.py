@@ -12,12 +12,18 @@ import pytest
 import bloscpack
 from bloscpack._storage.base import (
     READ_SIZE,
+    MemoryStorage,
     as_bytes_view,
     bytes_left,
     naming_errors,
 )
 from bloscpack._storage.local import FileRange
-from bloscpack._storage.stream import Cursor, MemoryCursor, seekable_with_size
+from bloscpack._storage.stream import (
+    Cursor,
+    MemoryCursor,
+    StorageCursor,
+    seekable_with_size,
+)
 from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, StorageError
 
@@ -62,8 +68,9 @@ CURSORS = {
     "slow pipe": lambda data: Cursor(Unseekable(data, 1)),
     "only read": lambda data: Cursor(OnlyRead(data)),
     "memory": MemoryCursor,
+    "storage": lambda data: StorageCursor(MemoryStorage(data)),
 }
-KNOWS = {"bytes", "short", "memory"}
+KNOWS = {"bytes", "short", "memory", "storage"}
 
 
 @pytest.fixture(params=CURSORS)

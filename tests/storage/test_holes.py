@@ -15,8 +15,7 @@ import pytest
 from support import environment
 
 import bloscpack
-from bloscpack._storage.holes import BLOCK, HOLE_BLOCKS, WINDOW, find_holes
-from bloscpack._storage.local import FileRange
+from bloscpack._storage.local import BLOCK, HOLE_BLOCKS, WINDOW, FileRange, find_holes
 from bloscpack.file_io import PlainFPSink, unpack_fp_to_fp
 from bloscpack.npy_io import unpack_npy_from_file
 

@@ -37,8 +37,8 @@ from ..._format.shard import (
     index_size,
     with_rows,
 )
-from ..._storage.base import Storage, StorageFile
-from ..._storage.stream import Cursor
+from ..._storage.base import Storage
+from ..._storage.stream import StorageCursor
 from ...args import MetadataArgs
 from ...checksums import CHECKSUMS_LOOKUP
 from ...constants import (
@@ -160,7 +160,7 @@ class ShardGrid:
         text = self._expected(number, nrows)
         if front[_TEXT : _TEXT + len(text)] == text:
             return
-        metadata = read_beginning(Cursor(StorageFile(storage))).metadata
+        metadata = read_beginning(StorageCursor(storage)).metadata
         for name, expected, found in self.differences(number, metadata):
             raise DamageError(
                 "expected %s: %s, found %s" % (name, expected, found),

@@ -34,9 +34,8 @@ from ..._format.zarr_metadata import (
     encode_fill_value,
     encode_json,
 )
-from ..._storage.base import StorageFile
 from ..._storage.folder_store import replaced
-from ..._storage.stream import Cursor
+from ..._storage.stream import StorageCursor
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -344,7 +343,7 @@ class ZarrArray(ArrayLayout):
         """Return the identity of the array that a shard states; None without one."""
         with suppress(FormatError, FileNotFoundError, NotADirectoryError):
             storage = self.folder.storage(self._grid.names(number))
-            place = place_of(read_beginning(Cursor(StorageFile(storage))).metadata)
+            place = place_of(read_beginning(StorageCursor(storage)).metadata)
             return place and place.partition("/")[0]
         return None
 
@@ -357,7 +356,7 @@ class ZarrArray(ArrayLayout):
         for number in self._stored_shards() if self._grid.row_nbytes else ():
             name = self._grid.names(number)
             with suppress(FormatError, OSError):
-                cursor = Cursor(StorageFile(self.folder.storage(name)))
+                cursor = StorageCursor(self.folder.storage(name))
                 beginning = read_beginning(cursor)
                 known, _, place = (place_of(beginning.metadata) or "").partition("/")
                 if place == name and (identity is None or identity.name == known):

@@ -1,0 +1,153 @@
+"""Names of files: how a path is told from a URL, and what messages show of a name.
+
+Strategy: every function is pure but for `is_url`, which looks for a local file. A URL
+may contain a password or a signature: a message contains `public_name` of it, never the
+URL. The names of the files in a dataset are relative, and have safe parts only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from functools import lru_cache
+
+from ..exceptions import UsageError
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from .protocols import Path
+
+MARK = "://"
+# Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
+LINK = "::"
+# What a message shows in place of a query and a fragment.
+HIDDEN = "?..."
+# Errors for a name that does not exist. No file has a name that is too long.
+NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+def is_url(name: object) -> TypeGuard[str]:
+    """Return whether a name is a URL, or a chain of URLs, and not a local file."""
+    if not isinstance(name, str) or MARK not in name:
+        return False
+    schemes = name.partition(MARK)[0].split(LINK)
+    # One letter is a drive of Windows.
+    valid = all(len(scheme) > 1 and _is_scheme(scheme) for scheme in schemes)
+    return valid and not os.path.lexists(name)
+
+
+def _is_scheme(text: str) -> bool:
+    rest = text.replace("+", "").replace("-", "").replace(".", "").replace("_", "")
+    return text[0].isalpha() and rest.isascii() and rest.isalnum()
+
+
+def local_path(path: Path) -> Path:
+    """Return the path in a ``file://`` URL; return other names unchanged."""
+    if isinstance(path, str) and MARK in path:
+        scheme, _, rest = path.partition(MARK)
+        if scheme.lower() in ("file", "local") and is_url(path):
+            return rest
+    return path
+
+
+def shown_name(name: Path) -> str:
+    """Return the name of a file for messages, without the credentials of a URL."""
+    text = os.fsdecode(name)
+    return public_name(text) if MARK in text else text
+
+
+def public_name(url: str) -> str:
+    """Return a URL without user name, password, query and fragment.
+
+    The query may be a signature or a token, so no part of it is kept.
+    """
+    return LINK.join(map(public_part, parts_of(url)))
+
+
+def parts_of(url: str) -> list[str]:
+    """Return the URLs of a chain; a ``::`` inside of one, as in a query, stays."""
+    parts: list[str] = []
+    for part in url.split(LINK):
+        if parts and MARK in parts[-1] and MARK not in part:
+            parts[-1] += LINK + part
+        else:
+            parts.append(part)
+    return parts
+
+
+def public_part(part: str) -> str:
+    """Return one URL of a chain without its credentials."""
+    scheme, mark, rest = part.partition(MARK)
+    if not mark:
+        return part
+    hidden = min((at for at in map(rest.find, "?#") if at >= 0), default=len(rest))
+    rest, more = rest[:hidden], rest[hidden:]
+    host, slash, path = rest.partition("/")
+    if "@" in more and _is_cut_password(host if slash else rest):
+        return scheme + mark + HIDDEN
+    if "@" in host:
+        host = host.rpartition("@")[2]
+    elif "@" in path and _is_cut_password(host):
+        host, slash, path = path.rpartition("@")[2].partition("/")
+    return scheme + mark + host + slash + path + (HIDDEN if more else "")
+
+
+def _is_cut_password(host: str) -> bool:
+    """Return whether a host is the start of ``user:password`` with a ``/`` in it."""
+    _, colon, port = host.rpartition(":")
+    return bool(colon) and not port.isdigit() and not host.endswith("]")
+
+
+def size_of_input(path: Path) -> int:
+    """Return the size of a local file in bytes; 0 for a URL, which is not opened."""
+    return 0 if is_url(path) else os.path.getsize(path)
+
+
+def without_url(name: object, what: str) -> None:
+    """Raise `UsageError` if a name is a URL, where `what` needs a local file."""
+    if is_url(name):
+        raise UsageError(
+            "%s needs a local file, and '%s' is a URL" % (what, public_name(name))
+        )
+
+
+# Names inside of a dataset
+
+
+def is_safe_part(part: object) -> TypeGuard[str]:
+    """Return whether text is the name of a file or folder, and no path."""
+    return (
+        isinstance(part, str)
+        and part not in ("", ".", "..")
+        and not any(c in part for c in "/\\\0")
+        and (part.isascii() or _is_text_of_system(part))
+        and not (os.name == "nt" and ":" in part)
+    )
+
+
+def _is_text_of_system(name: str) -> bool:
+    """Return whether a file system can hold a name; JSON has other surrogates, too.
+
+    `os.fsdecode` returns only those that stand for bytes of a name that are no text.
+    """
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_safe_name(name: object) -> bool:
+    """Return whether a relative name with slashes stays inside of its folder."""
+    return isinstance(name, str) and all(map(is_safe_part, name.split("/")))
+
+
+# The names that the code makes are checked again and again.
+is_checked_name = lru_cache(1024)(is_safe_name)
+
+
+def is_missing(error: OSError) -> bool:
+    """Return whether an error says that there is no file or folder of a name."""
+    return error.errno in NOT_THERE
