@@ -1,8 +1,8 @@
 """Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
-`inspect` finds the chunks and `plan_recovery` plans the new file. Then the chunks are
-copied without recompressing them, and each digest is checked again. The damaged file is
-never written to.
+`Inspection` finds the chunks and `plan_recovery` plans the new file. Then the chunks
+are copied without recompressing them, and each digest is checked again. The damaged
+file is never written to.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from ._check.files import Inspection, inspect
+from ._check.files import Inspection
 from ._check.rebuild import Loss, Plan, Recovery, plan_recovery
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
@@ -86,7 +86,7 @@ def recover_fp(
     count = effective_nthreads(nthreads, None)
     with positional(damaged_fp) as storage, own_settings:
         refuse_archive(storage)
-        inspection = inspect(storage, count, progress)
+        inspection = Inspection(storage, count, progress)
         plan = plan_recovery(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery

@@ -6,7 +6,7 @@ Damage never raises an error. A file of another format, or one that can't be rea
 
 from __future__ import annotations
 
-from ._check.files import inspect, report_on
+from ._check.files import Inspection
 from ._check.findings import Finding, Report
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
@@ -57,7 +57,7 @@ def verify_fp(
             from ._check.archives import report_on_archive
 
             return report_on_archive(storage, count, progress)
-        return report_on(inspect(storage, count, progress))
+        return Inspection(storage, count, progress).report
 
 
 def verify(

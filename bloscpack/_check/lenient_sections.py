@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .._format import metadata as metadata_section
 from .._format import offsets as offset_table
+from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
 from .._storage.base import READ_SIZE, Storage
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
@@ -33,12 +34,12 @@ from ..headers import (
 )
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Report
-from .scan import BLOSC_PREFIX
 
 if TYPE_CHECKING:
     from ..serializers import Json
 
-
+# The first two bytes of every Blosc chunk.
+BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
 TOO_SHORT = "the file ends too early: expected %s of '%d' bytes, found '%d'"
 
 
@@ -54,11 +55,6 @@ class OffsetTable(NamedTuple):
     start: int = 0
     nfree: int | None = None
     known: Sequence[int] = ()
-
-    @property
-    def used_stop(self) -> int:
-        """The end of the entries in use, in bytes of the file."""
-        return self.start + OFFSET_LENGTH * len(self.entries)
 
 
 class MetadataSection(NamedTuple):

@@ -20,7 +20,7 @@ from ..exceptions import DamageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .evidence import ChunkGeometry
-from .files import Inspection, report_on
+from .files import Inspection
 from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
 from .scan import Chain
 
@@ -178,7 +178,7 @@ def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
 
 def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:
     """Return a recovery that does not describe the new file yet."""
-    report, geometry = report_on(inspection), inspection.geometry
+    report, geometry = inspection.report, inspection.geometry
     numbering, proof = inspection.numbering, inspection.proof
     doubts = [*proof.numbers, *proof.others]
     recovery = Recovery(
@@ -292,7 +292,9 @@ def _plan_header(
         nfree = DEFAULT_MAX_APP_CHUNKS(recovery.nchunks)
     typesize = old.typesize if old is not None else 0
     if not typesize and inspection.numbering.chains:
-        typesize = inspection.first_typesize()
+        typesize = inspection.scan.header_at(
+            inspection.numbering.chains[0].start
+        ).typesize
     return BloscpackHeader(
         offsets=offsets,
         checksum=inspection.checksum.name,

@@ -34,7 +34,7 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import BloscpackHeader
 from ..serializers import shard_rows
-from .findings import ANOTHER, Report
+from .findings import ANOTHER
 from .lenient_sections import Sections
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ def _index_starts(storage: Storage, start: int) -> Iterator[int]:
 # Checking
 
 
-def check_trailer(inspection: Inspection, report: Report) -> None:
+def check_trailer(inspection: Inspection) -> None:
     """Compare the trailer with the chunks."""
-    sections = inspection.sections
+    sections, report = inspection.sections, inspection.report
     header, metadata = sections.header, sections.metadata
     rows = None if metadata is None else shard_rows(metadata.value)
     if header is None or metadata is None or rows is None:
@@ -185,16 +185,15 @@ def check_trailer(inspection: Inspection, report: Report) -> None:
     elif start == stop:
         report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        _TrailerCheck(inspection, report, size, count_slots(header)).check()
+        _TrailerCheck(inspection, size, count_slots(header)).check()
 
 
 class _TrailerCheck:
     """Collects the findings about one trailer."""
 
-    def __init__(
-        self, inspection: Inspection, report: Report, inner: int, nslots: int
-    ) -> None:
-        self.inspection, self.report, self.inner = inspection, report, inner
+    def __init__(self, inspection: Inspection, inner: int, nslots: int) -> None:
+        self.inspection, self.report = inspection, inspection.report
+        self.inner = inner
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         self.stop = self._stop(index_size(nslots))

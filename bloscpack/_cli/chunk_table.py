@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .._check.files import Inspection
 from .._check.findings import ERROR, counted
 from .._storage.protocols import Seekable
 from ..dataset.file_checks import FileCheck
@@ -19,6 +18,7 @@ from .display import UNKNOWN, size_text
 from .exit_codes import EXIT_DAMAGED, EXIT_OK
 
 if TYPE_CHECKING:
+    from .._check.files import Inspection
     from .._commit.snapshot import Check
     from ..serializers import JsonObject
 
@@ -93,7 +93,7 @@ def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
 
 def of_file(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a file after a check of all; damage does not raise."""
-    from .._check.files import inspect
+    from .._check.files import Inspection
     from .._commit.snapshot import read_snapshot
     from .._engine.blosc_settings import own_settings
     from .._file.archive_reading import refuse_archive
@@ -103,7 +103,7 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
     def read(fp: Seekable, check: Check) -> ChunkTable:
         with positional(fp) as storage:
             refuse_archive(storage)
-            inspection = inspect(storage, effective_nthreads(nthreads, None))
+            inspection = Inspection(storage, effective_nthreads(nthreads, None))
             table = _of_inspection(inspection)
         if inspection.sections.header is not None:
             check(inspection.sections.header)
@@ -114,8 +114,6 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
 
 
 def _of_inspection(inspection: Inspection) -> ChunkTable:
-    from .._check.files import report_on
-
     intact = {}
     numbering = inspection.numbering
     for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
@@ -126,7 +124,7 @@ def _of_inspection(inspection: Inspection) -> ChunkTable:
     damaged = set(numbers) - intact.keys()
     errors = [
         str(finding)
-        for finding in report_on(inspection).findings
+        for finding in inspection.report.findings
         if finding.severity == ERROR
         and not (finding.section == "chunks" and finding.chunk in damaged)
     ]

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._check.files import Inspection, inspect, report_on
+from .._check.files import Inspection
 from .._check.findings import ERROR, NOTE, Finding, Pair, Record, Report, counted
 from .._format.rows import union, without
 from .._format.sections import read_beginning
@@ -238,16 +238,15 @@ def _check_shard(
                 _check_by_reading(check, source, index.extents)
                 return
     try:
-        inspection = inspect(storage, nthreads)
+        inspection = Inspection(storage, nthreads)
     except (NotReadable, Unsupported) as error:
         rows = check.all_rows
         check.add("header", "not-superchunk", error.message, rows=rows)
         return
-    report = report_on(inspection)
-    for finding in report.findings:
+    for finding in inspection.report.findings:
         check.take(finding)
     _take_chunks(check, inspection, source)
-    if report.ok:
+    if inspection.report.ok:
         _compare(check, storage, source)
     if not check.ok:
         check.certain = not inspection.proof.numbers
