@@ -52,6 +52,10 @@ NO_TRAILER = (
     "chunks: a program that does not know shards has changed the file, and the next "
     "append or repack writes the index again"
 )
+CUT_OFF = (
+    "the file ends too early: the metadata say that it is a Zarr shard, but it ends in "
+    "front of the shard index"
+)
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
     "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
@@ -182,10 +186,21 @@ def check_trailer(inspection: Inspection) -> None:
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
         report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+    elif start == stop and _is_cut_off(inspection):
+        report.add(SECTION, "truncated", CUT_OFF, offset=start)
     elif start == stop:
         report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
         _TrailerCheck(inspection, size, count_slots(header)).check()
+
+
+def _is_cut_off(inspection: Inspection) -> bool:
+    """Return whether the file ends in front of the end of its last chunk."""
+    if inspection.numbering.last_size is not None:
+        return False
+    last = [*inspection.damaged[-1:]]
+    ends = [chunk.stop or chunk.start + BLOSC_HEADER_LENGTH for chunk in last]
+    return all(end > inspection.storage.size for end in ends)
 
 
 class _TrailerCheck:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from .._check.findings import ERROR, counted
 from .._storage.protocols import Seekable
-from ..dataset.file_checks import FileCheck
 from ..describe import ratio_of
 from .console import console, plain_name, shown_input
 from .display import UNKNOWN, size_text
@@ -133,13 +132,11 @@ def _of_inspection(inspection: Inspection) -> ChunkTable:
 
 def of_dataset(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a dataset after a check of all, array by array."""
-    from ..dataset.checking import Watcher, check_dataset
+    from ..dataset.checking import DatasetCheck
 
+    found = DatasetCheck(path, nthreads, keep_sound=True)
     rows: list[JsonObject] = []
-
-    class Rows(Watcher):
-        def take_file(self, name: str, check: FileCheck) -> None:
-            rows.extend(rows_of(check.numbers, check.intact, file=check.file))
-
-    report = check_dataset(path, nthreads, watcher=Rows())
-    return ChunkTable(rows, [str(f) for f in report.findings if f.severity == ERROR])
+    for _, check in found.files:
+        rows.extend(rows_of(check.numbers, check.intact, file=check.file))
+    errors = [str(f) for f in found.report.findings if f.severity == ERROR]
+    return ChunkTable(rows, errors)

@@ -31,9 +31,9 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from .access import FolderLimits
-from .checking import Watcher, check_dataset, joined_name, lost_rows
+from .checking import DatasetCheck, joined_name, lost_rows
 from .create import NewName, creating
-from .file_checks import DatasetRecovery, DatasetReport, FileCheck, RowLoss
+from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
@@ -102,14 +102,13 @@ def recover(
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
-    evidence = Evidence()
-    report = check_dataset(root, nthreads, progress, evidence)
-    for error in evidence.errors:
+    check = DatasetCheck(root, nthreads, progress)
+    for error in check.errors:
         # A missing file is damage, and so is a link or a pipe, which is refused. After
         # any other error of the file system, the next attempt may succeed.
         if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
             raise error
-    saver = _Saver(report, evidence, fill, drop, sync)
+    saver = _Saver(check, fill, drop, sync)
     with own_settings:
         saver.save("", os.fspath(target), mode)
     return saver.recovery
@@ -125,56 +124,32 @@ def _check_apart(damaged: str, target: str) -> None:
         )
 
 
-class Evidence(Watcher):
-    """The results of the check, which select the chunks to save.
-
-    Attributes
-    ----------
-    damage
-        The checks of the damaged files, by the name of the array.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.damage: dict[str, list[FileCheck]] = {}
-
-    def take_file(self, name: str, check: FileCheck) -> None:
-        """Take the check of a file of an array."""
-        if not check.ok or not check.certain:
-            self.damage.setdefault(name, []).append(check)
-
-    def members_of(self, group: str) -> list[str]:
-        """Return the names of the members of a group, in order."""
-        names = [name for name in self.nodes if name]
-        return [name for name in names if name.rpartition("/")[0] == group]
-
-
 class _Saver:
     """Writes the new dataset; `recovery` has the result."""
 
     def __init__(
-        self,
-        report: DatasetReport,
-        evidence: Evidence,
-        fill: int | None,
-        drop: bool,
-        sync: bool,
+        self, check: DatasetCheck, fill: int | None, drop: bool, sync: bool
     ) -> None:
-        self.recovery = DatasetRecovery(report, evidence.unreached)
-        self.recovery.nsaved = report.nintact
-        self.recovery.nlost = report.nchunks - report.nintact
-        self.recovery.certain = all(
-            check.certain for checks in evidence.damage.values() for check in checks
+        report = check.report
+        self.recovery = DatasetRecovery(
+            report,
+            check.unreached,
+            nsaved=report.nintact,
+            nlost=report.nchunks - report.nintact,
+            certain=all(file.certain for _, file in check.files),
         )
-        self._evidence = evidence
-        self._damage = evidence.damage
+        self._nodes = check.nodes
+        # The checks of the damaged files, by the name of the array.
+        self._damage: dict[str, list[FileCheck]] = {}
+        for array, file in check.files:
+            self._damage.setdefault(array, []).append(file)
         self._fill = fill
         self._drop = drop
         self._sync = sync
 
     def save(self, name: str, target: Path | NewName, mode: str) -> None:
         """Write the dataset, or the member of a group, in the state of the check."""
-        node = self._evidence.nodes[name]
+        node = self._nodes[name]
         if isinstance(node, Exception):
             raise node
         layout = LAYOUTS[node.name].instead or node.name
@@ -191,17 +166,16 @@ class _Saver:
         limits = FolderLimits(node.folder.in_folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
-            for inner in self._evidence.members_of(name):
-                last = inner.rpartition("/")[2]
+            for inner in filter(None, self._nodes):
+                group, _, last = inner.rpartition("/")
+                if group != name:
+                    continue
                 place = NewName(change.folder.in_folder, last, change.model_of(last))
-                self._save_member(inner, place)
-
-    def _save_member(self, name: str, target: NewName) -> None:
-        try:
-            self.save(name, target, "x")
-        except (FormatError, UsageError) as error:
-            self.recovery.losses.append(RowLoss(name, None))
-            self._remark("'%s' could not be recovered: %s" % (name, error))
+                try:
+                    self.save(inner, place, "x")
+                except (FormatError, UsageError) as error:
+                    self.recovery.losses.append(RowLoss(inner, None))
+                    self._remark("'%s' could not be recovered: %s" % (inner, error))
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
