@@ -1,8 +1,8 @@
 """Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
-`Inspection` finds the chunks and `plan_recovery` plans the new file. Then the chunks
-are copied without recompressing them, and each digest is checked again. The damaged
-file is never written to.
+`Inspection` finds the chunks, and a `Plan` says what the new file contains. Then the
+chunks are copied without recompressing them, and each digest is checked again. The
+damaged file is never written to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ._check.files import Inspection
-from ._check.rebuild import Loss, Plan, Recovery, plan_recovery
+from ._check.rebuild import Loss, Plan, Recovery
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
@@ -92,7 +92,7 @@ def recover_fp(
     with positional(damaged_fp) as storage, own_settings:
         refuse_archive(storage)
         inspection = Inspection(storage, count, progress)
-        plan = plan_recovery(inspection, drop)
+        plan = Plan(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
 
