@@ -30,7 +30,7 @@ from .lenient_sections import (
     is_filled,
     read_sections,
 )
-from .numbering import drop_nested_chunks, measure, number_chunks
+from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove
 from .scan import Chain, DamagedChunk, scan_file
 from .trailer import check_trailer, without_trailer
@@ -85,14 +85,10 @@ class Inspection:
         self.sections = with_known_entries(storage, sections, scan.chains)
         described = self._describe_array()
         self.evidence = gather(storage, self.sections, scan, described)
-        pieces, doubtful = drop_nested_chunks(
-            scan.chains, self.evidence, scan.damaged_chunks
-        )
-        self.numbering = number_chunks(
-            pieces, self.evidence, self._key_of, doubtful=doubtful
-        )
+        numbering = in_order(scan.chains, self.evidence)
+        self.numbering = numbering or self._number_chunks()
         self.geometry = measure(self.numbering, self.sections, self.evidence, described)
-        self.damaged = self._examine_damaged()
+        self.damaged = [] if numbering else self._examine_damaged()
         self._check()
 
     def _check_checksum(self, header: BloscpackHeader) -> None:
@@ -120,8 +116,15 @@ class Inspection:
             self.report.add("metadata", "array", error.message)
             return None
 
-    def _key_of(self, start: int, stop: int) -> bytes:
-        return sha256(self.storage.read_at(start, stop - start)).digest()
+    def _number_chunks(self) -> Numbering:
+        """Return the numbers of the chunks of a file that is damaged or unusual."""
+
+        def key_of(start: int, stop: int) -> bytes:
+            return sha256(self.storage.read_at(start, stop - start)).digest()
+
+        scan, evidence = self.scan, self.evidence
+        found = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
+        return number_chunks(found[0], evidence, key_of, doubtful=found[1])
 
     def _extents_between(self, size: int) -> Iterator[tuple[int | None, int]]:
         """Yield the extent in front of each chain, and the one behind the last.

@@ -112,6 +112,25 @@ class Numbering:
         return last.chain.sizes[-1] if last is not None and found else None
 
 
+def in_order(chains: Sequence[Chain], evidence: Evidence) -> Numbering | None:
+    """Return the numbers of the chunks if one chain is all of the file, else None.
+
+    If a single entry of the offset table contradicts the order, the entry is wrong. If
+    several do, and the table has the same extents in another order, chunks have changed
+    places.
+    """
+    if len(chains) != 1 or not evidence.is_complete(chains[0]):
+        return None
+    chain, nchunks = chains[0], len(chains[0])
+    if sum(map(int.__ne__, evidence.entries, chain.offsets)) > 1:
+        stated = Counter(evidence.extent(i) for i in range(nchunks - 1))
+        stated.subtract(chain.extent_of(i) for i in range(nchunks))
+        same = all(evidence.matches(chain, i, i) for i in range(nchunks - 1))
+        if not same and all(count <= 0 for count in stated.values()):
+            return None
+    return Numbering([Piece(chain, 0, None, 0, IN_ORDER)], nchunks, False)
+
+
 def number_chunks(
     pieces: Pieces, evidence: Evidence, key_of: KeyOf, *, doubtful: bool = False
 ) -> Numbering:
@@ -121,9 +140,6 @@ def number_chunks(
     that intact chunks of the right sizes were dropped before.
     """
     nfound = sum(piece.nchunks for piece in pieces)
-    if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
-        placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
-        return Numbering(placed, nfound, doubtful)
     copies = _copies(pieces, evidence, key_of)
     dropped = _leftovers(pieces, evidence, copies) or copies
     pieces = [part for piece in pieces for part in _without(piece, dropped)]
@@ -131,24 +147,6 @@ def number_chunks(
     placed = _Resolver(pieces, evidence).resolve()
     doubtful = doubtful or sum(piece.nchunks for piece in placed) < nfound
     return Numbering(placed, _count(placed, evidence), doubtful)
-
-
-def _is_in_order(chain: Chain, evidence: Evidence) -> bool:
-    """Return whether a chain is all of the file, in order.
-
-    If a single entry of the offset table contradicts the order, the entry is wrong. If
-    several do, and the table has the same extents in another order, chunks have changed
-    places.
-    """
-    if not evidence.is_complete(chain):
-        return False
-    if sum(map(int.__ne__, evidence.entries, chain.offsets)) < 2:
-        return True
-    numbers = range(len(chain) - 1)
-    stated = Counter(evidence.extent(i) for i in numbers)
-    stated.subtract(chain.extent_of(i) for i in range(len(chain)))
-    same = all(evidence.matches(chain, i, i) for i in numbers)
-    return same or any(count > 0 for count in stated.values())
 
 
 def _count(placed: Pieces, evidence: Evidence) -> int:
@@ -177,8 +175,6 @@ def drop_nested_chunks(
     It is if a chain was dropped that has the right sizes. ``list_damaged(start, stop)``
     returns the damaged chunks from `start` on; see `ChunkScan`.
     """
-    if len(chains) == 1 and evidence.is_complete(chains[0]):
-        return [Piece(chains[0], 0)], False
     chains = [part for chain in chains for part in _split(chain, evidence)]
     rules = _NestingRules(chains, evidence)
     kept: list[Piece] = []
