@@ -152,6 +152,14 @@ class Inspection:
         """The doubts about all of this."""
         return prove(self)
 
+    def intact_chunks(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield number, offset, plain size and compressed size of the intact chunks."""
+        for piece in self.numbering.placed:
+            chain = piece.chain
+            for i, offset in enumerate(chain.offsets):
+                cbytes = chain.extent_of(i) - self.checksum.size
+                yield piece.number + i, offset, chain.sizes[i], cbytes
+
     def find_second_file(self) -> int | None:
         """Return where a packed file begins between or behind the chunks, if any."""
         for start, stop in self._extents_between(self.whole.size):

@@ -90,11 +90,6 @@ class Numbering:
         return [piece.chain for piece in self.placed]
 
     @property
-    def numbers(self) -> list[int]:
-        """The number of the first chunk of each chain."""
-        return [piece.number for piece in self.placed]
-
-    @property
     def nfound(self) -> int:
         """The number of intact chunks."""
         return sum(piece.nchunks for piece in self.placed)

@@ -113,12 +113,10 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
 
 
 def _of_inspection(inspection: Inspection) -> ChunkTable:
-    intact = {}
-    numbering = inspection.numbering
-    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
-        for i, offset in enumerate(chain.offsets):
-            cbytes = chain.stop_of(i) - offset - inspection.checksum.size
-            intact[first + i] = chain.sizes[i], cbytes
+    intact = {
+        number: (nbytes, cbytes)
+        for number, _, nbytes, cbytes in inspection.intact_chunks()
+    }
     numbers = range(inspection.geometry.nchunks)
     damaged = set(numbers) - intact.keys()
     errors = [

@@ -292,8 +292,8 @@ class DatasetCheck:
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
             name = joined_name(member, column, *fields)
-            own = self._own_shards(layout)
-            used |= self._check_reach(layout, own, member, name)
+            own = self._check_reach(layout, member, name)
+            used |= own
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
                 # If the document was altered, the missing rows may have been written.
@@ -305,36 +305,26 @@ class DatasetCheck:
                     self.files.append((name, check))
         return used
 
-    def _own_shards(self, layout: ArrayLayout) -> dict[str, tuple[int, int]]:
-        """Return the rows of each shard of an array whose document was altered.
+    def _check_reach(self, layout: ArrayLayout, member: str, name: str) -> set[str]:
+        """Return the shards of an array whose document was altered, else nothing.
 
-        Shards that state another array, another place or none are left out.
+        Note the rows that the document does not reach. Shards that state another array,
+        another place or none are left out.
         """
         altered = layout.changed_elsewhere and not layout.folder.is_remote
         if not altered or not isinstance(layout, ZarrArray):
-            return {}
-        stated = layout.stated_shards()
-        return {layout.folder.full(name): rows for name, rows in stated}
-
-    def _check_reach(
-        self,
-        layout: ArrayLayout,
-        own: dict[str, tuple[int, int]],
-        member: str,
-        name: str,
-    ) -> set[str]:
-        """Note the rows behind the end of an array; return the names of the shards."""
-        unreached = set()
-        for file, (start, stop) in own.items():
-            if stop <= layout.shape[0]:
-                continue
-            unreached.add(file)
-            rows = max(start, layout.shape[0]), stop
-            message = "the document was altered, and does not reach these rows"
-            place = joined_name(member, file)
-            self.report.note("files", "unreached", message, file=place, rows=rows)
-            self.unreached.append(RowLoss(name, rows))
-        return unreached
+            return set()
+        length, names = layout.shape[0], set()
+        for shard, (start, stop) in layout.stated_shards():
+            file = layout.folder.full(shard)
+            names.add(file)
+            if stop > length:
+                rows = max(start, length), stop
+                message = "the document was altered, and does not reach these rows"
+                place = joined_name(member, file)
+                self.report.note("files", "unreached", message, file=place, rows=rows)
+                self.unreached.append(RowLoss(name, rows))
+        return names
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.

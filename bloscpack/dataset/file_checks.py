@@ -249,26 +249,18 @@ def _check_shard(
 
 def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
     """Note the intact chunks that have as many bytes as the array needs."""
-    numbering, size = inspection.numbering, inspection.checksum.size
-    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
-        for i, offset in enumerate(chain.offsets):
-            if not 0 <= first + i < len(check.numbers):
-                continue
-            number = check.numbers[first + i]
-            start, stop = source.span(number)
-            nbytes, cbytes = chain.sizes[i], chain.stop_of(i) - offset - size
-            if not stop - start <= nbytes <= source.chunk_size:
-                check.add(
-                    "chunks",
-                    "size",
-                    "expected a chunk of '%d' plain bytes, found '%d'"
-                    % (stop - start, nbytes),
-                    chunk=first + i,
-                    rows=check.rows_of(number),
-                )
-                continue
+    for i, offset, nbytes, cbytes in inspection.intact_chunks():
+        if i >= len(check.numbers):
+            continue
+        number = check.numbers[i]
+        start, stop = source.span(number)
+        if stop - start <= nbytes <= source.chunk_size:
             check.intact[number] = stop - start, cbytes
             check.extents[number] = offset, cbytes
+            continue
+        message = "expected a chunk of '%d' plain bytes, found '%d'"
+        message %= stop - start, nbytes
+        check.add("chunks", "size", message, chunk=i, rows=check.rows_of(number))
 
 
 def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
