@@ -287,7 +287,8 @@ def _is_array_size(sections: Sections, array: Description | None) -> bool:
         return False
     if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
         return False
-    return nbytes_of(header.nchunks, header.chunk_size, last) == array.nbytes
+    stated = ChunkGeometry(header.nchunks, header.chunk_size, last)
+    return stated.nbytes == array.nbytes
 
 
 def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int | None]:
@@ -396,8 +397,3 @@ class ChunkGeometry(NamedTuple):
         """Return number, span and rows of chunks, as arguments of a finding."""
         span = self.span(first, stop)
         return {"chunk": first, "span": span, "rows": self.rows(span)}
-
-
-def nbytes_of(nchunks: int, chunk_size: int, last_chunk: int) -> int | None:
-    """Return the plain size of `nchunks` chunks of these sizes."""
-    return ChunkGeometry(nchunks, chunk_size, last_chunk).nbytes

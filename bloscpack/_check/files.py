@@ -183,8 +183,9 @@ class Inspection:
             self._check_header(header)
         self._check_sections()
         self._check_chunks()
-        # A file without any finding leaves no doubt.
-        if report.findings or self.scan.missing_codec or self.scan.skipped_at:
+        # If all sections agree, there is no doubt about the numbers of the chunks.
+        searched = self.scan.skipped_at is not None or self.scan.missing_codec
+        if report.findings or searched:
             self._check_search()
         self._check_array()
         check_trailer(self)

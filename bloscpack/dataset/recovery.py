@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -214,7 +214,8 @@ class _Saver:
             for column, array in arrays.items()
         }
         length = min(array.shape[0] for array in arrays.values())
-        self._note_losses(list(saved.values()), length)
+        for part in saved.values():
+            self.recovery.losses += part.losses(length)
         lost = (run for part in saved.values() for run in part.lost_rows())
         dropped = union(lost) if self._drop else []
         columns = {}
@@ -241,15 +242,6 @@ class _Saver:
             self.recovery.losses.append(RowLoss(joined_name(name, column), None))
             self._remark("the column '%s' could not be recovered" % column)
         return table.columns
-
-    def _note_losses(self, arrays: Sequence[SavedArray], length: int) -> None:
-        """Note the rows that are lost, and those that not all columns have."""
-        for array in arrays:
-            for part, rows in array.losses():
-                self.recovery.losses.append(RowLoss(part, rows))
-            if array.layout.shape[0] > length:
-                more = length, array.layout.shape[0]
-                self.recovery.losses.append(RowLoss(array.name, more))
 
 
 class SavedArray:
@@ -286,11 +278,13 @@ class SavedArray:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
 
-    def losses(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield the name of each part, and the rows that it has lost."""
+    def losses(self, length: int) -> Iterator[RowLoss]:
+        """Yield the rows that each part has lost, and those behind row `length`."""
         for part in self._parts:
             for rows in part.lost_rows():
-                yield joined_name(self.name, *part.fields), rows
+                yield RowLoss(joined_name(self.name, *part.fields), rows)
+        if self.layout.shape[0] > length:
+            yield RowLoss(self.name, (length, self.layout.shape[0]))
 
     def lost_rows(self) -> Rows:
         """Return the rows that any part has lost."""
@@ -310,15 +304,11 @@ class SavedArray:
         step = target.block_rows_for(new)
         written = [(0, total)] if self._row_nbytes else []
         if self.layout.may_lack_files and target.sparse and new.shards is not None:
-            written = whole_files(moved(kept, self._written()), new.shards, total)
+            lost = self.lost_rows() if self._writes_lost else ()
+            rows = union([*self._stored(), *lost])
+            written = whole_files(moved(kept, rows), new.shards, total)
         self._check_room(count(written))
         return self._blocks(kept, written, step)
-
-    def _written(self) -> Rows:
-        """Return the rows that the new array must have, as runs (start, stop)."""
-        return union(
-            [*self._stored(), *(self.lost_rows() if self._writes_lost else ())]
-        )
 
     def _check_room(self, nrows: int) -> None:
         """Raise `FormatError` if most of many rows would be fill values."""
