@@ -1,17 +1,18 @@
 """Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
-`inspect` finds the chunks and `plan_recovery` plans the new file. Then the chunks are
-copied without recompressing them, and each digest is checked again. The damaged file is
-never written to.
+`Inspection` finds the chunks, and a `Plan` says what the new file contains. Then the
+chunks are copied without recompressing them, and each digest is checked again. The
+damaged file is never written to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
+from typing import TYPE_CHECKING
 
-from ._check.files import Inspection, inspect
-from ._check.rebuild import Loss, Plan, Recovery, plan_recovery
+from ._check.files import Inspection
+from ._check.rebuild import Loss, Plan, Recovery
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
@@ -37,6 +38,10 @@ from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError
 from .fp_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
+from .verify import checker_of_folder
+
+if TYPE_CHECKING:
+    from .dataset.file_checks import DatasetRecovery
 
 # The extent of a chunk to copy, or the plain size of a chunk to fill in.
 Task = tuple[int, int] | int
@@ -86,8 +91,8 @@ def recover_fp(
     count = effective_nthreads(nthreads, None)
     with positional(damaged_fp) as storage, own_settings:
         refuse_archive(storage)
-        inspection = inspect(storage, count, progress)
-        plan = plan_recovery(inspection, drop)
+        inspection = Inspection(storage, count, progress)
+        plan = Plan(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
 
@@ -150,20 +155,24 @@ def recover(
     damaged: Path,
     out_file: Path,
     *,
-    fill: int = 0,
+    fill: int | None = None,
     drop: bool = False,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
     storage_options: StorageOptions | None = None,
-) -> Recovery:
+) -> Recovery | DatasetRecovery:
     """Write the intact file `out_file` from all intact chunks of the file `damaged`.
 
     `out_file` appears under its name only when it is complete. The other settings and
-    the errors are those of `recover_fp`.
+    the errors are those of `recover_fp`. If `damaged` is the folder of a dataset,
+    `bloscpack.dataset.recover` writes a new folder.
 
     Parameters
     ----------
+    fill
+        The value of the bytes that replace lost chunks. None stands for 0, and in a
+        dataset for the fill value of each array.
     sync
         Flush the new file to the disk before returning; None does so only if it
         replaces a file.
@@ -175,7 +184,20 @@ def recover(
     UsageError
         `damaged` and `out_file` are the same file.
     """
+    if checker_of_folder(damaged) is not None:
+        from . import dataset
+
+        return dataset.recover(
+            damaged,
+            out_file,
+            fill=fill,
+            drop=drop,
+            nthreads=nthreads,
+            sync=sync is not False,
+            progress=progress,
+        )
     check_distinct(damaged, out_file)
+    value = 0 if fill is None else fill
 
     def read(
         fp: BinaryFile, check: Callable[[BloscpackHeader | None], None]
@@ -186,7 +208,7 @@ def recover(
             out_file, sync, like, access=True, storage_options=storage_options
         ) as out_fp:
             found = recover_fp(
-                fp, out_fp, fill=fill, drop=drop, nthreads=nthreads, progress=progress
+                fp, out_fp, fill=value, drop=drop, nthreads=nthreads, progress=progress
             )
             check(None)
             return found

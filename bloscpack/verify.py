@@ -1,12 +1,16 @@
-"""Check files, ``bloscpack.verify(path)``: report every rule that a file breaks.
+"""Check what is at a path, ``bloscpack.verify(path)``: report every rule it breaks.
 
-A file is an array file, any other Bloscpack file, or an archive of `savez`.
-Damage never raises an error. A file of another format, or one that can't be read, does.
+A file is an array file, any other Bloscpack file, or an archive of `savez`. A folder is
+a dataset or a BigFile tree. Damage never raises an error. A file of another format, or
+one that can't be read, does.
 """
 
 from __future__ import annotations
 
-from ._check.files import inspect, report_on
+import os
+from collections.abc import Callable
+
+from ._check.files import Inspection
 from ._check.findings import Finding, Report
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
@@ -16,7 +20,7 @@ from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._storage.protocols import Path, Readable, StorageOptions
 from ._storage.stream import positional
-from ._storage.urls import shown_name
+from ._storage.urls import is_url, local_path, shown_name
 from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
@@ -57,7 +61,20 @@ def verify_fp(
             from ._check.archives import report_on_archive
 
             return report_on_archive(storage, count, progress)
-        return report_on(inspect(storage, count, progress))
+        return Inspection(storage, count, progress).report
+
+
+def checker_of_folder(path: Path) -> Callable[..., Report] | None:
+    """Return the function that checks the folder `path`, None if it is no folder."""
+    name = local_path(os.fspath(path))
+    if is_url(name) or not os.path.isdir(name):
+        return None
+    from . import bigfile, dataset
+    from .dataset.conversion.bigfile_trees import is_tree
+
+    if dataset.find(path) is None and is_tree(os.fsdecode(name)):
+        return bigfile.verify
+    return dataset.verify
 
 
 def verify(
@@ -72,7 +89,13 @@ def verify(
     If an append to the file is in progress or was interrupted, the file is checked as
     it was before that append. `storage_options` are settings of fsspec for a URL, such
     as keys.
+
+    The folder of a dataset is checked by `bloscpack.dataset.verify`, and a BigFile tree
+    by `bloscpack.bigfile.verify`. They return reports with more attributes.
     """
+    checker = checker_of_folder(path)
+    if checker is not None:
+        return checker(path, nthreads=nthreads, progress=progress)
     report = read_snapshot(
         path,
         lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),

@@ -27,7 +27,7 @@ from .._storage.base import PartStorage, Storage
 from ..abstract_io import Progress
 from ..exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..serializers import shard_rows
-from .files import Inspection, inspect, report_on
+from .files import Inspection
 from .findings import Report
 
 SECTION = "archive"
@@ -193,11 +193,11 @@ class _Checker:
         """Check a member as a file; return the inspection if no errors were found."""
         storage = PartStorage(self.file.storage, start, stop)
         try:
-            inspection = inspect(storage, self.nthreads, self.progress)
+            inspection = Inspection(storage, self.nthreads, self.progress)
         except FormatError as error:
             self._add("chunks", member, error.message, extent=(start, stop))
             return None
-        report = report_on(inspection)
+        report = inspection.report
         self.report.include(report, member, start)
         if report.ok and inspection.geometry.array is None:
             message = "the metadata of the member describe no array"

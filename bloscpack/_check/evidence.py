@@ -7,8 +7,8 @@ The core of `verify` and `recover` numbers the intact chunks in four steps:
 
 1. `scan` finds chains of intact chunks, `lenient_sections` header, metadata and table;
 2. `gather` chooses between statements that disagree;
-3. `nested` drops the chunks of inner files; the rules of `numbering` give the others
-   their numbers, the strongest rule first;
+3. `numbering` drops the chunks of inner files; its rules give the others their numbers,
+   the strongest rule first;
 4. `proof` lists the reasons why the numbers are not certain.
 """
 
@@ -30,7 +30,6 @@ from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from .findings import Pair
 from .lenient_sections import OffsetTable, Sections
-from .numbering import Numbering
 from .scan import Chain, ChunkScan
 
 # Number of chunks compared with the table: as many equal extents identify a chain.
@@ -287,7 +286,8 @@ def _is_array_size(sections: Sections, array: Description | None) -> bool:
         return False
     if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
         return False
-    return nbytes_of(header.nchunks, header.chunk_size, last) == array.nbytes
+    stated = ChunkGeometry(header.nchunks, header.chunk_size, last)
+    return stated.nbytes == array.nbytes
 
 
 def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int | None]:
@@ -396,41 +396,3 @@ class ChunkGeometry(NamedTuple):
         """Return number, span and rows of chunks, as arguments of a finding."""
         span = self.span(first, stop)
         return {"chunk": first, "span": span, "rows": self.rows(span)}
-
-
-def nbytes_of(nchunks: int, chunk_size: int, last_chunk: int) -> int | None:
-    """Return the plain size of `nchunks` chunks of these sizes."""
-    return ChunkGeometry(nchunks, chunk_size, last_chunk).nbytes
-
-
-def measure(
-    numbering: Numbering,
-    sections: Sections,
-    evidence: Evidence,
-    array: Description | None,
-) -> ChunkGeometry:
-    """Return the geometry of the numbered chunks.
-
-    The chunks found count more than the sizes that the evidence has for them.
-    """
-    header, nchunks = sections.header, numbering.nchunks
-    chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
-    inner: Counter[int] = Counter()
-    for chain in numbering.chains:
-        inner.update(chain.sizes)
-    if last_chunk is not None:
-        inner[last_chunk] -= 1
-    inner = +inner
-    if chunk_size is None or header is None:
-        chunk_size = next(iter(inner)) if len(inner) == 1 else None
-    elif chunk_size not in inner:
-        # The last chunk alone says nothing about the size of the others.
-        chunk_size = header.chunk_size
-    if last_chunk is None and header is not None and header.format_version >= 2:
-        # A header with a wrong number of chunks is about another last chunk.
-        counted = header.nchunks in (-1, nchunks) or not numbering.chains
-        last_chunk = sections.stated_last_chunk if counted else None
-    if last_chunk is None and chunk_size and array is not None:
-        rest = array.nbytes - (nchunks - 1) * chunk_size
-        last_chunk = rest if 0 < rest <= chunk_size else None
-    return ChunkGeometry(nchunks, chunk_size, last_chunk, array, inner)

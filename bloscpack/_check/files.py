@@ -1,109 +1,212 @@
-"""Report on an inspected file: compare the chunks found with all other sections.
+"""Inspect a file: find its intact chunks, number them, and report what is wrong.
 
-Damage becomes findings and never raises. A report does not change the inspection.
-
-Inspect a damaged file: read its sections, find its chunks and number them.
-
-`inspect` runs the steps in order and returns an `Inspection`, a record of the results.
-`checks` reports on it, and `rebuild` plans a recovery from it.
+Damage becomes findings and never raises. `recover` plans the new file from an
+`Inspection`, too.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from hashlib import sha256
 from itertools import groupby, pairwise
 
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
-from .._format.blosc_header import unpack_header
-from .._format.chunks import check_end
-from .._format.sections import FREE, read_beginning
+from .._format.chunks import frame_behind, starts_with_frame
+from .._format.sections import FREE
 from .._storage.base import Storage
-from .._storage.stream import StorageCursor
 from ..abstract_io import Progress
-from ..checksums import Hash
-from ..constants import (
-    BLOSC_HEADER_LENGTH,
-    BLOSCPACK_HEADER_LENGTH,
-    MAGIC,
-    OFFSET_LENGTH,
-)
-from ..exceptions import ChecksumMismatch, DamageError, FormatError
+from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
+from ..exceptions import ChecksumMismatch, FormatError
 from ..headers import FIELD_OFFSETS, BloscpackHeader
 from ..serializers import is_array
-from .evidence import ChunkGeometry, Evidence, gather, measure, with_known_entries
-from .findings import ANOTHER, Finding, Report
+from .evidence import gather, with_known_entries
+from .findings import ANOTHER, Report
 from .lenient_sections import (
-    Sections,
     find_header,
     find_metadata,
     is_filled,
     read_sections,
 )
-from .numbering import Numbering, number_chunks
+from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove
-from .scan import Chain, ChunkScan, DamagedChunk, drop_nested_chunks
-from .scan_choice import FileScanner
+from .scan import Chain, DamagedChunk, scan_file
 from .trailer import check_trailer, without_trailer
 
 # Maximum number of findings about single wrong entries, for adjacent chunks.
 ENTRIES_KEPT = 20
+# Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
+MAX_DAMAGED_EXAMINED = 1000
 
 
-def report_on(inspection: Inspection) -> Report:
-    """Return the findings of a file and its counts."""
-    return _Checker(inspection).check()
+class Inspection:
+    """A file, its intact chunks with their numbers, and the report on it.
 
+    The caller enters `own_settings` first. `progress` is called with the plain bytes of
+    each intact chunk found. Raises `NotReadable` or `Unsupported` if the storage holds
+    no Bloscpack file.
 
-class _Checker:
-    """Collects the findings of one inspection."""
+    Attributes
+    ----------
+    whole, storage
+        The file, and the file without the trailer of a shard.
+    report
+        All findings, and the counts.
+    sections, announced_first
+        The intact parts of the sections, and the offset of the first chunk by the
+        header.
+    scan, checksum
+        The scan for intact chunks, and the checksum of the digests found.
+    evidence, numbering, geometry
+        The statements of the file about its chunks, the chains of intact chunks with
+        the numbers that follow from these, and the count and the sizes of all chunks.
+    damaged
+        The first places where a chunk should begin but no intact one does.
+    """
 
-    def __init__(self, inspection: Inspection) -> None:
-        self.inspection = inspection
-        self.geometry = inspection.geometry
-        self.chains = inspection.numbering.chains
-        self.header = inspection.sections.header
-        self.table = inspection.sections.table
-        self.report = Report(
-            layout=None if self.header is None else self.header.format_version,
-            nchunks=self.geometry.nchunks,
-            nintact=inspection.numbering.nfound,
-            nbytes=self.geometry.nbytes,
-            nbytes_intact=sum(sum(c.sizes) for c in self.chains),
-            cbytes=inspection.whole.size,
-            checksum=inspection.checksum.name,
-        )
+    def __init__(
+        self, storage: Storage, nthreads: int, progress: Progress | None = None
+    ) -> None:
+        self.whole = storage
+        self.report = report = Report(cbytes=storage.size)
+        sections = read_sections(storage, report)
+        self.storage = storage = without_trailer(storage, sections)
+        self.announced_first = sections.first
+        self.scan = scan = scan_file(storage, sections, nthreads, progress)
+        self.checksum = scan.checksum
+        if sections.header is not None:
+            self._check_checksum(sections.header)
+        if sections.unreadable is not None and not scan.chains:
+            raise sections.unreadable
+        if scan.chains and sections.first != scan.chains[0].start:
+            sections = find_metadata(storage, sections, report)
+        self.sections = with_known_entries(storage, sections, scan.chains)
+        described = self._describe_array()
+        self.evidence = gather(storage, self.sections, scan, described)
+        numbering = in_order(scan.chains, self.evidence)
+        self.numbering = numbering or self._number_chunks()
+        self.geometry = measure(self.numbering, self.sections, self.evidence, described)
+        self.damaged = [] if numbering else self._examine_damaged()
+        self._check()
 
-    def check(self) -> Report:
-        """Compare everything; return all findings in the order of the file."""
-        for finding in self.inspection.findings:
-            self.report.take(finding)
-        if self.header is not None:
-            self._check_header(self.header)
+    def _check_checksum(self, header: BloscpackHeader) -> None:
+        found, stated = self.checksum, header.checksum_impl
+        # The headers of layouts 0 and 1 do not state a checksum.
+        offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
+        if found is not stated:
+            why = "by the digests" if found.size else "as there are no digests"
+            message = "expected the checksum '%s', %s, found '%s'"
+            message %= found.name, why, stated.name
+            self.report.add("header", "checksum", message, offset=offset)
+        if not found.size:
+            message = "there are no digests: damage is found only where Blosc fails"
+            offset = offset if header.format_version >= 2 else 0
+            self.report.note("header", "no-checksum", message, offset=offset)
+
+    def _describe_array(self) -> Description | None:
+        """Return the array that the metadata describe, None if they describe none."""
+        metadata = self.sections.metadata
+        if metadata is None or not is_array(metadata.value):
+            return None
+        try:
+            return Description(metadata.value)
+        except FormatError as error:
+            self.report.add("metadata", "array", error.message)
+            return None
+
+    def _number_chunks(self) -> Numbering:
+        """Return the numbers of the chunks of a file that is damaged or unusual."""
+
+        def key_of(start: int, stop: int) -> bytes:
+            return sha256(self.storage.read_at(start, stop - start)).digest()
+
+        scan, evidence = self.scan, self.evidence
+        found = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
+        return number_chunks(found[0], evidence, key_of, doubtful=found[1])
+
+    def _extents_between(self, size: int) -> Iterator[tuple[int | None, int]]:
+        """Yield the extent in front of each chain, and the one behind the last.
+
+        The first one begins at None if the end of the sections is unknown, and the last
+        one ends at `size`.
+        """
+        chains = self.numbering.chains
+        stops = [self.sections.first, *(chain.stop for chain in chains)]
+        starts = [*(chain.start for chain in chains), size]
+        return zip(stops, starts, strict=True)
+
+    def _examine_damaged(self) -> list[DamagedChunk]:
+        """Return the damaged chunks between the chains, each with its problem."""
+        found: list[DamagedChunk] = []
+        for start, stop in self._extents_between(self.storage.size):
+            room = MAX_DAMAGED_EXAMINED - len(found)
+            if room and start is not None and start < stop:
+                damaged = self.scan.damaged_chunks(start, stop)[:room]
+                found += map(self.scan.diagnosed, damaged)
+        return found
+
+    @cached_property
+    def proof(self) -> Proof:
+        """The doubts about all of this."""
+        return prove(self)
+
+    def intact_chunks(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield number, offset, plain size and compressed size of the intact chunks."""
+        for piece in self.numbering.placed:
+            chain = piece.chain
+            for i, offset in enumerate(chain.offsets):
+                cbytes = chain.extent_of(i) - self.checksum.size
+                yield piece.number + i, offset, chain.sizes[i], cbytes
+
+    def find_second_file(self) -> int | None:
+        """Return where a packed file begins between or behind the chunks, if any."""
+        for start, stop in self._extents_between(self.whole.size):
+            # If the end of the sections is unknown, this may be the file's own header.
+            found = None if start is None else find_header(self.whole, start, stop)
+            if found is not None:
+                return found
+        return None
+
+    # The report: all findings, in the order of the file
+
+    def _check(self) -> None:
+        """Compare all sections with the chunks found."""
+        report, header, numbering = self.report, self.sections.header, self.numbering
+        report.nchunks, report.nintact = self.geometry.nchunks, numbering.nfound
+        report.nbytes = self.geometry.nbytes
+        report.nbytes_intact = sum(sum(chain.sizes) for chain in numbering.chains)
+        report.checksum = self.checksum.name
+        if header is not None:
+            report.layout = header.format_version
+            self._check_header(header)
         self._check_sections()
         self._check_chunks()
-        self._check_search()
+        # If all sections agree, there is no doubt about the numbers of the chunks.
+        searched = self.scan.skipped_at is not None or self.scan.missing_codec
+        if report.findings or searched:
+            self._check_search()
         self._check_array()
-        check_trailer(self.inspection, self.report)
-        if self.report.ok:
-            self._check_as_reader()
-        return self.report
-
-    # Sections
+        check_trailer(self)
+        if report.ok and header is not None:
+            self._check_as_reader(header)
 
     def _check_header(self, header: BloscpackHeader) -> None:
         nchunks, fields = self.geometry.nchunks, FIELD_OFFSETS[header.format_version]
+        chains = self.numbering.chains
         if header.nchunks not in (-1, nchunks):
             message = "the header states the number of chunks '%d', but the %s has '%d'"
-            source = "offset table" if nchunks == len(self.table.entries) else "file"
+            source = (
+                "offset table"
+                if nchunks == len(self.sections.table.entries)
+                else "file"
+            )
             message %= header.nchunks, source, nchunks
             self.report.add("header", "nchunks", message, offset=fields["nchunks"])
-        if header.format_version < 2 or not self.chains:
+        if header.format_version < 2 or not chains:
             return
-        found = self.inspection.first_typesize()
+        found = self.scan.header_at(chains[0].start).typesize
         if found != header.typesize:
             message = "the first chunk has the type size '%d', but the header '%d'"
             message %= found, header.typesize
@@ -111,17 +214,17 @@ class _Checker:
 
     def _check_sections(self) -> None:
         """Compare the sections in front of the chunks with the chunks found."""
-        inspection = self.inspection
-        first, announced = inspection.sections.first, inspection.announced_first
+        table = self.sections.table
+        first, announced = self.sections.first, self.announced_first
         if first is not None and announced is not None and first != announced:
             message = (
                 "the sections in front of the chunks should end at byte %d, but they "
                 "end at byte %d" % (announced, first)
             )
             self.report.add("header", "sections", message, offset=announced)
-        start = self.table.used_stop
-        stop = start + OFFSET_LENGTH * (self.table.nfree or 0)
-        if not is_filled(inspection.storage, start, stop, b"\xff"):
+        start = table.start + OFFSET_LENGTH * len(table.entries)
+        stop = start + OFFSET_LENGTH * (table.nfree or 0)
+        if not is_filled(self.storage, start, stop, b"\xff"):
             message = "expected free entries to be -1"
             self.report.add("offsets", "free-entry", message, extent=(start, stop))
 
@@ -129,15 +232,15 @@ class _Checker:
 
     def _check_chunks(self) -> None:
         """Check the intact chunks, and the bytes between them, in the file's order."""
-        inspection, numbering = self.inspection, self.inspection.numbering
-        damaged = deque(inspection.damaged)
+        numbering, chains = self.numbering, self.numbering.chains
+        damaged = deque(self.damaged)
         # Chunks are lost between two pieces that follow each other in the file, too.
         before = {b.number: a.stop for a, b in pairwise(numbering.in_order)}
-        number, end = 0, inspection.sections.first
+        number, end = 0, self.sections.first
         if end is None:
             # A finding reports the damaged sections; don't report their bytes again.
-            known = self.chains and numbering.numbers[0] == 0
-            end = self.chains[0].start if known else inspection.sections.base
+            known = chains and numbering.placed[0].number == 0
+            end = chains[0].start if known else self.sections.base
         for placed in numbering.placed:
             chain, first = placed.chain, placed.number
             in_gap = []
@@ -172,7 +275,7 @@ class _Checker:
 
     def _report_damaged_chunk(self, number: int, chunk: DamagedChunk, end: int) -> None:
         stop, kind = chunk.stop, "content"
-        if stop is not None and stop > self.inspection.storage.size:
+        if stop is not None and stop > self.storage.size:
             kind = "truncated"
         elif isinstance(chunk.error, ChecksumMismatch):
             kind = "digest"
@@ -185,18 +288,18 @@ class _Checker:
 
     def _check_end(self, number: int, end: int, damaged: list[DamagedChunk]) -> None:
         """Report the bytes behind the last intact chunk, which ends at `end`."""
-        inspection, header = self.inspection, self.header
-        size, nchunks = inspection.storage.size, self.geometry.nchunks
+        header, size = self.sections.header, self.storage.size
+        nchunks = self.geometry.nchunks
         if nchunks == 0 and header is not None and header.last_chunk > 0:
             last = header.last_chunk
             message = "expected a last chunk of '%d' plain bytes, found none" % last
             where = {"extent": (end, size), "span": (0, last)}
             self.report.add("chunks", "missing", message, **where)
-        if number < nchunks or inspection.evidence.nchunks is None:
+        if number < nchunks or self.evidence.nchunks is None:
             self._check_gap(number, nchunks, end, size, damaged)
         elif end < size:
             kind, why = "trailing", ""
-            if inspection.has_another(end):
+            if self.storage.read_at(end, len(MAGIC)) == MAGIC:
                 kind = ANOTHER
                 why = ": another packed file begins there, and is not read"
             elif header is not None and header.format_version == 3 and header.offsets:
@@ -206,7 +309,7 @@ class _Checker:
 
     def _check_sizes(self, first: int, chain: Chain) -> None:
         """Compare the plain sizes of the chunks with the header."""
-        header = self.header
+        header = self.sections.header
         if header is None or header.format_version < 2:
             return
         last = self.geometry.nchunks - 1 - first
@@ -244,7 +347,7 @@ class _Checker:
 
     def _check_offsets(self, first: int, chain: Chain) -> None:
         """Compare the offset table with the offsets of the chunks."""
-        entries = array("q", self.table.entries[first : first + len(chain)])
+        entries = array("q", self.sections.table.entries[first : first + len(chain)])
         found = chain.offsets[: len(entries)]
         if entries == found:
             return
@@ -281,7 +384,11 @@ class _Checker:
             "byte %d"
         )
         for count, i in enumerate(numbers[:ENTRIES_KEPT], 1):
-            text = message % (i, self.table.entries[i], chain.offsets[i - first])
+            text = message % (
+                i,
+                self.sections.table.entries[i],
+                chain.offsets[i - first],
+            )
             more = len(numbers) - count
             if count == ENTRIES_KEPT and more:
                 text += "; '%d' more entries up to chunk %d are wrong" % (
@@ -291,7 +398,7 @@ class _Checker:
             self._report_entry(i, "offset", text)
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
-        at = self.table.start + OFFSET_LENGTH * i
+        at = self.sections.table.start + OFFSET_LENGTH * i
         extent = at, at + OFFSET_LENGTH
         self.report.add("offsets", kind, message, chunk=i, extent=extent)
 
@@ -299,7 +406,7 @@ class _Checker:
 
     def _check_search(self) -> None:
         """Report chunks that were not checked, and numbers that are not certain."""
-        scan, proof = self.inspection.scan, self.inspection.proof
+        scan, proof = self.scan, self.proof
         missing = scan.missing_codec
         if missing is not None:
             message = missing.message + ": only digests were checked"
@@ -319,8 +426,8 @@ class _Checker:
             if guessed is not None:
                 offset = guessed.chain.start
                 where = self.geometry.place(guessed.number, guessed.number + 1)
-            elif self.chains:
-                offset = self.chains[-1].stop
+            elif self.numbering.chains:
+                offset = self.numbering.chains[-1].stop
             self.report.note("chunks", "guess", message, offset=offset, **where)
 
     def _check_array(self) -> None:
@@ -332,11 +439,11 @@ class _Checker:
             "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
             "'%d'" % (described.shape, described.dtype, described.nbytes, nbytes)
         )
-        numbering, kind = self.inspection.numbering, "array"
+        numbering, kind = self.numbering, "array"
         complete = numbering.nfound == numbering.nchunks
         if nbytes > described.nbytes:
             message += ": appending with releases up to 0.16.0 left the shape unchanged"
-        elif complete and not self.inspection.proof.numbers:
+        elif complete and not self.proof.numbers:
             message += (
                 ": releases 0.4.0 to 0.7.1 and 0.11.0 to 0.14.0 lost bytes of arrays "
                 "whose item size does not divide the chunk size, and 0.7.0 where the "
@@ -345,183 +452,29 @@ class _Checker:
             kind = "lossy-writer"
         self.report.add("metadata", kind, message, offset=BLOSCPACK_HEADER_LENGTH)
 
-    def _check_as_reader(self) -> None:
+    def _check_as_reader(self, header: BloscpackHeader) -> None:
         """Report why readers refuse the file, although all its chunks are intact.
 
         They find the first chunk only by the sizes in front of it, and check that the
         last one is the last.
         """
-        cursor = StorageCursor(self.inspection.storage)
-        try:
-            header = read_beginning(cursor).header
-            if header.nchunks and self.chains:
-                start, stop = self.chains[0].start, self.chains[-1].stop
-                if start != cursor.position:
-                    raise DamageError(
-                        "the first chunk should start at byte %d, but it starts at "
-                        "byte %d" % (cursor.position, start),
-                        section="header",
-                        offset=cursor.position,
-                    )
-                cursor.skip(stop - start, "chunks", "chunks")
-            if header.nchunks != -1:
-                check_end(cursor, header)
-        except FormatError as error:
-            section = error.section or "chunks"
-            self.report.add(section, "reader", error.message, offset=error.offset)
-
-
-# Maximum number of damaged chunks examined for a report, which keeps 1000 findings.
-MAX_DAMAGED_EXAMINED = 1000
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """The results of all steps.
-
-    ``whole`` is the file, and ``storage`` the file without the trailer of a shard.
-    ``sections`` are the intact parts of the sections, and ``announced_first`` is
-    the offset of the first chunk by the header. The numbers follow from ``evidence``;
-    ``numbering`` has the chains of intact chunks, and ``geometry`` the count and the
-    sizes of all chunks. ``findings`` are about the sections. ``damaged`` are the first
-    places where a chunk should begin but no intact one does.
-    """
-
-    whole: Storage
-    storage: Storage
-    sections: Sections
-    announced_first: int | None
-    scan: ChunkScan
-    evidence: Evidence
-    numbering: Numbering
-    geometry: ChunkGeometry
-    findings: Sequence[Finding]
-    damaged: Sequence[DamagedChunk]
-
-    @property
-    def checksum(self) -> Hash:
-        """The checksum of the digests found."""
-        return self.scan.checksum
-
-    @cached_property
-    def proof(self) -> Proof:
-        """The doubts about all of this."""
-        return prove(self)
-
-    def first_typesize(self) -> int:
-        """Return the type size in the header of the first intact chunk."""
-        start = self.numbering.chains[0].start
-        return unpack_header(self.storage.read_at(start, BLOSC_HEADER_LENGTH)).typesize
-
-    def has_another(self, offset: int) -> bool:
-        """Return whether another packed file begins at `offset`."""
-        return self.storage.read_at(offset, len(MAGIC)) == MAGIC
-
-    def find_second_file(self) -> int | None:
-        """Return where a packed file begins between or behind the chunks, if any."""
-        first, size = self.sections.first, self.whole.size
-        for start, stop in _extents_between(self.numbering.chains, first, size):
-            # If the end of the sections is unknown, this may be the file's own header.
-            found = None if start is None else find_header(self.whole, start, stop)
-            if found is not None:
-                return found
-        return None
-
-
-def inspect(
-    storage: Storage, nthreads: int, progress: Progress | None = None
-) -> Inspection:
-    """Inspect a file; the caller enters `own_settings` first.
-
-    `progress` is called with the plain bytes of each intact chunk found.
-
-    Raises `NotReadable` or `Unsupported` if the storage holds no Bloscpack file.
-    """
-    report = Report()
-    whole = storage
-    sections = read_sections(whole, report)
-    storage = without_trailer(whole, sections)
-    announced_first = sections.first
-    scan = FileScanner(storage, sections, nthreads, progress).scan()
-    if sections.header is not None:
-        _report_checksum(sections.header, scan.checksum, report)
-    if sections.unreadable is not None and not scan.chains:
-        raise sections.unreadable
-    if scan.chains and sections.first != scan.chains[0].start:
-        sections = find_metadata(storage, sections, report)
-    sections = with_known_entries(storage, sections, scan.chains)
-    array = _describe_array(sections, report)
-    evidence = gather(storage, sections, scan, array)
-    chains, doubtful = drop_nested_chunks(scan.chains, evidence, scan.damaged_chunks)
-
-    def key_of(start: int, stop: int) -> bytes:
-        from hashlib import sha256
-
-        return sha256(storage.read_at(start, stop - start)).digest()
-
-    numbering = number_chunks(chains, evidence, key_of, doubtful=doubtful)
-    return Inspection(
-        whole,
-        storage,
-        sections,
-        announced_first,
-        scan,
-        evidence,
-        numbering,
-        measure(numbering, sections, evidence, array),
-        report.findings,
-        _examine_damaged(scan, sections.first, numbering),
-    )
-
-
-def _report_checksum(header: BloscpackHeader, found: Hash, report: Report) -> None:
-    stated = header.checksum_impl
-    # The headers of layouts 0 and 1 do not state a checksum.
-    offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
-    if found is not stated:
-        why = "by the digests" if found.size else "as there are no digests"
-        message = "expected the checksum '%s', %s, found '%s'"
-        message %= found.name, why, stated.name
-        report.add("header", "checksum", message, offset=offset)
-    if not found.size:
-        message = "there are no digests: damage is found only where Blosc fails"
-        offset = offset if header.format_version >= 2 else 0
-        report.note("header", "no-checksum", message, offset=offset)
-
-
-def _describe_array(sections: Sections, report: Report) -> Description | None:
-    """Return the array that the metadata describe, None if they describe none."""
-    metadata = sections.metadata
-    if metadata is None or not is_array(metadata.value):
-        return None
-    from .._format.array_metadata import Description  # NumPy takes long to import
-
-    try:
-        return Description(metadata.value)
-    except FormatError as error:
-        report.add("metadata", "array", error.message)
-        return None
-
-
-def _extents_between(
-    chains: Sequence[Chain], first: int | None, size: int
-) -> Iterator[tuple[int | None, int]]:
-    """Yield the extent in front of each chain, and the one behind the last.
-
-    The first extent begins at `first`, None if unknown; the last one ends at `size`.
-    """
-    stops = [first, *(chain.stop for chain in chains)]
-    return zip(stops, [*(chain.start for chain in chains), size], strict=True)
-
-
-def _examine_damaged(
-    scan: ChunkScan, first: int | None, numbering: Numbering
-) -> list[DamagedChunk]:
-    """Return the damaged chunks between the chains, each with its problem."""
-    found: list[DamagedChunk] = []
-    size = scan.storage.size
-    for start, stop in _extents_between(numbering.chains, first, size):
-        room = MAX_DAMAGED_EXAMINED - len(found)
-        if room and start is not None and start < stop:
-            found += map(scan.diagnosed, scan.damaged_chunks(start, stop)[:room])
-    return found
+        first, chains, storage = (
+            self.announced_first,
+            self.numbering.chains,
+            self.storage,
+        )
+        if header.nchunks == 0 and first != storage.size:
+            message = "expected the end of a file without chunks, found more bytes"
+            at = FIELD_OFFSETS[header.format_version]["nchunks"]
+            self.report.add("header", "reader", message, offset=at)
+        elif chains and chains[0].start != first:
+            message = (
+                "the first chunk should start at byte %d, but it starts at byte %d"
+            )
+            message %= first, chains[0].start
+            self.report.add("header", "reader", message, offset=first)
+        elif chains and header.nchunks != -1 and chains[-1].stop < storage.size:
+            end = chains[-1].stop
+            if starts_with_frame(lambda size: storage.read_at(end, size), header):
+                message = frame_behind(header, end).message
+                self.report.add("chunks", "reader", message, offset=end)

@@ -205,7 +205,7 @@ class Report(Record):
         # The size of an archive is known.
         excluded = set() if member is None else {"cbytes"}
         for name in SUMS & vars(self).keys() - excluded:
-            total = (getattr(self, name) or 0) + (getattr(part, name) or 0)
+            total = (getattr(self, name) or 0) + (getattr(part, name, 0) or 0)
             setattr(self, name, total)
 
     def __repr__(self) -> str:

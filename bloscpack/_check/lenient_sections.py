@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
 from .._format.sections import (
     check_metadata_header,
     decode_metadata,
@@ -37,12 +38,12 @@ from ..headers import (
 )
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Report
-from .scan import BLOSC_PREFIX
 
 if TYPE_CHECKING:
     from ..serializers import Json
 
-
+# The first two bytes of every Blosc chunk.
+BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
 TOO_SHORT = "the file ends too early: expected %s of '%d' bytes, found '%d'"
 
 
@@ -58,11 +59,6 @@ class OffsetTable(NamedTuple):
     start: int = 0
     nfree: int | None = None
     known: Sequence[int] = ()
-
-    @property
-    def used_stop(self) -> int:
-        """The end of the entries in use, in bytes of the file."""
-        return self.start + OFFSET_LENGTH * len(self.entries)
 
 
 class MetadataSection(NamedTuple):

@@ -1,5 +1,11 @@
 """Number the intact chunks, by rules from the strongest to the weakest.
 
+A packed file may contain packed files. If a chunk of the outer file is damaged, the
+scan finds the chunks inside it. The opposite also happens: a chunk seems to lie inside
+a damaged one, because that one's header states a wrong size or bytes of it are missing.
+`drop_nested_chunks` decides by the plain sizes of the chunks, and by the damaged chunk,
+which ends where an intact chunk begins.
+
 `number_chunks` cuts the chains where the offset table shows that chunks were cut out or
 moved. Each rule is a pure function: it takes the evidence, the pieces and the numbers
 that stronger rules gave, and yields claims: this piece begins with this number. A claim
@@ -13,12 +19,46 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import NamedTuple
 
-from .scan import Chain, Piece
+from .._engine.forks import cached_property
+from .._format.array_metadata import Description
+from .evidence import ChunkGeometry, Evidence
+from .lenient_sections import Sections
+from .scan import Chain, DamagedChunk
 
-if TYPE_CHECKING:
-    from .evidence import Evidence
+# Bytes of an offset table per chunk: one entry and, by default, ten free entries.
+TABLE_NBYTES_PER_CHUNK = 88
+# The decision about a file whose chunks are all there, in order: it needs no rule.
+IN_ORDER = "the order of the file"
+
+
+class Piece(NamedTuple):
+    """Adjacent intact chunks whose numbers follow one another.
+
+    ``ndamaged`` is the number of damaged chunks between the piece before and this one,
+    None if their headers do not lead here or state wrong sizes. ``hint`` is the number
+    of the first chunk by the offset table, None if the table has none. ``number`` is
+    the number that ``rule`` decided on.
+    """
+
+    chain: Chain
+    ndamaged: int | None = None
+    hint: int | None = None
+    number: int = -1
+    rule: str = ""
+
+    @property
+    def nchunks(self) -> int:
+        """The number of chunks."""
+        return len(self.chain)
+
+    @property
+    def stop(self) -> int:
+        """The number behind the last chunk."""
+        return self.number + len(self.chain)
+
 
 # The index of a piece, and the number of its first chunk.
 Claims = Iterator[tuple[int, int]]
@@ -29,10 +69,7 @@ Numbers = Sequence[int | None]
 
 KeyOf = Callable[[int, int], bytes]
 
-# Bytes of an offset table per chunk: one entry and, by default, ten free entries.
-TABLE_NBYTES_PER_CHUNK = 88
-# The decision about a file whose chunks are all there, in order: it needs no rule.
-IN_ORDER = "the order of the file"
+ListDamaged = Callable[[int, int], list[DamagedChunk]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +90,6 @@ class Numbering:
         return [piece.chain for piece in self.placed]
 
     @property
-    def numbers(self) -> list[int]:
-        """The number of the first chunk of each chain."""
-        return [piece.number for piece in self.placed]
-
-    @property
     def nfound(self) -> int:
         """The number of intact chunks."""
         return sum(piece.nchunks for piece in self.placed)
@@ -75,6 +107,25 @@ class Numbering:
         return last.chain.sizes[-1] if last is not None and found else None
 
 
+def in_order(chains: Sequence[Chain], evidence: Evidence) -> Numbering | None:
+    """Return the numbers of the chunks if one chain is all of the file, else None.
+
+    If a single entry of the offset table contradicts the order, the entry is wrong. If
+    several do, and the table has the same extents in another order, chunks have changed
+    places.
+    """
+    if len(chains) != 1 or not evidence.is_complete(chains[0]):
+        return None
+    chain, nchunks = chains[0], len(chains[0])
+    if sum(map(int.__ne__, evidence.entries, chain.offsets)) > 1:
+        stated = Counter(evidence.extent(i) for i in range(nchunks - 1))
+        stated.subtract(chain.extent_of(i) for i in range(nchunks))
+        same = all(evidence.matches(chain, i, i) for i in range(nchunks - 1))
+        if not same and all(count <= 0 for count in stated.values()):
+            return None
+    return Numbering([Piece(chain, 0, None, 0, IN_ORDER)], nchunks, False)
+
+
 def number_chunks(
     pieces: Pieces, evidence: Evidence, key_of: KeyOf, *, doubtful: bool = False
 ) -> Numbering:
@@ -84,9 +135,6 @@ def number_chunks(
     that intact chunks of the right sizes were dropped before.
     """
     nfound = sum(piece.nchunks for piece in pieces)
-    if len(pieces) == 1 and _is_in_order(pieces[0].chain, evidence):
-        placed = [pieces[0]._replace(number=0, rule=IN_ORDER)]
-        return Numbering(placed, nfound, doubtful)
     copies = _copies(pieces, evidence, key_of)
     dropped = _leftovers(pieces, evidence, copies) or copies
     pieces = [part for piece in pieces for part in _without(piece, dropped)]
@@ -94,24 +142,6 @@ def number_chunks(
     placed = _Resolver(pieces, evidence).resolve()
     doubtful = doubtful or sum(piece.nchunks for piece in placed) < nfound
     return Numbering(placed, _count(placed, evidence), doubtful)
-
-
-def _is_in_order(chain: Chain, evidence: Evidence) -> bool:
-    """Return whether a chain is all of the file, in order.
-
-    If a single entry of the offset table contradicts the order, the entry is wrong. If
-    several do, and the table has the same extents in another order, chunks have changed
-    places.
-    """
-    if not evidence.is_complete(chain):
-        return False
-    if sum(map(int.__ne__, evidence.entries, chain.offsets)) < 2:
-        return True
-    numbers = range(len(chain) - 1)
-    stated = Counter(evidence.extent(i) for i in numbers)
-    stated.subtract(chain.extent_of(i) for i in range(len(chain)))
-    same = all(evidence.matches(chain, i, i) for i in numbers)
-    return same or any(count > 0 for count in stated.values())
 
 
 def _count(placed: Pieces, evidence: Evidence) -> int:
@@ -127,6 +157,124 @@ def _count(placed: Pieces, evidence: Evidence) -> int:
     if at_end and evidence.is_marked(chain.sizes[-1]) and not evidence.count_confirmed:
         return count  # all chunks up to the last one are there
     return max(evidence.nchunks, count)
+
+
+# Chunks of other files inside a chunk
+
+
+def drop_nested_chunks(
+    chains: Sequence[Chain], evidence: Evidence, list_damaged: ListDamaged
+) -> tuple[list[Piece], bool]:
+    """Return the chains of the file itself, and whether it is doubtful.
+
+    It is if a chain was dropped that has the right sizes. ``list_damaged(start, stop)``
+    returns the damaged chunks from `start` on; see `ChunkScan`.
+    """
+    chains = [part for chain in chains for part in _split(chain, evidence)]
+    rules = _NestingRules(chains, evidence)
+    kept: list[Piece] = []
+    doubtful = False
+    end = position = evidence.base if evidence.first is None else evidence.first
+    ndamaged: int | None = 0
+    for chain in chains:
+        overlaps = bool(kept) and chain.start < kept[-1].chain.stop
+        if overlaps:
+            # Without digests, an incomplete chunk includes the start of the next one.
+            if not rules.replaces_overlapped(chain, kept[-1].chain.stop):
+                continue
+            end = position = kept.pop().chain.start
+            ndamaged = 0
+        outer_stop = None
+        for damaged in list_damaged(position, chain.start):
+            if damaged.stop is None or damaged.stop > chain.start:
+                outer_stop = damaged.stop
+                break
+            position = damaged.stop
+            right = evidence.chunk_size in (None, damaged.nbytes)
+            ndamaged = ndamaged + 1 if right and ndamaged is not None else None
+        if not overlaps and rules.is_nested(chain, outer_stop, end):
+            doubtful = doubtful or (outer_stop is None and evidence.fits_sizes(chain))
+            continue
+        kept.append(Piece(chain, ndamaged if position == chain.start else None))
+        end, position, ndamaged = chain.stop, chain.stop, 0
+    return kept, doubtful
+
+
+def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
+    """Split a chain into runs of chunks with the sizes of the file, and other runs.
+
+    Nested chunks in a damaged chunk may touch an intact chunk before or behind it. A
+    chunk of another size is one of the file if it follows one, and if the header or the
+    offset table states it or it ends the file: an append may have changed its size.
+    """
+    whole = chain.start == evidence.first and chain.stop == evidence.size
+    if evidence.chunk_size is None or whole:
+        return [chain]
+    fits = [False]
+    for i, (start, size) in enumerate(zip(chain.offsets, chain.sizes, strict=True)):
+        is_last, at_end = size == evidence.last_chunk, chain.stop_of(i) == evidence.size
+        behind = fits[-1] and (is_last or at_end or start in evidence.numbers)
+        fits.append(size == evidence.chunk_size or behind or (is_last and at_end))
+    changes = [i for i, (a, b) in enumerate(pairwise(fits[1:]), 1) if a != b]
+    return [chain.part(i, j) for i, j in pairwise([0, *changes, len(chain)])]
+
+
+class _NestingRules:
+    def __init__(self, chains: Sequence[Chain], evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._chains = chains
+        fitting = [chain for chain in chains if evidence.fits_sizes(chain)]
+        self._last = fitting[-1] if fitting else None
+
+    @cached_property
+    def _starts(self) -> set[int]:
+        """The offsets of all chunks; a sound file needs none."""
+        return {start for chain in self._chains for start in chain.offsets}
+
+    def replaces_overlapped(self, chain: Chain, stop: int) -> bool:
+        """Return whether a chain is right, and the chunk that overlaps it is wrong.
+
+        `stop` is the end of that chunk. The chain is right if it continues behind
+        `stop`, or if no other chunk begins there.
+        """
+        right = chain.stop > stop or stop not in self._starts
+        return right and self._has_right_size(chain)
+
+    def is_nested(self, chain: Chain, outer_stop: int | None, end: int) -> bool:
+        """Return whether a chain lies inside a damaged chunk behind `end`.
+
+        `outer_stop` is the end of the damaged chunk whose header states an extent
+        around the chain.
+        """
+        evidence = self._evidence
+        fits, at_end = evidence.fits_sizes(chain), chain.stop == evidence.size
+        number = evidence.numbers.get(chain.start)
+        if chain.start == end or number is not None:
+            # A damaged header may state a wrong size for the last chunk.
+            is_last = number == len(evidence.entries) - 1 and at_end
+            return not (fits or is_last or self._last is None)
+        if at_end and evidence.digests:
+            return False  # the digest of the damaged chunk would follow
+        if not self._has_right_size(chain):
+            return True
+        if outer_stop is None or chain.stop >= outer_stop:
+            return False
+        return outer_stop in self._starts
+
+    def _has_right_size(self, chain: Chain) -> bool:
+        """Return whether a chain has the sizes of the file.
+
+        A chunk of the last chunk's size is another one if the last one ends the file.
+        """
+        evidence, last = self._evidence, self._last
+        another_last = (
+            last is not None
+            and evidence.is_marked(chain.sizes[0])
+            and last.start > chain.start
+            and last.stop == evidence.size
+            and last.sizes[-1] == evidence.last_chunk
+        )
+        return evidence.fits_sizes(chain) and not another_last
 
 
 # Chunks that are not of the file, and pieces of chains
@@ -377,3 +525,39 @@ class _Resolver:
                 begin, stop = next(free)
             yield piece._replace(number=begin, rule=RULES[-1].text)
             begin += piece.nchunks
+
+
+# The geometry
+
+
+def measure(
+    numbering: Numbering,
+    sections: Sections,
+    evidence: Evidence,
+    array: Description | None,
+) -> ChunkGeometry:
+    """Return the geometry of the numbered chunks.
+
+    The chunks found count more than the sizes that the evidence has for them.
+    """
+    header, nchunks = sections.header, numbering.nchunks
+    chunk_size, last_chunk = evidence.chunk_size, numbering.last_size
+    inner: Counter[int] = Counter()
+    for chain in numbering.chains:
+        inner.update(chain.sizes)
+    if last_chunk is not None:
+        inner[last_chunk] -= 1
+    inner = +inner
+    if chunk_size is None or header is None:
+        chunk_size = next(iter(inner)) if len(inner) == 1 else None
+    elif chunk_size not in inner:
+        # The last chunk alone says nothing about the size of the others.
+        chunk_size = header.chunk_size
+    if last_chunk is None and header is not None and header.format_version >= 2:
+        # A header with a wrong number of chunks is about another last chunk.
+        counted = header.nchunks in (-1, nchunks) or not numbering.chains
+        last_chunk = sections.stated_last_chunk if counted else None
+    if last_chunk is None and chunk_size and array is not None:
+        rest = array.nbytes - (nchunks - 1) * chunk_size
+        last_chunk = rest if 0 < rest <= chunk_size else None
+    return ChunkGeometry(nchunks, chunk_size, last_chunk, array, inner)

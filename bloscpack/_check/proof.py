@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._format.sections import FREE
 from ..constants import BLOSC_HEADER_LENGTH
 from .evidence import Evidence
-from .numbering import Numbering
-from .scan import Piece
+from .numbering import Numbering, Piece
 
 if TYPE_CHECKING:
     from .files import Inspection
@@ -189,6 +188,7 @@ def _other_doubts(gaps: Sequence[_Gap], inspection: Inspection) -> Iterator[str]
     """Yield the doubts about sizes, digests and bytes that belong to no chunk."""
     header, evidence = inspection.sections.header, inspection.evidence
     numbering, geometry = inspection.numbering, inspection.geometry
+    findings = inspection.report.findings
     if header is None:
         yield "the header is damaged"
         return
@@ -198,7 +198,7 @@ def _other_doubts(gaps: Sequence[_Gap], inspection: Inspection) -> Iterator[str]
         yield "there are no digests: the chunks beside the damage may be damaged too"
     if inspection.sections.first != inspection.announced_first:
         yield "the sections in front of the chunks do not end where the header says"
-    if any(f.section == "metadata" and f.kind == "digest" for f in inspection.findings):
+    if any(f.section == "metadata" and f.kind == "digest" for f in findings):
         yield "the digest of the metadata does not match"
     if header.format_version >= 2 and not _sizes_agree(inspection):
         yield "the plain sizes of the chunks are not those in the header"

@@ -1,7 +1,7 @@
 """Plan a recovery: decide what the new file will contain, without writing it.
 
-`plan_recovery` takes an `Inspection` and returns a `Plan`: the header, the metadata
-section and the chunks of the new file. It changes nothing.
+A `Plan` has the header, the metadata section and the chunks of the new file. Making it
+changes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..exceptions import DamageError
 from ..headers import BloscpackHeader
 from ..serializers import is_array
 from .evidence import ChunkGeometry
-from .files import Inspection, report_on
+from .files import Inspection
 from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
 from .scan import Chain
 
@@ -132,76 +132,199 @@ class Part(NamedTuple):
     chain: Chain | None = None
 
 
-class Plan(NamedTuple):
+class Plan:
     """The contents of the new file: header, metadata section, parts and geometry.
 
-    ``metadata`` is the value in the section.
-
-    Filler chunks of the sizes in ``geometry`` replace the parts that are lost.
+    ``metadata`` is the value in the section. Filler chunks of the sizes in ``geometry``
+    replace the parts that are lost; with `drop` they are left out. Raises `FormatError`
+    if no chunk is intact.
     """
 
-    recovery: Recovery
-    header: BloscpackHeader
-    section: Section | None
-    parts: Sequence[Part]
-    geometry: ChunkGeometry
-    metadata: Json
+    def __init__(self, inspection: Inspection, drop: bool) -> None:
+        self._inspection = inspection
+        self.geometry = inspection.geometry
+        parts = [*_all_parts(inspection)]
+        lost = [part for part in parts if part.chain is None]
+        self.recovery = recovery = self._begin(lost)
+        nfilled = 0 if drop else self._count_filled(lost)
+        absent = {part.first for part in lost[nfilled:]}
+        self.parts = [part for part in parts if part.first not in absent]
+        sizes = _sizes_of(self.parts, self.geometry)
+        recovery.nchunks, recovery.nbytes = sizes.total(), _nbytes_of(sizes)
+        self.header = self._plan_header(sizes)
+        self.section = self._plan_metadata(recovery.losses[nfilled:])
+        self.header.metadata = self.section is not None
+        # A new shape does not change the trailer of a shard.
+        stored = inspection.sections.metadata
+        self.metadata: Json = stored.value if self.section and stored else None
 
+    def _begin(self, lost: list[Part]) -> Recovery:
+        """Return a recovery that does not describe the new file yet."""
+        inspection, geometry = self._inspection, self.geometry
+        report, proof = inspection.report, inspection.proof
+        numbering = inspection.numbering
+        # A file without chunks is still written if nothing but its metadata is damaged.
+        if not numbering.nfound and (
+            geometry.nchunks
+            or any(
+                f.section != "metadata" and f.severity == ERROR for f in report.findings
+            )
+        ):
+            raise DamageError("no chunk could be saved", section="chunks")
+        recovery = Recovery(
+            report,
+            doubts=[*proof.numbers, *proof.others],
+            decided=[(p.number, p.stop, p.rule) for p in numbering.in_order],
+            certain=not (proof.numbers or proof.others),
+            nsaved=numbering.nfound,
+            nlost=sum(part.stop - part.first for part in lost),
+        )
+        for first, stop, _ in lost:
+            span = geometry.span(first, stop)
+            recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
+        second = inspection.find_second_file()
+        if second is not None:
+            recovery.remarks.append(SECOND_FILE % (second, second + 1))
+        return recovery
 
-def plan_recovery(inspection: Inspection, drop: bool) -> Plan:
-    """Return the plan of the new file.
+    def _count_filled(self, lost: list[Part]) -> int:
+        """Return how many of the lost parts are filled in.
 
-    With `drop` lost chunks are left out. Raises `FormatError` if no chunk is intact.
-    """
-    parts = [*_all_parts(inspection)]
-    lost = [part for part in parts if part.chain is None]
-    recovery, geometry = _begin(inspection, lost), inspection.geometry
-    nfilled = 0
-    if not drop:
-        geometry, nfilled = _plan_filling(lost, inspection, recovery)
-    absent = {part.first for part in lost[nfilled:]}
-    parts = [part for part in parts if part.first not in absent]
-    sizes = _sizes_of(parts, geometry)
-    recovery.nchunks, recovery.nbytes = sizes.total(), _nbytes_of(sizes)
-    last_chunk = 0
-    if parts:
-        _, stop, chain = parts[-1]
-        last_chunk = chain.sizes[-1] if chain else geometry.size_of(stop - 1) or 0
-    header = _plan_header(inspection, sizes, last_chunk, recovery)
-    section = _plan_metadata(inspection, recovery.losses[nfilled:], recovery)
-    header.metadata = section is not None
-    # A new shape does not change the trailer of a shard.
-    stored = inspection.sections.metadata
-    metadata = stored.value if section and stored is not None else None
-    return Plan(recovery, header, section, parts, geometry, metadata)
+        No part is filled in if a plain size is unknown. If the parts exceed the limit,
+        the chunks behind the last saved one are left out first: a damaged header may
+        state any number of them. If the size of the last chunk is unknown, ``geometry``
+        gets one.
+        """
+        geometry, remarks = self.geometry, self.recovery.remarks
+        at_end = bool(lost) and lost[-1].stop == geometry.nchunks
+        size = geometry.chunk_size
+        if at_end and geometry.last_chunk is None and size is not None:
+            remarks.append(
+                "the size of the last chunk is not known: '%d' bytes are filled in"
+                % size
+            )
+            self.geometry = geometry = geometry._replace(last_chunk=size)
+        ends = [i for part in lost for i in (part.first, part.stop - 1)]
+        if any(geometry.size_of(i) is None for i in ends):
+            remarks.append(
+                "the sizes of lost chunks are not known: nothing is filled in for them"
+            )
+            self.recovery.certain = False
+            return 0
+        limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * self._inspection.storage.size)
+        nbytes = _nbytes_of(_sizes_of(lost, geometry))
+        if nbytes > limit:
+            self.recovery.certain = False
+            if at_end:
+                nbytes_at_end = _nbytes_of(_sizes_of(lost[-1:], geometry))
+                remarks.append(TOO_MUCH % (nbytes_at_end, " at the end"))
+                lost, nbytes = lost[:-1], nbytes - nbytes_at_end
+        if nbytes > limit:
+            remarks.append(TOO_MUCH % (nbytes, ""))
+            lost = []
+        return len(lost)
 
+    # Header and metadata
 
-def _begin(inspection: Inspection, lost: list[Part]) -> Recovery:
-    """Return a recovery that does not describe the new file yet."""
-    report, geometry = report_on(inspection), inspection.geometry
-    numbering, proof = inspection.numbering, inspection.proof
-    doubts = [*proof.numbers, *proof.others]
-    recovery = Recovery(
-        report,
-        doubts,
-        decided=[(p.number, p.stop, p.rule) for p in numbering.in_order],
-        certain=not doubts,
-        nsaved=numbering.nfound,
-        nlost=sum(part.stop - part.first for part in lost),
-    )
-    # A file without chunks is still written if nothing but its metadata is damaged.
-    if not recovery.nsaved and (
-        geometry.nchunks
-        or any(f.section != "metadata" and f.severity == ERROR for f in report.findings)
-    ):
-        raise DamageError("no chunk could be saved", section="chunks")
-    for first, stop, _ in lost:
-        span = geometry.span(first, stop)
-        recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
-    second = inspection.find_second_file()
-    if second is not None:
-        recovery.remarks.append(SECOND_FILE % (second, second + 1))
-    return recovery
+    def _plan_header(self, sizes: Counter[int]) -> BloscpackHeader:
+        """Return the header of the new file; its chunks have the `sizes`."""
+        inspection, last_chunk = self._inspection, 0
+        if self.parts:
+            _, stop, chain = self.parts[-1]
+            last_chunk = (
+                chain.sizes[-1] if chain else self.geometry.size_of(stop - 1) or 0
+            )
+        old, nfree = inspection.sections.header, inspection.sections.table.nfree
+        others = [size for size, count in sizes.items() if count > (size == last_chunk)]
+        chunk_size = others[0] if others else last_chunk
+        if len(others) > 1 or chunk_size < last_chunk:
+            self.recovery.remarks.append(
+                "the chunks differ in size: the new file says that their size is "
+                "unknown"
+            )
+            chunk_size = -1
+        offsets = True
+        if old is not None and old.format_version == 3 and old.nchunks != -1:
+            offsets = old.offsets
+        if nfree is None:
+            nfree = DEFAULT_MAX_APP_CHUNKS(self.recovery.nchunks)
+        typesize = old.typesize if old is not None else 0
+        if not typesize and inspection.numbering.chains:
+            typesize = inspection.scan.header_at(
+                inspection.numbering.chains[0].start
+            ).typesize
+        return BloscpackHeader(
+            offsets=offsets,
+            checksum=inspection.checksum.name,
+            typesize=typesize,
+            chunk_size=chunk_size,
+            last_chunk=last_chunk,
+            nchunks=self.recovery.nchunks,
+            max_app_chunks=nfree if offsets else 0,
+        )
+
+    def _plan_metadata(self, left_out: list[Loss]) -> Section | None:
+        """Return the metadata section of the new file, None if it has none.
+
+        The state of the metadata is noted in the recovery.
+        """
+        sections, array = self._inspection.sections, self.geometry.array
+        recovery = self.recovery
+        metadata = sections.metadata
+        if metadata is None:
+            table_first = sections.table.start == BLOSCPACK_HEADER_LENGTH
+            if sections.metadata_lost:
+                recovery.metadata = "lost"
+                recovery.remarks.append("the metadata are lost")
+            elif sections.header is None and not table_first:
+                recovery.remarks.append("there may have been metadata: none were found")
+            return None
+        header, value, stored = metadata
+        recovery.metadata = "kept"
+        if is_array(value):
+            shape = self._new_shape(left_out)
+            if shape is None or array is None:
+                recovery.metadata = "changed"
+                recovery.remarks.append(
+                    "the chunks do not hold the array any more: only plain bytes are "
+                    "stored, without its metadata"
+                )
+                return None
+            if shape != [*array.shape]:
+                recovery.metadata = "changed"
+                recovery.remarks.append(
+                    "the array has the shape %s instead of %s"
+                    % (tuple(shape), array.shape)
+                )
+                settings = MetadataArgs(
+                    header.magic_format,
+                    header.meta_checksum,
+                    header.meta_codec,
+                    header.meta_level,
+                    # The text is not longer, but zlib may need more bytes for it.
+                    max_meta_size=lambda size: max(header.max_meta_size, size),
+                )
+                return encode_section({**value, "shape": shape}, settings)
+        room = header.max_meta_size - len(stored)
+        digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+        return Section(header.encode() + stored, room, digest, value)
+
+    def _new_shape(self, left_out: list[Loss]) -> list[int] | None:
+        """Return the shape of the array in the new file, without the lost chunks.
+
+        Return None if the remaining bytes are not an array.
+        """
+        array, row_nbytes = self.geometry.array, self.geometry.row_nbytes
+        nbytes = self.recovery.nbytes
+        if array is not None and nbytes == array.nbytes:
+            return [*array.shape]
+        if array is None or not left_out or not row_nbytes or nbytes % row_nbytes:
+            return None
+        for loss in left_out:
+            start, stop = loss.span or (1, 1)
+            if start % row_nbytes or (stop % row_nbytes and stop != array.nbytes):
+                return None
+        return [nbytes // row_nbytes, *array.shape[1:]]
 
 
 def _all_parts(inspection: Inspection) -> Iterator[Part]:
@@ -230,141 +353,3 @@ def _sizes_of(parts: Sequence[Part], geometry: ChunkGeometry) -> Counter[int]:
 
 def _nbytes_of(sizes: Counter[int]) -> int:
     return sum(size * count for size, count in sizes.items())
-
-
-def _plan_filling(
-    lost: list[Part], inspection: Inspection, recovery: Recovery
-) -> tuple[ChunkGeometry, int]:
-    """Return the geometry of the new file, and how many lost parts are filled in.
-
-    No part is filled in if a plain size is unknown. If the parts exceed the limit, the
-    chunks behind the last saved one are left out first: a damaged header may state any
-    number of them.
-    """
-    geometry, remarks = inspection.geometry, recovery.remarks
-    at_end = bool(lost) and lost[-1].stop == geometry.nchunks
-    size = geometry.chunk_size
-    if at_end and geometry.last_chunk is None and size is not None:
-        remarks.append(
-            "the size of the last chunk is not known: '%d' bytes are filled in" % size
-        )
-        geometry = geometry._replace(last_chunk=size)
-    ends = [i for part in lost for i in (part.first, part.stop - 1)]
-    if any(geometry.size_of(i) is None for i in ends):
-        remarks.append(
-            "the sizes of lost chunks are not known: nothing is filled in for them"
-        )
-        recovery.certain = False
-        return geometry, 0
-    limit = max(MIN_FILL_LIMIT, FILL_LIMIT_PER_BYTE * inspection.storage.size)
-    nbytes = _nbytes_of(_sizes_of(lost, geometry))
-    if nbytes > limit:
-        recovery.certain = False
-        if at_end:
-            nbytes_at_end = _nbytes_of(_sizes_of(lost[-1:], geometry))
-            remarks.append(TOO_MUCH % (nbytes_at_end, " at the end"))
-            lost, nbytes = lost[:-1], nbytes - nbytes_at_end
-    if nbytes > limit:
-        remarks.append(TOO_MUCH % (nbytes, ""))
-        lost = []
-    return geometry, len(lost)
-
-
-# Header and metadata
-
-
-def _plan_header(
-    inspection: Inspection, sizes: Counter[int], last_chunk: int, recovery: Recovery
-) -> BloscpackHeader:
-    """Return the header of the new file; its chunks have the `sizes`."""
-    old, nfree = inspection.sections.header, inspection.sections.table.nfree
-    others = [size for size, count in sizes.items() if count > (size == last_chunk)]
-    chunk_size = others[0] if others else last_chunk
-    if len(others) > 1 or chunk_size < last_chunk:
-        recovery.remarks.append(
-            "the chunks differ in size: the new file says that their size is unknown"
-        )
-        chunk_size = -1
-    offsets = True
-    if old is not None and old.format_version == 3 and old.nchunks != -1:
-        offsets = old.offsets
-    if nfree is None:
-        nfree = DEFAULT_MAX_APP_CHUNKS(recovery.nchunks)
-    typesize = old.typesize if old is not None else 0
-    if not typesize and inspection.numbering.chains:
-        typesize = inspection.first_typesize()
-    return BloscpackHeader(
-        offsets=offsets,
-        checksum=inspection.checksum.name,
-        typesize=typesize,
-        chunk_size=chunk_size,
-        last_chunk=last_chunk,
-        nchunks=recovery.nchunks,
-        max_app_chunks=nfree if offsets else 0,
-    )
-
-
-def _plan_metadata(
-    inspection: Inspection, left_out: list[Loss], recovery: Recovery
-) -> Section | None:
-    """Return the metadata section of the new file, None if it has none.
-
-    The state of the metadata is noted in `recovery`.
-    """
-    sections, array = inspection.sections, inspection.geometry.array
-    metadata = sections.metadata
-    if metadata is None:
-        table_first = sections.table.start == BLOSCPACK_HEADER_LENGTH
-        if sections.metadata_lost:
-            recovery.metadata = "lost"
-            recovery.remarks.append("the metadata are lost")
-        elif sections.header is None and not table_first:
-            recovery.remarks.append("there may have been metadata: none were found")
-        return None
-    header, value, stored = metadata
-    recovery.metadata = "kept"
-    if is_array(value):
-        shape = _new_shape(inspection.geometry, left_out, recovery.nbytes)
-        if shape is None or array is None:
-            recovery.metadata = "changed"
-            recovery.remarks.append(
-                "the chunks do not hold the array any more: only plain bytes are "
-                "stored, without its metadata"
-            )
-            return None
-        if shape != [*array.shape]:
-            recovery.metadata = "changed"
-            recovery.remarks.append(
-                "the array has the shape %s instead of %s" % (tuple(shape), array.shape)
-            )
-            settings = MetadataArgs(
-                header.magic_format,
-                header.meta_checksum,
-                header.meta_codec,
-                header.meta_level,
-                # The text is not longer, but zlib may need more bytes for it.
-                max_meta_size=lambda size: max(header.max_meta_size, size),
-            )
-            return encode_section({**value, "shape": shape}, settings)
-    room = header.max_meta_size - len(stored)
-    digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-    return Section(header.encode() + stored, room, digest, value)
-
-
-def _new_shape(
-    geometry: ChunkGeometry, left_out: list[Loss], nbytes: int
-) -> list[int] | None:
-    """Return the shape of the array in `nbytes` plain bytes without the lost chunks.
-
-    Return None if the remaining bytes are not an array.
-    """
-    array, row_nbytes = geometry.array, geometry.row_nbytes
-    if array is not None and nbytes == array.nbytes:
-        return [*array.shape]
-    if array is None or not left_out or not row_nbytes or nbytes % row_nbytes:
-        return None
-    for loss in left_out:
-        start, stop = loss.span or (1, 1)
-        if start % row_nbytes or (stop % row_nbytes and stop != array.nbytes):
-            return None
-    return [nbytes // row_nbytes, *array.shape[1:]]

@@ -4,55 +4,42 @@ A chunk is intact if its digest matches and Blosc can decompress it. In a file w
 digests, decompression is the only check. A `Chain` is a run of adjacent intact chunks.
 Where a chain ends, `ChunkScan` searches for the next bytes that look like a chunk
 header and checks the chunk there. It also searches inside damaged chunks, because a
-damaged header may state a wrong size. It never searches inside intact chunks. `nested`
-then drops the chunks that belong to a packed file stored inside a chunk.
+damaged header may state a wrong size. It never searches inside intact chunks.
 
-Drop the intact chunks that belong to a packed file stored inside a chunk.
-
-A packed file may contain packed files. If a chunk of the outer file is damaged, the
-scan finds the chunks inside it. The opposite also happens: a chunk seems to lie inside
-a damaged one, because that one's header states a wrong size or bytes of it are missing.
-The plain sizes of the chunks decide, and the damaged chunk, which ends where an intact
-chunk begins.
+The header may state the wrong checksum. `scan_file` then scans with and without digests
+and chooses: the chunks show whether there are digests, and of which checksum.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
 
-from .._engine.forks import cached_property
 from .._engine.threads import RUN, Workspace, for_each
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
-    BLOSC_VERSION_CODEC,
-    BLOSC_VERSION_FORMAT,
     BloscHeader,
     decode_block_starts,
     decode_header,
     unpack_header,
 )
 from .._format.chunks import check_digest, decompress_into
+from .._format.sections import FREE
 from .._loop import QUICK_CHUNK
 from .._storage.base import Storage
 from ..abstract_io import Progress
 from ..checksums import CHECKSUMS, Hash
-from ..constants import BLOSC_HEADER_LENGTH
+from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported
-
-if TYPE_CHECKING:
-    from .evidence import Evidence
-
-    ListDamaged = Callable[[int, int], list["DamagedChunk"]]
+from .lenient_sections import BLOSC_PREFIX, Sections
 
 # The offset of a chunk, the end of its digest, and the chunk's header.
 Candidate = tuple[int, int, BloscHeader]
 
-# The first two bytes of every Blosc chunk.
-BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
 # Bytes read at a time by a search. A search begins with the small size, because most
 # gaps are short, and doubles it up to the large one.
 FIRST_SEARCH_NBYTES = 2**12
@@ -66,6 +53,9 @@ MAX_BLOCK_STARTS = 256
 MIN_BUDGET = 2**26
 BUDGET_PER_BYTE = 6
 SMALL_CANDIDATE = 4096
+# Number of chunks that touch each other which proves that a file has no digests:
+# removed bytes may make two chunks touch by chance.
+MIN_TOUCHING = 4
 
 
 class Chain:
@@ -92,13 +82,6 @@ class Chain:
     def extent_of(self, i: int) -> int:
         """Return the number of bytes of chunk `i` of the chain and its digest."""
         return self.stop_of(i) - self.offsets[i]
-
-    def append(self, candidate: Candidate) -> None:
-        """Append the next chunk."""
-        start, stop, header = candidate
-        self.offsets.append(start)
-        self.sizes.append(header.nbytes)
-        self.stop = stop
 
     def extend(self, other: Chain) -> None:
         """Append the chunks of a chain that begins where this one ends."""
@@ -139,44 +122,44 @@ class ChunkScan:
     def __init__(
         self,
         storage: Storage,
-        checksum: Hash,
+        sections: Sections,
         nthreads: int,
-        progress: Progress | None = None,
+        progress: Progress | None,
+        checksum: Hash,
     ) -> None:
         self.storage = storage
-        self._progress = progress
         self.checksum = checksum
-        self.missing_codec: Unsupported | None = None
-        self._stored = Workspace()
-        self._plain = Workspace()
         self.chains: list[Chain] = []
         self.skipped_at: int | None = None
+        self.missing_codec: Unsupported | None = None
+        self._sections = sections
         self._nthreads = nthreads
+        self._progress = progress
+        self._stored = Workspace()
+        self._plain = Workspace()
         self._nfound = 0
         self._budget = MIN_BUDGET + BUDGET_PER_BYTE * storage.size
 
-    def run(
-        self,
-        first: int | None,
-        limit: int | None,
-        is_complete: Callable[[Chain], bool],
-    ) -> None:
-        """Find all intact chunks.
+    def run(self) -> ChunkScan:
+        """Find all intact chunks; return the scan.
 
-        The first chunk is expected at `first`, None if unknown; `limit` is the expected
-        number of chunks. The scan ends early if a chain of that length begins at
-        `first` and `is_complete` returns True for it.
+        It ends early if the chain at the first chunk is all of the file.
         """
-        size = self.storage.size
+        header, first = self._sections.header, self._sections.first
+        limit = None if header is None or header.nchunks == -1 else header.nchunks
+        entries, size = self._sections.table.entries, self.storage.size
+        if entries and entries[0] not in (first, FREE):
+            first = None
         chain = Chain(0) if first is None else self._follow(first, limit, size)
-        if len(chain) and len(chain) == limit and is_complete(chain):
+        found = len(chain.offsets)
+        if found and found == limit and (chain.stop == size or self._is_all(chain)):
             self.chains.append(chain)
-            return
+            return self
         # Removed bytes may have moved a later chunk to the offset of the first one.
-        position = self.find(0, chain.start if len(chain) else size)
-        if position is None and len(chain):
+        position = self.find(0, chain.start if found else size)
+        if position is None and found:
             self.chains.append(chain)
-            self._nfound += len(chain)
+            self._nfound += found
             position = self._find_after(chain, limit)
         while position is not None:
             chain = self._follow(position, None)
@@ -188,6 +171,24 @@ class ChunkScan:
             elif len(chain):
                 self.chains.append(chain)
             position = self._find_after(chain, limit)
+        return self
+
+    def _is_all(self, chain: Chain) -> bool:
+        """Return whether a chain with bytes behind it is all of the file.
+
+        These bytes are then ignored: releases up to 0.16.0 left some there when an
+        append made the last chunk shorter.
+        """
+        header, entries = self._sections.header, self._sections.table.entries
+        assert header is not None  # it states the length of the chain
+        if entries:
+            lasts = -1, chain.sizes[-1]
+            if chain.offsets != entries or header.last_chunk not in lasts:
+                return False
+            # If a chunk follows, a chunk of the chain may be at a wrong place.
+            return self.find(chain.stop, chain.stop + 1) is None
+        # Files without a table can't have been appended to.
+        return self.storage.read_at(chain.stop, len(MAGIC)) == MAGIC
 
     def _find_after(self, chain: Chain, limit: int | None) -> int | None:
         """Return the offset of the next intact chunk, None if there is none."""
@@ -243,12 +244,14 @@ class ChunkScan:
 
         def deliver(result: tuple[Candidate, FormatError | None]) -> None:
             nonlocal damaged
-            candidate, error = result
+            (offset, stop, header), error = result
             damaged = damaged or error is not None
             if not damaged:
-                chain.append(candidate)
+                chain.offsets.append(offset)
+                chain.sizes.append(header.nbytes)
+                chain.stop = stop
                 if self._progress is not None:
-                    self._progress(candidate[2].nbytes)
+                    self._progress(header.nbytes)
 
         try:
             nbytes = self.header_at(start).nbytes
@@ -359,6 +362,61 @@ class ChunkScan:
         self._budget -= min(header.ctbytes, self.storage.size - offset)
         return True
 
+    # The checksum
+
+    def confirms_checksum(self) -> bool:
+        """Return whether the chunks confirm the checksum that the header states."""
+        if self.checksum.size:
+            return bool(self.chains)
+        if self._has_all_without_digests():
+            return True
+        proven = sum(chain.stop - chain.start for chain in self.without_digests())
+        return 2 * proven > sum(chain.stop - chain.start for chain in self.chains)
+
+    def _has_all_without_digests(self) -> bool:
+        """Return whether all chunks are there, and no digest follows the first one."""
+        first, header = self._sections.first, self._sections.header
+        count, end = 0, first
+        for chain in self.chains:
+            if chain.start == end:
+                count, end = count + len(chain), chain.stop
+        if header is None or first is None or not 0 < header.nchunks <= count:
+            return False
+        if count > 1 or end == self.storage.size:
+            return True
+        return self.checksum_behind((first, first, self.header_at(first))) is None
+
+    def proves_no_digests(self) -> bool:
+        """Return whether the chunks prove that the digests in the header do not exist.
+
+        They do if several touch, or if one chain is exactly the file that the header
+        describes.
+        """
+        if any(len(chain) >= MIN_TOUCHING for chain in self.chains):
+            return True
+        header = self._sections.header
+        if len(self.chains) != 1 or header is None:
+            return False
+        (chain,) = self.chains
+        return (
+            chain.start == self._sections.first
+            and header.nchunks in (-1, len(chain))
+            and chain.stop == self.storage.size
+        )
+
+    def without_digests(self) -> list[Chain]:
+        """Return the chains that have no digests.
+
+        Their chunks touch each other, or the next chain. A chain that ends with the
+        file counts only if no chunk is missing: otherwise the file may have been cut
+        off before a digest.
+        """
+        header = self._sections.header
+        stops = {chain.start for chain in self.chains}
+        if header is None or header.nchunks in (-1, sum(map(len, self.chains))):
+            stops.add(self.storage.size)
+        return [c for c in self.chains if len(c) > 1 or c.stop in stops]
+
     # Searching
 
     def find(self, start: int, stop: int) -> int | None:
@@ -423,144 +481,42 @@ class ChunkScan:
         return all(header.table_end <= start < header.ctbytes for start in starts)
 
 
-class Piece(NamedTuple):
-    """Adjacent intact chunks whose numbers follow one another.
+def scan_file(
+    storage: Storage, sections: Sections, nthreads: int, progress: Progress | None
+) -> ChunkScan:
+    """Return a scan that used the checksum of the file."""
+    scan_for = partial(ChunkScan, storage, sections, nthreads, progress)
+    header, stated = sections.header, None
+    if header is not None:
+        stated = scan_for(header.checksum_impl).run()
+        if stated.confirms_checksum():
+            return stated
+    found = scan_for(CHECKSUMS[0]).find_checksum(sections.base if header is None else 0)
+    with_digests = None if found is None else scan_for(found).run()
+    without = stated
+    if without is None or without.checksum.size:
+        without = scan_for(CHECKSUMS[0]).run()
+    chosen = without
+    if with_digests is not None:
+        # Chunks inside those of the other scan belong to a packed file that was packed.
+        digested, bare = with_digests.chains, without.without_digests()
+        if _nbytes_outside(bare, digested) <= _nbytes_outside(digested, bare):
+            chosen = with_digests
+    if chosen is with_digests:
+        return chosen
+    if stated is not None:
+        return without if without.proves_no_digests() else stated
+    if not sections.states_no_digests and not without.without_digests():
+        without.chains = []  # either there are no digests, or no chunk is intact
+    return without
 
-    ``ndamaged`` is the number of damaged chunks between the piece before and this one,
-    None if their headers do not lead here or state wrong sizes. ``hint`` is the number
-    of the first chunk by the offset table, None if the table has none. ``number`` is
-    the number that ``rule`` decided on.
-    """
 
-    chain: Chain
-    ndamaged: int | None = None
-    hint: int | None = None
-    number: int = -1
-    rule: str = ""
-
-    @property
-    def nchunks(self) -> int:
-        """The number of chunks."""
-        return len(self.chain)
-
-    @property
-    def stop(self) -> int:
-        """The number behind the last chunk."""
-        return self.number + len(self.chain)
-
-
-def drop_nested_chunks(
-    chains: Sequence[Chain], evidence: Evidence, list_damaged: ListDamaged
-) -> tuple[list[Piece], bool]:
-    """Return the chains of the file itself, and whether it is doubtful.
-
-    It is if a chain was dropped that has the right sizes. ``list_damaged(start, stop)``
-    returns the damaged chunks from `start` on; see `ChunkScan`.
-    """
-    if len(chains) == 1 and evidence.is_complete(chains[0]):
-        return [Piece(chains[0], 0)], False
-    chains = [part for chain in chains for part in _split(chain, evidence)]
-    rules = _NestingRules(chains, evidence)
-    kept: list[Piece] = []
-    doubtful = False
-    end = position = evidence.base if evidence.first is None else evidence.first
-    ndamaged: int | None = 0
+def _nbytes_outside(chains: list[Chain], others: list[Chain]) -> int:
+    """Return the bytes of all chains that do not lie inside one of the others."""
+    starts = [other.start for other in others]
+    total = 0
     for chain in chains:
-        overlaps = bool(kept) and chain.start < kept[-1].chain.stop
-        if overlaps:
-            # Without digests, an incomplete chunk includes the start of the next one.
-            if not rules.replaces_overlapped(chain, kept[-1].chain.stop):
-                continue
-            end = position = kept.pop().chain.start
-            ndamaged = 0
-        outer_stop = None
-        for damaged in list_damaged(position, chain.start):
-            if damaged.stop is None or damaged.stop > chain.start:
-                outer_stop = damaged.stop
-                break
-            position = damaged.stop
-            right = evidence.chunk_size in (None, damaged.nbytes)
-            ndamaged = ndamaged + 1 if right and ndamaged is not None else None
-        if not overlaps and rules.is_nested(chain, outer_stop, end):
-            doubtful = doubtful or (outer_stop is None and evidence.fits_sizes(chain))
-            continue
-        kept.append(Piece(chain, ndamaged if position == chain.start else None))
-        end, position, ndamaged = chain.stop, chain.stop, 0
-    return kept, doubtful
-
-
-def _split(chain: Chain, evidence: Evidence) -> list[Chain]:
-    """Split a chain into runs of chunks with the sizes of the file, and other runs.
-
-    Nested chunks in a damaged chunk may touch an intact chunk before or behind it. A
-    chunk of another size is one of the file if it follows one, and if the header or the
-    offset table states it or it ends the file: an append may have changed its size.
-    """
-    whole = chain.start == evidence.first and chain.stop == evidence.size
-    if evidence.chunk_size is None or whole:
-        return [chain]
-    fits = [False]
-    for i, (start, size) in enumerate(zip(chain.offsets, chain.sizes, strict=True)):
-        is_last, at_end = size == evidence.last_chunk, chain.stop_of(i) == evidence.size
-        behind = fits[-1] and (is_last or at_end or start in evidence.numbers)
-        fits.append(size == evidence.chunk_size or behind or (is_last and at_end))
-    changes = [i for i, (a, b) in enumerate(pairwise(fits[1:]), 1) if a != b]
-    return [chain.part(i, j) for i, j in pairwise([0, *changes, len(chain)])]
-
-
-class _NestingRules:
-    def __init__(self, chains: Sequence[Chain], evidence: Evidence) -> None:
-        self._evidence = evidence
-        self._chains = chains
-        fitting = [chain for chain in chains if evidence.fits_sizes(chain)]
-        self._last = fitting[-1] if fitting else None
-
-    @cached_property
-    def _starts(self) -> set[int]:
-        """The offsets of all chunks; a sound file needs none."""
-        return {start for chain in self._chains for start in chain.offsets}
-
-    def replaces_overlapped(self, chain: Chain, stop: int) -> bool:
-        """Return whether a chain is right, and the chunk that overlaps it is wrong.
-
-        `stop` is the end of that chunk. The chain is right if it continues behind
-        `stop`, or if no other chunk begins there.
-        """
-        right = chain.stop > stop or stop not in self._starts
-        return right and self._has_right_size(chain)
-
-    def is_nested(self, chain: Chain, outer_stop: int | None, end: int) -> bool:
-        """Return whether a chain lies inside a damaged chunk behind `end`.
-
-        `outer_stop` is the end of the damaged chunk whose header states an extent
-        around the chain.
-        """
-        evidence = self._evidence
-        fits, at_end = evidence.fits_sizes(chain), chain.stop == evidence.size
-        number = evidence.numbers.get(chain.start)
-        if chain.start == end or number is not None:
-            # A damaged header may state a wrong size for the last chunk.
-            is_last = number == len(evidence.entries) - 1 and at_end
-            return not (fits or is_last or self._last is None)
-        if at_end and evidence.digests:
-            return False  # the digest of the damaged chunk would follow
-        if not self._has_right_size(chain):
-            return True
-        if outer_stop is None or chain.stop >= outer_stop:
-            return False
-        return outer_stop in self._starts
-
-    def _has_right_size(self, chain: Chain) -> bool:
-        """Return whether a chain has the sizes of the file.
-
-        A chunk of the last chunk's size is another one if the last one ends the file.
-        """
-        evidence, last = self._evidence, self._last
-        another_last = (
-            last is not None
-            and evidence.is_marked(chain.sizes[0])
-            and last.start > chain.start
-            and last.stop == evidence.size
-            and last.sizes[-1] == evidence.last_chunk
-        )
-        return evidence.fits_sizes(chain) and not another_last
+        i = bisect_right(starts, chain.start) - 1
+        if i < 0 or others[i].stop < chain.stop:
+            total += chain.stop - chain.start
+    return total

@@ -34,7 +34,7 @@ from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import BloscpackHeader
 from ..serializers import shard_rows
-from .findings import ANOTHER, Report
+from .findings import ANOTHER
 from .lenient_sections import Sections
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
     "chunks: a program that does not know shards has changed the file, and the next "
     "append or repack writes the index again"
+)
+CUT_OFF = (
+    "the file ends too early: the metadata say that it is a Zarr shard, but it ends in "
+    "front of the shard index"
 )
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
@@ -171,9 +175,9 @@ def _index_starts(storage: Storage, start: int) -> Iterator[int]:
 # Checking
 
 
-def check_trailer(inspection: Inspection, report: Report) -> None:
+def check_trailer(inspection: Inspection) -> None:
     """Compare the trailer with the chunks."""
-    sections = inspection.sections
+    sections, report = inspection.sections, inspection.report
     header, metadata = sections.header, sections.metadata
     rows = None if metadata is None else shard_rows(metadata.value)
     if header is None or metadata is None or rows is None:
@@ -182,19 +186,29 @@ def check_trailer(inspection: Inspection, report: Report) -> None:
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
         report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+    elif start == stop and _is_cut_off(inspection):
+        report.add(SECTION, "truncated", CUT_OFF, offset=start)
     elif start == stop:
         report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        _TrailerCheck(inspection, report, size, count_slots(header)).check()
+        _TrailerCheck(inspection, size, count_slots(header)).check()
+
+
+def _is_cut_off(inspection: Inspection) -> bool:
+    """Return whether the file ends in front of the end of its last chunk."""
+    if inspection.numbering.last_size is not None:
+        return False
+    last = [*inspection.damaged[-1:]]
+    ends = [chunk.stop or chunk.start + BLOSC_HEADER_LENGTH for chunk in last]
+    return all(end > inspection.storage.size for end in ends)
 
 
 class _TrailerCheck:
     """Collects the findings about one trailer."""
 
-    def __init__(
-        self, inspection: Inspection, report: Report, inner: int, nslots: int
-    ) -> None:
-        self.inspection, self.report, self.inner = inspection, report, inner
+    def __init__(self, inspection: Inspection, inner: int, nslots: int) -> None:
+        self.inspection, self.report = inspection, inspection.report
+        self.inner = inner
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         self.stop = self._stop(index_size(nslots))

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .._check.files import Inspection
 from .._check.findings import ERROR, counted
 from .._storage.protocols import Seekable
-from ..dataset.file_checks import FileCheck
 from ..describe import ratio_of
 from .console import console, plain_name, shown_input
 from .display import UNKNOWN, size_text
 from .exit_codes import EXIT_DAMAGED, EXIT_OK
 
 if TYPE_CHECKING:
+    from .._check.files import Inspection
     from .._commit.snapshot import Check
     from ..serializers import JsonObject
 
@@ -93,7 +92,7 @@ def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
 
 def of_file(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a file after a check of all; damage does not raise."""
-    from .._check.files import inspect
+    from .._check.files import Inspection
     from .._commit.snapshot import read_snapshot
     from .._engine.blosc_settings import own_settings
     from .._file.archive_reading import refuse_archive
@@ -103,7 +102,7 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
     def read(fp: Seekable, check: Check) -> ChunkTable:
         with positional(fp) as storage:
             refuse_archive(storage)
-            inspection = inspect(storage, effective_nthreads(nthreads, None))
+            inspection = Inspection(storage, effective_nthreads(nthreads, None))
             table = _of_inspection(inspection)
         if inspection.sections.header is not None:
             check(inspection.sections.header)
@@ -114,19 +113,15 @@ def of_file(path: str, nthreads: int) -> ChunkTable:
 
 
 def _of_inspection(inspection: Inspection) -> ChunkTable:
-    from .._check.files import report_on
-
-    intact = {}
-    numbering = inspection.numbering
-    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
-        for i, offset in enumerate(chain.offsets):
-            cbytes = chain.stop_of(i) - offset - inspection.checksum.size
-            intact[first + i] = chain.sizes[i], cbytes
+    intact = {
+        number: (nbytes, cbytes)
+        for number, _, nbytes, cbytes in inspection.intact_chunks()
+    }
     numbers = range(inspection.geometry.nchunks)
     damaged = set(numbers) - intact.keys()
     errors = [
         str(finding)
-        for finding in report_on(inspection).findings
+        for finding in inspection.report.findings
         if finding.severity == ERROR
         and not (finding.section == "chunks" and finding.chunk in damaged)
     ]
@@ -135,13 +130,11 @@ def _of_inspection(inspection: Inspection) -> ChunkTable:
 
 def of_dataset(path: str, nthreads: int) -> ChunkTable:
     """Return the chunks of a dataset after a check of all, array by array."""
-    from ..dataset.checking import Watcher, check_dataset
+    from ..dataset.checking import DatasetCheck
 
+    found = DatasetCheck(path, nthreads, keep_sound=True)
     rows: list[JsonObject] = []
-
-    class Rows(Watcher):
-        def take_file(self, name: str, check: FileCheck) -> None:
-            rows.extend(rows_of(check.numbers, check.intact, file=check.file))
-
-    report = check_dataset(path, nthreads, watcher=Rows())
-    return ChunkTable(rows, [str(f) for f in report.findings if f.severity == ERROR])
+    for _, check in found.files:
+        rows.extend(rows_of(check.numbers, check.intact, file=check.file))
+    errors = [str(f) for f in found.report.findings if f.severity == ERROR]
+    return ChunkTable(rows, errors)

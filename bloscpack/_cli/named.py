@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .._commit.snapshot import Check
     from .._format.sections import Beginning
     from .._storage.protocols import Seekable
+    from ..dataset.file_checks import DatasetRecovery
     from ..recover import Recovery
     from ..serializers import Json, JsonObject
     from .chunk_table import ChunkTable
@@ -158,7 +159,9 @@ class NamedFile:
             return chunks
         return "%s, %s" % (chunks, size_text(report.nbytes))
 
-    def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
+    def recover(
+        self, args: Namespace, progress: Bar | None
+    ) -> Recovery | DatasetRecovery:
         """Write an intact file from the good chunks."""
         from ..recover import recover
         from .console import console
@@ -173,16 +176,15 @@ class NamedFile:
             raise Refusal(
                 "--json and the new file can't both go to standard output", EXIT_USAGE
             )
-        found: Recovery = recover(
+        return recover(
             self.path,
             name_of_output(args.target),
-            fill=args.fill or 0,
+            fill=args.fill,
             drop=args.drop,
             nthreads=args.nthreads,
             sync=args.sync,
             progress=progress,
         )
-        return found
 
     # cat
 

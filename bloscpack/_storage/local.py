@@ -12,7 +12,6 @@ import io
 import os
 import stat
 from _thread import allocate_lock
-from contextlib import contextmanager
 from functools import cache
 
 from .base import FileObjectStorage, Storage, StorageFile

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._check.findings import ERROR, NOTE, Record
+from .._check.findings import Finding, Pair, Report, counted
 from .._engine.threads import for_each
 from .._format.rows import common, text_of, union, without
 from .._storage.protocols import Path
@@ -35,41 +35,37 @@ Progress = Callable[[int], object]
 ROOT = "."
 
 
-@dataclass(frozen=True)
-class TreeFinding(Record):
+@dataclass(frozen=True, repr=False)
+class TreeFinding(Finding):
     """A difference between a tree and the format.
+
+    The other attributes are those of `bloscpack.verify.Finding`.
 
     Attributes
     ----------
-    block
-        The name of the block or group, ``.`` for the tree itself.
+    section
+        ``'header'``, ``'attributes'`` or ``'files'``, the data files.
     kind
         ``'header'``, ``'attributes'``, ``'short'``, ``'unwritten'``, ``'hole'``,
         ``'checksum'``, ``'fold'``, ``'orphan'`` or ``'file'``.
-    message
-        A sentence for people.
-    severity
-        ``'error'`` or ``'note'``.
+    block
+        The name of the block or group, ``.`` for the tree itself.
     file
         The name of the data file, or None.
     rows
         The affected rows of the block, as pairs (start, stop).
     """
 
-    block: str
-    kind: str
-    message: str
-    severity: str = ERROR
-    file: str | None = None
-    rows: tuple[tuple[int, int], ...] = ()
+    block: str = ROOT
+    rows: tuple[Pair, ...] = ()  # type: ignore[assignment]
 
     def __str__(self) -> str:
         place = self.block if self.file is None else self.block + "/" + self.file
         return "%s: %s: %s" % (self.severity, place, self.message)
 
 
-@dataclass(frozen=True)
-class TreeReport(Record):
+@dataclass(eq=False, repr=False)
+class TreeReport(Report):
     """The result of `verify`.
 
     Attributes
@@ -79,21 +75,18 @@ class TreeReport(Record):
     nblocks, nfiles, nbytes
         The number of blocks, data files, and bytes in them that were checked.
     findings
-        All findings, block by block.
+        The first thousand findings, block by block.
+    nerrors, nnotes
+        The numbers of all errors and of all notes.
     """
 
-    filename: str
-    nblocks: int
-    nfiles: int
-    nbytes: int
-    findings: tuple[TreeFinding, ...]
+    nbytes: int = 0
+    nblocks: int = 0
+    nfiles: int = 0
 
-    derived = ("ok",)
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no error; notes do not count."""
-        return not any(finding.severity == ERROR for finding in self.findings)
+    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding; the arguments are those of `TreeFinding`."""
+        self.take(TreeFinding(section, kind, message, **where))
 
 
 def verify(
@@ -120,7 +113,8 @@ def verify(
         neither blocks nor attributes.
     """
     file = tree if isinstance(tree, File) else File(tree, follow_links=follow_links)
-    checker = _Checker(file._tree, nthreads or available_cpus(), progress)
+    report = TreeReport(file.basename)
+    checker = _Checker(report, file._tree, nthreads or available_cpus(), progress)
     for name in file.blocks if blocks is None else blocks:
         full = file._full(name)
         if not file._tree.is_block(full):
@@ -129,27 +123,23 @@ def verify(
     if blocks is None:
         for group in file._tree.groups(file._group):
             checker.check_group(file._full(group), group or ROOT)
-        if not (checker.nblocks or checker.findings or checker.nattributes):
+        if not (report.nblocks or report.findings or checker.nattributes):
             text = "'%s' has no block and no attributes, so it is no BigFile tree"
             raise NoSuchBlock(text % file.basename)
-    return TreeReport(
-        file.basename,
-        checker.nblocks,
-        checker.nfiles,
-        checker.nbytes,
-        tuple(checker.findings),
-    )
+    return report
 
 
 class _Checker:
-    """Collects the findings of the blocks that it checks."""
+    """Adds the findings of blocks and groups to a report."""
 
-    def __init__(self, tree: Tree, nthreads: int, progress: Progress | None) -> None:
+    def __init__(
+        self, report: TreeReport, tree: Tree, nthreads: int, progress: Progress | None
+    ) -> None:
+        self._report = report
         self._tree = tree
-        self.nthreads = nthreads
+        self._nthreads = nthreads
         self._progress = progress
-        self.findings: list[TreeFinding] = []
-        self.nblocks = self.nfiles = self.nbytes = self.nattributes = 0
+        self.nattributes = 0
 
     def check_attributes(self, name: str, shown: str) -> None:
         """Check that the attributes of a block or group can be read."""
@@ -159,7 +149,7 @@ class _Checker:
                 attributes[key]
                 self.nattributes += 1
         except (FormatError, OSError) as error:
-            self.findings.append(TreeFinding(shown, "attributes", _text(error)))
+            self._report.add("attributes", "attributes", _text(error), block=shown)
 
     def check_group(self, name: str, shown: str) -> None:
         """Check the folder of a group, which may be an unfinished block."""
@@ -167,184 +157,140 @@ class _Checker:
         files = sorted(filter(is_data_file, os.listdir(self._tree.folder(name))))
         if files:
             text = "data files without a header: the block was never finished: "
-            self.findings.append(TreeFinding(shown, "header", text + _some(files)))
+            self._report.add("header", "header", text + _some(files), block=shown)
 
     def check_block(self, name: str) -> None:
         """Check everything in the folder of a block."""
-        self.nblocks += 1
+        self._report.nblocks += 1
         self.check_attributes(name, name)
         try:
             folder = self._tree.folder(name)
             header, _, unwritten = read_state(self._tree, folder)
         except (FormatError, OSError) as error:
-            self.findings.append(TreeFinding(name, "header", _text(error)))
+            self._report.add("header", "header", _text(error), block=name)
             return
-        _BlockCheck(self, name, header, DataFiles(self._tree, folder)).run(
-            folder, unwritten
-        )
-
-    def add_progress(self, nbytes: int) -> None:
-        """Count bytes that have been checked."""
-        self.nbytes += nbytes
-        if self._progress is not None:
-            self._progress(nbytes)
-
-
-class _BlockCheck:
-    """The check of the data files of a block."""
-
-    def __init__(
-        self, checker: _Checker, name: str, header: Header, files: DataFiles
-    ) -> None:
-        self._checker = checker
-        self._name = name
-        self._header = header
-        self._files = files
-
-    def run(self, folder: str, unwritten: Rows) -> None:
-        """Check all data files; `unwritten` are rows known to be unwritten."""
+        files = DataFiles(self._tree, folder)
         holes: Rows = []
         try:
-            for number in range(len(self._header.rows)):
-                short, file_holes = self._check_file(number)
-                self._note_unwritten(number, without(unwritten, short))
-                holes += file_holes
+            for number in range(len(header.rows)):
+                file = _FileCheck(self._report, name, header, files, number)
+                short = file.check(self._nthreads, self._progress)
+                file.add_unwritten(without(unwritten, short))
+                holes += file.holes
         finally:
-            self._files.close()
+            files.close()
         suspect = without(union(holes), unwritten)
         if suspect:
-            self._add(
-                "hole",
-                "%s in a hole of the file: zeros, or never written" % text_of(suspect),
-                severity=NOTE,
-                rows=suspect,
-            )
-        self._check_orphans(folder)
+            message = "%s in a hole of the file: zeros, or never written"
+            message %= text_of(suspect)
+            self._report.note("files", "hole", message, block=name, rows=tuple(suspect))
+        named = {FILE_NAME % number for number in range(len(header.rows))}
+        orphans = sorted({*filter(is_data_file, os.listdir(folder))} - named)
+        if orphans:
+            message = "%s not named in the header: %s"
+            message %= counted(len(orphans), "data file"), _some(orphans)
+            self._report.note("files", "orphan", message, block=name)
 
-    def _note_unwritten(self, number: int, rows: Rows) -> None:
-        """Add a finding for rows that are unwritten, and read as zeros or old bytes."""
-        start, stop = self._header.starts[number : number + 2]
-        left = common(rows, [(start, stop)])
-        if left:
-            text = "no writer has finished %s" % text_of(left)
-            self._add("unwritten", text, number=number, rows=left)
 
-    def _add(
+class _FileCheck:
+    """The check of a data file; ``holes`` are the rows whose bytes lie in holes."""
+
+    def __init__(
         self,
-        kind: str,
-        message: str,
-        *,
-        severity: str = ERROR,
-        number: int | None = None,
-        rows: Rows = (),  # type: ignore[assignment]
+        report: TreeReport,
+        block: str,
+        header: Header,
+        files: DataFiles,
+        number: int,
     ) -> None:
-        file = None if number is None else FILE_NAME % number
-        self._checker.findings.append(
-            TreeFinding(self._name, kind, message, severity, file, tuple(rows))
-        )
+        self._report = report
+        self._block = block
+        self._header = header
+        self._files = files
+        self._number = number
+        self._rows = header.starts[number], header.starts[number] + header.rows[number]
+        self.holes: Rows = []
 
-    def _check_file(self, number: int) -> tuple[Rows, Rows]:
-        """Check a data file; return the rows that are missing, and those in holes."""
-        header = self._header
-        first, rows = header.starts[number], header.rows[number]
-        expected = rows * header.row_nbytes
+    def _add(self, section: str, kind: str, message: str, rows: Rows) -> None:
+        file = FILE_NAME % self._number
+        place = {"block": self._block, "file": file, "rows": tuple(rows)}
+        self._report.add(section, kind, message, **place)
+
+    def add_unwritten(self, rows: Rows) -> None:
+        """Report rows of the file that no writer has finished."""
+        left = common(rows, [self._rows])
+        if left:
+            message = "no writer has finished %s" % text_of(left)
+            self._add("files", "unwritten", message, left)
+
+    def check(self, nthreads: int, progress: Progress | None) -> Rows:
+        """Check the file; return the rows that are missing."""
+        (first, stop), row_nbytes = self._rows, self._header.row_nbytes
+        expected = (stop - first) * row_nbytes
         try:
-            found = self._files.nbytes(number)
+            found = self._files.nbytes(self._number)
         except OSError as error:
-            all_rows = [(first, first + rows)] if rows else []
-            self._add(
-                "file", error.strerror or str(error), number=number, rows=all_rows
-            )
-            return all_rows, []
-        self._checker.nfiles += 1
+            all_rows = [self._rows] if first < stop else []
+            self._add("files", "file", error.strerror or str(error), all_rows)
+            return all_rows
+        self._report.nfiles += 1
         short: Rows = []
         if found < expected:
-            whole = found // header.row_nbytes
-            short = [(first + whole, first + rows)]
-            self._add(
-                "short",
-                "%s missing: %s"
-                % (text_of(short), self._size_text(number, found, expected)),
-                number=number,
-                rows=short,
-            )
+            short = [(first + found // row_nbytes, stop)]
+            text = "the file has %d bytes, expected %d" % (found, expected)
+            if not (found or os.path.exists(self._files.path(self._number))):
+                text = "there is no file, expected %d bytes" % expected
+            message = "%s missing: %s" % (text_of(short), text)
+            self._add("files", "short", message, short)
         size = min(found, expected)
         if size:
-            self._check_sum(number, size)
-        holes = self._holes(number, size) if size else []
-        return short, holes
+            self._check_sum(size, nthreads, progress)
+            for start, end in self._files.holes(self._number, size):
+                low, high = -(-start // row_nbytes), end // row_nbytes
+                if low < high:
+                    self.holes.append((first + low, first + high))
+        return short
 
-    def _size_text(self, number: int, found: int, expected: int) -> str:
-        if found or os.path.exists(self._files.path(number)):
-            return "the file has %d bytes, expected %d" % (found, expected)
-        return "there is no file, expected %d bytes" % expected
-
-    def _check_sum(self, number: int, size: int) -> None:
-        header = self._header
+    def _check_sum(self, size: int, nthreads: int, progress: Progress | None) -> None:
+        header, number = self._header, self._number
         checksum = header.checksums[number]
         try:
-            total = self._sum(number, size)
+            total = self._sum(size, nthreads, progress)
         except OSError as error:
-            self._add("file", error.strerror or str(error), number=number)
+            self._add("files", "file", error.strerror or str(error), [])
             return
         if total != checksum:
-            first = header.starts[number]
-            rows = [(first, first + header.rows[number])]
-            self._add(
-                "checksum",
+            rows = [self._rows]
+            message = (
                 "the bytes add up to %d, the header says %d: %s have changed, or were "
-                "written twice or not counted" % (total, checksum, text_of(rows)),
-                number=number,
-                rows=rows,
+                "written twice or not counted"
             )
+            message %= total, checksum, text_of(rows)
+            self._add("files", "checksum", message, rows)
         elif header.folds[number] != folded(checksum):
-            self._add(
-                "fold",
-                "the folded checksum is %d, expected %d"
-                % (header.folds[number], folded(checksum)),
-                number=number,
-            )
+            message = "the folded checksum is %d, expected %d"
+            message %= header.folds[number], folded(checksum)
+            self._add("header", "fold", message, [])
 
-    def _sum(self, number: int, size: int) -> int:
+    def _sum(self, size: int, nthreads: int, progress: Progress | None) -> int:
         total = 0
 
         def work(offset: int) -> tuple[int, int]:
             piece = numpy.empty(min(PIECE_NBYTES, size - offset), "u1")
-            with self._files.opened(number) as file:
+            with self._files.opened(self._number) as file:
                 done = file.read_into(piece.data, offset)
             return byte_sum(piece[:done]), done
 
         def deliver(result: tuple[int, int]) -> None:
             nonlocal total
             total = (total + result[0]) % MODULUS
-            self._checker.add_progress(result[1])
+            self._report.nbytes += result[1]
+            if progress is not None:
+                progress(result[1])
 
-        nthreads = self._checker.nthreads if size > PIECE_NBYTES else 1
+        nthreads = nthreads if size > PIECE_NBYTES else 1
         for_each(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
         return total
-
-    def _holes(self, number: int, size: int) -> Rows:
-        """Return the rows whose bytes all lie in holes of a data file."""
-        row_nbytes, first = self._header.row_nbytes, self._header.starts[number]
-        found = []
-        for start, stop in self._files.holes(number, size):
-            low, high = -(-start // row_nbytes), stop // row_nbytes
-            if low < high:
-                found.append((first + low, first + high))
-        return found
-
-    def _check_orphans(self, folder: str) -> None:
-        number = len(self._header.rows)
-        expected = {FILE_NAME % i for i in range(number)}
-        names = [entry for entry in os.listdir(folder) if is_data_file(entry)]
-        orphans = sorted(set(names) - expected)
-        if orphans:
-            self._add(
-                "orphan",
-                "%d data file%s not named in the header: %s"
-                % (len(orphans), "s" * (len(orphans) != 1), _some(orphans)),
-                severity=NOTE,
-            )
 
 
 def _some(names: list[str]) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 
-from .._check.findings import NOTE
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.rows import union
@@ -52,40 +52,6 @@ from .layouts.zarr_array import ZarrArray
 ATTEMPTS = 10
 # Maximum number of notes about files that the dataset does not use.
 STRAYS_KEPT = 100
-
-
-class Watcher:
-    """Takes what a check finds besides its report.
-
-    Attributes
-    ----------
-    nodes
-        The dataset and its members by name, or why one can't be opened.
-    files
-        The name of the array and the check of each file.
-    errors
-        The errors of descriptions that can't be read.
-    unreached
-        The rows in files that an altered description does not reach.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeLayout | Exception] = {}
-        self.files: list[tuple[str, FileCheck]] = []
-        self.errors: list[FormatError | OSError] = []
-        self.unreached: list[RowLoss] = []
-
-    def take_file(self, name: str, check: FileCheck) -> None:
-        """Take the check of a file of an array."""
-        self.files.append((name, check))
-
-    def include(self, part: Watcher) -> None:
-        """Take what the check of a member has found."""
-        self.nodes |= part.nodes
-        self.errors += part.errors
-        self.unreached += part.unreached
-        for name, check in part.files:
-            self.take_file(name, check)
 
 
 def verify(
@@ -129,44 +95,56 @@ def verify(
     >>> dataset.verify('v')
     <DatasetReport: 0 errors, 0 notes>
     """
-    return check_dataset(path, nthreads, progress, None, storage_options)
+    check = DatasetCheck(path, nthreads, progress, storage_options=storage_options)
+    return check.report
 
 
-def check_dataset(
-    path: Path,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    watcher: Watcher | None = None,
-    storage_options: StorageOptions | None = None,
-) -> DatasetReport:
-    """Check a dataset; `watcher` gets what is not in the report, too."""
-    folder = Folder.open(path, storage_options)
-    found = detect(folder)
-    layout, kind = found.layout, found.kind
-    report = DatasetReport(folder.root, layout, kind=kind)
-    count = effective_nthreads(nthreads, None)
-    with own_settings:
-        checker = _Checker(report, count, progress, watcher)
-        checker.check(folder, "", layout, kind)
-    return report
+class DatasetCheck:
+    """The check of a dataset: its report, and what is not in the report.
 
-
-class _Checker:
-    """Adds what is found in a dataset to its report."""
+    Attributes
+    ----------
+    report
+        All findings, and the counts.
+    nodes
+        The dataset and its members by name, or why one can't be opened.
+    files
+        The name of the array and the check of each file; without `keep_sound` only of
+        files that are damaged, or whose chunks are in uncertain places.
+    errors
+        The errors of descriptions that can't be read.
+    unreached
+        The rows in files that an altered description does not reach.
+    """
 
     def __init__(
         self,
-        report: DatasetReport,
-        nthreads: int,
-        progress: Progress | None,
-        watcher: Watcher | None,
+        path: Path,
+        nthreads: int | None = None,
+        progress: Progress | None = None,
+        *,
+        keep_sound: bool = False,
+        storage_options: StorageOptions | None = None,
     ) -> None:
-        self._report = report
-        self._nthreads = nthreads
+        folder = Folder.open(path, storage_options)
+        found = detect(folder)
+        self.report = DatasetReport(folder.root, found.layout, kind=found.kind)
+        self._nthreads = effective_nthreads(nthreads, None)
         self._progress = progress
-        self._watcher = watcher
+        self._keep_sound = keep_sound
+        self._clear()
+        with own_settings:
+            self._check_changing(folder, "", found.layout, found.kind)
 
-    def check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
+    def _clear(self) -> None:
+        self.nodes: dict[str, NodeLayout | Exception] = {}
+        self.files: list[tuple[str, FileCheck]] = []
+        self.errors: list[FormatError | OSError] = []
+        self.unreached: list[RowLoss] = []
+
+    def _check_changing(
+        self, folder: Folder, member: str, layout: str, kind: str
+    ) -> None:
         """Check the dataset, or the member of a group, in a folder.
 
         An array or a table that a writer has changed meanwhile, and that seems to be
@@ -176,26 +154,27 @@ class _Checker:
             self._check(folder, member, layout, kind)
             return
         files = (array_class if kind == "array" else table_class)(layout)
-        progress = self._progress
         for attempt in range(1, ATTEMPTS + 1):
             state = _state_of(folder, files.description_files)
-            watcher = None if self._watcher is None else Watcher()
-            report = DatasetReport(self._report.path, layout, kind=kind)
-            trial = _Checker(report, self._nthreads, progress, watcher)
+            trial = copy(self)
+            trial.report = DatasetReport(self.report.path, layout, kind=kind)
+            trial._clear()
+            if attempt > 1:
+                trial._progress = None  # it has counted all files
             trial._check(folder, member, layout, kind)
             same = _state_of(folder, files.description_files) == state
-            if report.ok or same or attempt == ATTEMPTS:
+            if trial.report.ok or same or attempt == ATTEMPTS:
                 break
-            progress = None  # it has counted all files
-        self._report.include(report)
-        self._report.losses += report.losses
-        if self._watcher is not None and watcher is not None:
-            self._watcher.include(watcher)
+        self.report.include(trial.report)
+        self.report.losses += trial.report.losses
+        self.nodes |= trial.nodes
+        self.files += trial.files
+        self.errors += trial.errors
+        self.unreached += trial.unreached
 
     def _check(self, folder: Folder, member: str, layout: str, kind: str) -> None:
         node = self._open(folder, member, layout, kind)
-        if self._watcher is not None:
-            self._watcher.nodes[member] = node
+        self.nodes[member] = node
         if isinstance(node, Exception):
             return
         used = {folder.full(name) for name in node.description_files}
@@ -203,7 +182,7 @@ class _Checker:
         if kind == "array":
             if node.is_column and table_around(folder) is None:
                 message = "it is a column of a table, and there is no document of one"
-                self._report.note("metadata", "no-table", message, file=member or ".")
+                self.report.note("metadata", "no-table", message, file=member or ".")
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
@@ -221,11 +200,11 @@ class _Checker:
                 inner = joined_name(member, name)
                 if layout != "folder" and found.layout == "folder":
                     message = "a folder of datasets, and no group: it has no document"
-                    self._report.note("metadata", "no-document", message, file=inner)
-                self.check(found.folder, inner, found.layout, found.kind)
+                    self.report.note("metadata", "no-document", message, file=inner)
+                self._check_changing(found.folder, inner, found.layout, found.kind)
         if not LAYOUTS[layout].has_digests:
             message = "there are no digests: damage is found only where Blosc fails"
-            self._report.note("chunks", "no-checksum", message, file=member or ".")
+            self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
 
@@ -243,28 +222,27 @@ class _Checker:
             if not member:
                 raise
             message = "not checked: %s" % error
-            self._report.note("metadata", "unsupported", message, file=member)
+            self.report.note("metadata", "unsupported", message, file=member)
             return error
 
     def _name(self, path: str) -> str:
         """Return the name of a file in the dataset."""
         if is_url(path):
-            inner = path_of(path).removeprefix(path_of(self._report.path))
+            inner = path_of(path).removeprefix(path_of(self.report.path))
             return inner.strip("/") or "."
-        name = os.path.relpath(path, self._report.path)
+        name = os.path.relpath(path, self.report.path)
         return name.replace(os.sep, "/")
 
     def _description_failed(self, error: FormatError | OSError) -> None:
-        if self._watcher is not None:
-            self._watcher.errors.append(error)
-        path = error.filename if isinstance(error.filename, str) else self._report.path
+        self.errors.append(error)
+        path = error.filename if isinstance(error.filename, str) else self.report.path
         message = _message(error)
         section = getattr(error, "section", None) or "files"
         if isinstance(error, PermissionError):
             name = self._name(path.removesuffix("/" + CHANGES))
-            self._report.add(section, "permission", message, file=name)
+            self.report.add(section, "permission", message, file=name)
             return
-        self._report.add(section, "description", message, file=self._name(path))
+        self.report.add(section, "description", message, file=self._name(path))
 
     def _check_description(self, node: NodeLayout) -> None:
         """Check the attributes, and whether another program wrote the description."""
@@ -274,7 +252,7 @@ class _Checker:
                 "another program has written or changed it, or it is damaged: it has "
                 "no right digest"
             )
-            self._report.note("metadata", "changed", message, file=name)
+            self.report.note("metadata", "changed", message, file=name)
         try:
             node.read_attributes()
         except (FormatError, OSError) as error:
@@ -286,13 +264,13 @@ class _Checker:
         folder.read_journal()
         if folder.unfinished:
             message = "a change was committed, and the next writer completes it"
-            self._report.note("files", "change", message, file=place)
+            self.report.note("files", "change", message, file=place)
         elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"
             )
-            self._report.note("files", "change", message, file=place)
+            self.report.note("files", "change", message, file=place)
 
     # Arrays
 
@@ -303,7 +281,7 @@ class _Checker:
 
         `column` is its name if it is a column of the table `member`.
         """
-        report = self._report
+        report = self.report
         used: set[str] = set()
         report.narrays += 1
         size = layout.dtype.itemsize
@@ -314,47 +292,39 @@ class _Checker:
             checks = self._check_part(layout, source)
             used |= {check.file for check in checks}
             name = joined_name(member, column, *fields)
-            own = self._own_shards(layout)
-            used |= self._check_reach(layout, own, member, name)
-            _allow_missing_rows(checks, layout, certain=not own)
+            own = self._check_reach(layout, member, name)
+            used |= own
             report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
             for check in checks:
-                self._take(check, member)
-                if self._watcher is not None:
-                    self._watcher.take_file(name, check)
+                # If the document was altered, the missing rows may have been written.
+                allowed = layout.may_lack_files and own
+                if allowed and {MISSING, SHORT} & {f.kind for f in check.findings}:
+                    check.certain = False
+                self._include(check, member)
+                if self._keep_sound or not (check.ok and check.certain):
+                    self.files.append((name, check))
         return used
 
-    def _own_shards(self, layout: ArrayLayout) -> dict[str, tuple[int, int]]:
-        """Return the rows of each shard of an array whose document was altered.
+    def _check_reach(self, layout: ArrayLayout, member: str, name: str) -> set[str]:
+        """Return the shards of an array whose document was altered, else nothing.
 
-        Shards that state another array, another place or none are left out.
+        Note the rows that the document does not reach. Shards that state another array,
+        another place or none are left out.
         """
         altered = layout.changed_elsewhere and not layout.folder.is_remote
         if not altered or not isinstance(layout, ZarrArray):
-            return {}
-        stated = layout.stated_shards()
-        return {layout.folder.full(name): rows for name, rows in stated}
-
-    def _check_reach(
-        self,
-        layout: ArrayLayout,
-        own: dict[str, tuple[int, int]],
-        member: str,
-        name: str,
-    ) -> set[str]:
-        """Note the rows behind the end of an array; return the names of the shards."""
-        unreached = set()
-        for file, (start, stop) in own.items():
-            if stop <= layout.shape[0]:
-                continue
-            unreached.add(file)
-            rows = max(start, layout.shape[0]), stop
-            message = "the document was altered, and does not reach these rows"
-            place = joined_name(member, file)
-            self._report.note("files", "unreached", message, file=place, rows=rows)
-            if self._watcher is not None:
-                self._watcher.unreached.append(RowLoss(name, rows))
-        return unreached
+            return set()
+        length, names = layout.shape[0], set()
+        for shard, (start, stop) in layout.stated_shards():
+            file = layout.folder.full(shard)
+            names.add(file)
+            if stop > length:
+                rows = max(start, length), stop
+                message = "the document was altered, and does not reach these rows"
+                place = joined_name(member, file)
+                self.report.note("files", "unreached", message, file=place, rows=rows)
+                self.unreached.append(RowLoss(name, rows))
+        return names
 
     def _check_part(self, layout: ArrayLayout, source: ChunkFiles) -> list[FileCheck]:
         """Check the files of a part of an array: they, or their chunks, in parallel.
@@ -385,21 +355,18 @@ class _Checker:
         move_claimed(checks, layout, source, self._nthreads)
         return sorted(checks, key=lambda check: check.numbers.start)
 
-    def _take(self, check: FileCheck, member: str) -> None:
-        report = self._report
-        report.nfiles += check.nfiles
-        report.nchunks += len(check.numbers)
-        # Other programs leave out chunks, which are not damaged.
-        report.nintact += len(check.numbers if check.ok else check.intact)
-        report.nbytes_intact += sum(nbytes for nbytes, _ in check.intact.values())
-        report.cbytes += check.cbytes
-        for finding in check.findings:
-            name = joined_name(member, finding.file or "")
-            report.take(replace(finding, file=name))
+    def _include(self, check: FileCheck, member: str) -> None:
+        check.count()
+        place = [joined_name(member, finding.file or "") for finding in check.findings]
+        check.findings = [
+            replace(finding, file=name)
+            for finding, name in zip(check.findings, place, strict=True)
+        ]
+        self.report.include(check)
 
     def _check_table(self, table: TableLayout, member: str) -> set[str]:
         """Check the columns; return the names of the files that were expected."""
-        report = self._report
+        report = self.report
         for name, error in (table.unopened or {}).items():
             report.losses.append(RowLoss(joined_name(member, name), None))
             if isinstance(error, UsageError):
@@ -433,9 +400,9 @@ class _Checker:
         for name, reason in _strays(folder, "", used):
             found += 1
             if found > STRAYS_KEPT:
-                self._report.nnotes += 1
+                self.report.nnotes += 1
                 continue
-            self._report.note("files", "unused", reason, file=joined_name(member, name))
+            self.report.note("files", "unused", reason, file=joined_name(member, name))
 
 
 def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
@@ -472,23 +439,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return error.message if isinstance(error, FormatError) else str(error)
-
-
-def _allow_missing_rows(
-    checks: list[FileCheck], layout: ArrayLayout, *, certain: bool
-) -> None:
-    """Make missing rows notes if readers take them for rows with the fill value.
-
-    It is not `certain` that they were never written if the document was altered.
-    """
-    if not layout.may_lack_files:
-        return
-    for check in checks:
-        for i, finding in enumerate(check.findings):
-            if finding.kind in (MISSING, SHORT):
-                message = finding.message + ": the rows have the fill value"
-                check.findings[i] = replace(finding, severity=NOTE, message=message)
-                check.certain = check.certain and certain
 
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:

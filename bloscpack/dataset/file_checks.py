@@ -3,12 +3,8 @@
 A shard is inspected as `bloscpack.verify` does, so that intact chunks are found
 also if the tables in the file are damaged. Then it is compared with the array that it
 belongs to. All other chunks are read as a reader reads them: bcolz and BLZ store no
-digests. Damage becomes findings and never raises.
-
-The results of checking and of recovering a dataset.
-
-Records only; nothing here reads a file. The files of a dataset have names relative to
-its folder, with slashes.
+digests. Damage becomes findings and never raises. The results of checking and of
+recovering a dataset are here, too.
 """
 
 from __future__ import annotations
@@ -19,8 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._check.files import Inspection, inspect, report_on
-from .._check.findings import ERROR, NOTE, Finding, Pair, Record, Report, counted
+from .._check.files import Inspection
+from .._check.findings import NOTE, Finding, Pair, Record, Report, counted
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
@@ -39,13 +35,13 @@ SHORT = "short"
 FOREIGN = "other-program"
 
 
-class FileCheck:
-    """What was found in a file.
+class FileCheck(Report):
+    """The report on a file of an array, or on adjacent files that are all missing.
 
     Attributes
     ----------
     file
-        The name of the file in the dataset.
+        The name of the file in the dataset, with slashes.
     numbers
         The numbers of the chunks that it should have.
     intact
@@ -53,36 +49,29 @@ class FileCheck:
     extents
         Number → offset and size of the intact ones in a damaged superchunk, found
         without its tables.
-    findings
-        The findings.
     claimed
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
     certain
         Whether it is proven that the intact chunks have these numbers.
-    cbytes, nfiles
-        Size in bytes of the file, and number of files: more if all are missing.
+    nfiles
+        The number of files.
     """
 
     def __init__(self, file: str, numbers: range, layout: ArrayLayout) -> None:
+        super().__init__()
         self.file = file
         self.numbers = numbers
-        self._chunk_rows = layout.chunks[0]
-        self._nrows = layout.shape[0]
         self.intact: dict[int, tuple[int, int]] = {}
         self.extents: dict[int, tuple[int, int]] = {}
-        self.findings: list[Finding] = []
         self.claimed: str | None = None
         self.source = file
         self.certain = True
-        self.cbytes = 0
         self.nfiles = 1
-
-    @property
-    def ok(self) -> bool:
-        """Whether there are no errors."""
-        return all(finding.severity != ERROR for finding in self.findings)
+        self._chunk_rows = layout.chunks[0]
+        self._nrows = layout.shape[0]
+        self._may_lack_rows = layout.may_lack_files
 
     @property
     def lost(self) -> list[tuple[int, int]]:
@@ -99,7 +88,14 @@ class FileCheck:
         """The rows of the array that are in the file."""
         return self.rows_of(self.numbers[0], self.numbers[-1])
 
-    def take(self, finding: Finding) -> None:
+    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
+        """Add a finding; a note if readers take missing rows for fill values."""
+        if self._may_lack_rows and kind in (MISSING, SHORT):
+            message += ": the rows have the fill value"
+            where["severity"] = NOTE
+        super().add(section, kind, message, file=self.file, **where)
+
+    def add_of_file(self, finding: Finding) -> None:
         """Add a finding about the file; its chunks and rows count from the file on."""
         rows = None
         if finding.rows is not None:
@@ -108,19 +104,18 @@ class FileCheck:
             rows = (first, last) if first < last else None
         elif finding.chunk is not None and finding.chunk < len(self.numbers):
             rows = self.rows_of(self.numbers[finding.chunk])
+        at = {"chunk": finding.chunk, "offset": finding.offset, "rows": rows}
+        severity = finding.severity
         self.add(
-            finding.section,
-            finding.kind,
-            finding.message,
-            severity=finding.severity,
-            chunk=finding.chunk,
-            offset=finding.offset,
-            rows=rows,
+            finding.section, finding.kind, finding.message, severity=severity, **at
         )
 
-    def add(self, section: str, kind: str, message: str, **where: Any) -> None:
-        """Add a finding."""
-        self.findings.append(Finding(section, kind, message, file=self.file, **where))
+    def count(self) -> None:
+        """Set the counts of the report."""
+        # Other programs leave out chunks, which are not damaged.
+        self.nchunks = len(self.numbers)
+        self.nintact = self.nchunks if self.ok else len(self.intact)
+        self.nbytes_intact = sum(nbytes for nbytes, _ in self.intact.values())
 
 
 def missing_files(
@@ -159,7 +154,7 @@ def move_claimed(
         number, name = check.numbers.start // source.slots, files[0]
         name = name.removeprefix(prefix)
         moved = check_file(layout, source, number, nthreads, name)
-        if moved.ok:
+        if moved.ok and not moved.lost:
             check.source, check.extents = moved.file, moved.extents
             check.intact = moved.intact
 
@@ -234,47 +229,38 @@ def _check_shard(
             index = ShardIndex(storage, source.grid)
             if index.foreign:
                 message = "another program wrote the shard: it is no '.blp' file"
-                check.add("header", FOREIGN, message, severity=NOTE)
+                check.note("header", FOREIGN, message)
                 _check_by_reading(check, source, index.extents)
                 return
     try:
-        inspection = inspect(storage, nthreads)
+        inspection = Inspection(storage, nthreads)
     except (NotReadable, Unsupported) as error:
         rows = check.all_rows
         check.add("header", "not-superchunk", error.message, rows=rows)
         return
-    report = report_on(inspection)
-    for finding in report.findings:
-        check.take(finding)
+    for finding in inspection.report.findings:
+        check.add_of_file(finding)
     _take_chunks(check, inspection, source)
-    if report.ok:
+    if inspection.report.ok:
         _compare(check, storage, source)
-    if not check.ok:
+    if not (inspection.report.ok and check.ok):
         check.certain = not inspection.proof.numbers
 
 
 def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
     """Note the intact chunks that have as many bytes as the array needs."""
-    numbering, size = inspection.numbering, inspection.checksum.size
-    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
-        for i, offset in enumerate(chain.offsets):
-            if not 0 <= first + i < len(check.numbers):
-                continue
-            number = check.numbers[first + i]
-            start, stop = source.span(number)
-            nbytes, cbytes = chain.sizes[i], chain.stop_of(i) - offset - size
-            if not stop - start <= nbytes <= source.chunk_size:
-                check.add(
-                    "chunks",
-                    "size",
-                    "expected a chunk of '%d' plain bytes, found '%d'"
-                    % (stop - start, nbytes),
-                    chunk=first + i,
-                    rows=check.rows_of(number),
-                )
-                continue
+    for i, offset, nbytes, cbytes in inspection.intact_chunks():
+        if i >= len(check.numbers):
+            continue
+        number = check.numbers[i]
+        start, stop = source.span(number)
+        if stop - start <= nbytes <= source.chunk_size:
             check.intact[number] = stop - start, cbytes
             check.extents[number] = offset, cbytes
+            continue
+        message = "expected a chunk of '%d' plain bytes, found '%d'"
+        message %= stop - start, nbytes
+        check.add("chunks", "size", message, chunk=i, rows=check.rows_of(number))
 
 
 def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
@@ -304,7 +290,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     stated = place_of(metadata)
     if stated is None and source.grid.identity is not None:
         message = "it does not state its array: another program wrote the file"
-        check.add("metadata", FOREIGN, message, severity=NOTE)
+        check.note("metadata", FOREIGN, message)
     last, stop = check.numbers[-1], (header.nbytes or 0) // grid.row_nbytes
     stop += check.all_rows[0]
     if check.ok and last == source.nchunks - 1 and stop > source.nrows:
@@ -312,7 +298,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
             "the file has rows up to %d, and the array up to %d: an append was "
             "interrupted, or rows were removed" % (stop, source.nrows)
         )
-        check.add("metadata", "more-rows", message, severity=NOTE)
+        check.note("metadata", "more-rows", message)
 
 
 def _check_length(check: FileCheck) -> None:
@@ -335,10 +321,6 @@ def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None
     if missing:
         message = "the index of the shard lacks %d of its chunks" % len(missing)
         check.add("shard", "index", message, rows=check.rows_of(missing[0]))
-
-
-# The name of the class for a finding about a dataset.
-DatasetFinding = Finding
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -31,9 +31,9 @@ from ..exceptions import (
 )
 from ..headers import check_range
 from .access import FolderLimits
-from .checking import Watcher, check_dataset, joined_name, lost_rows
+from .checking import DatasetCheck, joined_name, lost_rows
 from .create import NewName, creating
-from .file_checks import DatasetRecovery, DatasetReport, FileCheck, RowLoss
+from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
@@ -102,14 +102,13 @@ def recover(
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
     _check_apart(root, os.path.abspath(os.fsdecode(target)))
-    evidence = Evidence()
-    report = check_dataset(root, nthreads, progress, evidence)
-    for error in evidence.errors:
+    check = DatasetCheck(root, nthreads, progress)
+    for error in check.errors:
         # A missing file is damage, and so is a link or a pipe, which is refused. After
         # any other error of the file system, the next attempt may succeed.
         if not isinstance(error, (FormatError, FileNotFoundError, StorageError)):
             raise error
-    saver = _Saver(report, evidence, fill, drop, sync)
+    saver = _Saver(check, fill, drop, sync)
     with own_settings:
         saver.save("", os.fspath(target), mode)
     return saver.recovery
@@ -125,56 +124,32 @@ def _check_apart(damaged: str, target: str) -> None:
         )
 
 
-class Evidence(Watcher):
-    """The results of the check, which select the chunks to save.
-
-    Attributes
-    ----------
-    damage
-        The checks of the damaged files, by the name of the array.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.damage: dict[str, list[FileCheck]] = {}
-
-    def take_file(self, name: str, check: FileCheck) -> None:
-        """Take the check of a file of an array."""
-        if not check.ok or not check.certain:
-            self.damage.setdefault(name, []).append(check)
-
-    def members_of(self, group: str) -> list[str]:
-        """Return the names of the members of a group, in order."""
-        names = [name for name in self.nodes if name]
-        return [name for name in names if name.rpartition("/")[0] == group]
-
-
 class _Saver:
     """Writes the new dataset; `recovery` has the result."""
 
     def __init__(
-        self,
-        report: DatasetReport,
-        evidence: Evidence,
-        fill: int | None,
-        drop: bool,
-        sync: bool,
+        self, check: DatasetCheck, fill: int | None, drop: bool, sync: bool
     ) -> None:
-        self.recovery = DatasetRecovery(report, evidence.unreached)
-        self.recovery.nsaved = report.nintact
-        self.recovery.nlost = report.nchunks - report.nintact
-        self.recovery.certain = all(
-            check.certain for checks in evidence.damage.values() for check in checks
+        report = check.report
+        self.recovery = DatasetRecovery(
+            report,
+            check.unreached,
+            nsaved=report.nintact,
+            nlost=report.nchunks - report.nintact,
+            certain=all(file.certain for _, file in check.files),
         )
-        self._evidence = evidence
-        self._damage = evidence.damage
+        self._nodes = check.nodes
+        # The checks of the damaged files, by the name of the array.
+        self._damage: dict[str, list[FileCheck]] = {}
+        for array, file in check.files:
+            self._damage.setdefault(array, []).append(file)
         self._fill = fill
         self._drop = drop
         self._sync = sync
 
     def save(self, name: str, target: Path | NewName, mode: str) -> None:
         """Write the dataset, or the member of a group, in the state of the check."""
-        node = self._evidence.nodes[name]
+        node = self._nodes[name]
         if isinstance(node, Exception):
             raise node
         layout = LAYOUTS[node.name].instead or node.name
@@ -191,17 +166,16 @@ class _Saver:
         limits = FolderLimits(node.folder.in_folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
-            for inner in self._evidence.members_of(name):
-                last = inner.rpartition("/")[2]
+            for inner in filter(None, self._nodes):
+                group, _, last = inner.rpartition("/")
+                if group != name:
+                    continue
                 place = NewName(change.folder.in_folder, last, change.model_of(last))
-                self._save_member(inner, place)
-
-    def _save_member(self, name: str, target: NewName) -> None:
-        try:
-            self.save(name, target, "x")
-        except (FormatError, UsageError) as error:
-            self.recovery.losses.append(RowLoss(name, None))
-            self._remark("'%s' could not be recovered: %s" % (name, error))
+                try:
+                    self.save(inner, place, "x")
+                except (FormatError, UsageError) as error:
+                    self.recovery.losses.append(RowLoss(inner, None))
+                    self._remark("'%s' could not be recovered: %s" % (inner, error))
 
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
@@ -240,7 +214,8 @@ class _Saver:
             for column, array in arrays.items()
         }
         length = min(array.shape[0] for array in arrays.values())
-        self._note_losses(list(saved.values()), length)
+        for part in saved.values():
+            self.recovery.losses += part.losses(length)
         lost = (run for part in saved.values() for run in part.lost_rows())
         dropped = union(lost) if self._drop else []
         columns = {}
@@ -267,15 +242,6 @@ class _Saver:
             self.recovery.losses.append(RowLoss(joined_name(name, column), None))
             self._remark("the column '%s' could not be recovered" % column)
         return table.columns
-
-    def _note_losses(self, arrays: Sequence[SavedArray], length: int) -> None:
-        """Note the rows that are lost, and those that not all columns have."""
-        for array in arrays:
-            for part, rows in array.losses():
-                self.recovery.losses.append(RowLoss(part, rows))
-            if array.layout.shape[0] > length:
-                more = length, array.layout.shape[0]
-                self.recovery.losses.append(RowLoss(array.name, more))
 
 
 class SavedArray:
@@ -312,11 +278,13 @@ class SavedArray:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
 
-    def losses(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Yield the name of each part, and the rows that it has lost."""
+    def losses(self, length: int) -> Iterator[RowLoss]:
+        """Yield the rows that each part has lost, and those behind row `length`."""
         for part in self._parts:
             for rows in part.lost_rows():
-                yield joined_name(self.name, *part.fields), rows
+                yield RowLoss(joined_name(self.name, *part.fields), rows)
+        if self.layout.shape[0] > length:
+            yield RowLoss(self.name, (length, self.layout.shape[0]))
 
     def lost_rows(self) -> Rows:
         """Return the rows that any part has lost."""
@@ -336,15 +304,11 @@ class SavedArray:
         step = target.block_rows_for(new)
         written = [(0, total)] if self._row_nbytes else []
         if self.layout.may_lack_files and target.sparse and new.shards is not None:
-            written = whole_files(moved(kept, self._written()), new.shards, total)
+            lost = self.lost_rows() if self._writes_lost else ()
+            rows = union([*self._stored(), *lost])
+            written = whole_files(moved(kept, rows), new.shards, total)
         self._check_room(count(written))
         return self._blocks(kept, written, step)
-
-    def _written(self) -> Rows:
-        """Return the rows that the new array must have, as runs (start, stop)."""
-        return union(
-            [*self._stored(), *(self.lost_rows() if self._writes_lost else ())]
-        )
 
     def _check_room(self, nrows: int) -> None:
         """Raise `FormatError` if most of many rows would be fill values."""

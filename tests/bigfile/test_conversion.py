@@ -60,7 +60,7 @@ def test_the_same_files_come_back(name, tmp_path):
     assert folders_of(source) == folders_of(tmp_path / "again.bigfile")
     different = [file for file in wanted if wanted[file] != found[file]]
     assert OTHER_SUMS.get(name, []) == different
-    assert () == bigfile.verify(again).findings
+    assert [] == bigfile.verify(again).findings
 
 
 @pytest.mark.parametrize("name", COMPLETE)
@@ -145,7 +145,7 @@ def test_changes_of_the_dataset_reach_the_tree(tree, tmp_path):
         "New": 'json://{"a": [null]}',
     } == dict(again["Header"].attrs)
     assert "<f8" == again["Header"].attrs.raw("Time").dtype_name
-    assert () == bigfile.verify(again).findings
+    assert [] == bigfile.verify(again).findings
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_wrong_record_is_of_no_use(record, tmp_path):
     again = back(tmp_path)
     assert list(range(10)) == again["x"][:].tolist()
     assert {"a": 1} == dict(again["x"].attrs)
-    assert () == bigfile.verify(again).findings
+    assert [] == bigfile.verify(again).findings
     assert {"group.zarr", "again.bigfile"} == set(os.listdir(tmp_path))
 
 

@@ -114,7 +114,7 @@ def test_verify(name):
         assert {"checksum"} == kinds
     else:
         assert report.ok
-        assert () == report.findings
+        assert [] == report.findings
 
 
 @pytest.mark.parametrize("name", NAMES)

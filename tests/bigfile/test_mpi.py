@@ -124,7 +124,7 @@ def test_ranks_read_append_and_set_attributes(run, count, tmp_path):
     run(mpi_program.read_rows, count, tmp_path)
     run(mpi_program.append_rows, count, tmp_path)
     run(mpi_program.set_attributes, count, tmp_path)
-    assert () == bigfile.verify(tmp_path).findings
+    assert [] == bigfile.verify(tmp_path).findings
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_rows_of_a_killed_rank_are_named(mpiexec, count, tmp_path):
     assert ([(rows.start, rows.stop)], files) == missing(tmp_path)
     with column:
         column[rows] = rows_of_block()[rows]
-    assert () == bigfile.verify(tmp_path).findings
+    assert [] == bigfile.verify(tmp_path).findings
     assert np.array_equal(rows_of_block(), bigfile.File(tmp_path)["g/x"][:])
 
 
@@ -192,7 +192,7 @@ def test_the_example_of_the_documentation(python, tmp_path):
     tree = bigfile.File(tmp_path / "PART_019")
     assert [0, 1, 2, 3] == tree["0/Position"][::100, 0].tolist()
     assert np.array_equal(np.arange(4000), tree["0/ID"][:])
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 def test_any_error_can_be_sent():
@@ -226,5 +226,5 @@ def test_threads_can_share_pickled_columns(tmp_path):
         return type(column)
 
     assert [bigfile.Column] * 2 == on_threads(write, 2, tmp_path)
-    assert () == bigfile.verify(tmp_path).findings
+    assert [] == bigfile.verify(tmp_path).findings
     assert [9, 9] == bigfile.File(tmp_path)["g/x"][:2, 0].tolist()

@@ -100,4 +100,4 @@ def test_the_original_reads_and_changes_our_tree(python, tmp_path):
     assert [1, 2, 3, 4, 0, 1, 2] == column[:].tolist()
     assert 4 == column.nfile
     assert [2.5] == column.attrs["more"].tolist()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings

@@ -111,7 +111,7 @@ def test_processes_write_the_tree_of_a_single_one(shared, alone, tmp_path, count
         process.communicate()
         assert 0 == process.returncode
     assert alone == files_of(tmp_path / "shared")
-    assert () == bigfile.verify(shared).findings
+    assert [] == bigfile.verify(shared).findings
 
 
 def test_processes_and_threads_read_while_others_write(shared, alone, tmp_path, rows):
@@ -183,7 +183,7 @@ def test_rows_of_a_killed_process_are_named(shared, rows):
     assert np.array_equal(rows[:500], shared["g/x"][:500])
     with shared["g/x"] as column:
         column.write(500, rows[500:750])
-    assert () == bigfile.verify(shared).findings
+    assert [] == bigfile.verify(shared).findings
 
 
 def test_the_last_rows_of_a_killed_process_are_missing(shared):
@@ -222,5 +222,5 @@ def test_a_note_about_rows_is_void_after_another_writer(shared, tmp_path, rows):
         column.write(0, rows)
     assert not (folder / ".unwritten").exists()
     (folder / ".unwritten").write_bytes(note)
-    assert () == bigfile.verify(shared).findings
+    assert [] == bigfile.verify(shared).findings
     assert os.path.exists(folder / ".unwritten")

@@ -61,7 +61,7 @@ def test_create_and_write(tree, tmp_path):
     assert {"000000", "000001", "000002", "header", "attr-v2"} == {
         path.name for path in (tmp_path / "tree/0/Position").iterdir()
     }
-    assert bigfile.verify(tree).findings == ()
+    assert bigfile.verify(tree).findings == []
     assert ["0/Position"] == tree.blocks == list(tree)
     assert "0/Position" in tree
     assert "0" not in tree
@@ -284,7 +284,7 @@ def test_assignment(tree):
     column[0:1, :] = [[7, 8]]
     column.close()
     assert [[7, 8], [1, 2], [0, 0], [3, 4], [5, 6]] == tree["x"][:].tolist()
-    assert bigfile.verify(tree).findings == ()
+    assert bigfile.verify(tree).findings == []
     with pytest.raises(UsageError):
         tree["x"][::2] = 1
 
@@ -296,7 +296,7 @@ def test_rows_written_again_keep_the_checksum_right(tree):
             column.write(seed * 100, rows)
     with tree["x"] as column:
         column.write(5, np.full(900, -1))
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 def test_a_failed_write_keeps_the_checksum_right(tree):
@@ -316,7 +316,7 @@ def test_a_failed_write_keeps_the_checksum_right(tree):
         assert "checksum" not in kinds
         column.write(0, rows * fill)
         column.flush()
-        assert () == bigfile.verify(tree).findings
+        assert [] == bigfile.verify(tree).findings
 
 
 def test_a_failed_flush_can_be_repeated(tree, tmp_path):
@@ -328,7 +328,7 @@ def test_a_failed_flush_can_be_repeated(tree, tmp_path):
         column.flush()
     (tmp_path / "hidden").rename(header)
     column.close()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 def test_append(tree, tmp_path):
@@ -340,13 +340,13 @@ def test_append(tree, tmp_path):
     column.append([12])
     assert list(range(13)) == tree["x"][:].tolist() == column[:].tolist()
     assert first == (tmp_path / "tree/x/000000").read_bytes()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
     column.grow(4)
     (finding,) = bigfile.verify(tree).findings
     assert ("short", ((13, 17),)) == (finding.kind, finding.rows)
     column.write(13, [1, 2, 3, 4])
     column.close()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 def test_append_to_a_block_without_rows(tree):
@@ -391,7 +391,7 @@ def test_the_header_is_written_although_nobody_closes_the_column(tree, tmp_path)
         "column.write(0, [1, 2, 3])\n" % str(tmp_path / "tree")
     )
     subprocess.run([sys.executable, "-c", program], env=environment(), check=True)
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
     assert b": 3 : 6 : 6" in (tmp_path / "tree/x/header").read_bytes()
 
 
@@ -401,7 +401,7 @@ def test_pickle(tree):
     assert [3, 4] == again[3:].tolist()
     assert ["x"] == pickle.loads(pickle.dumps(tree["g/"])).blocks
     again.write(0, [9])  # a copy commits at once
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_many_files_are_not_all_kept_open(tree):
     try:
         column = tree.create_from_array("x", np.arange(600), Nfile=300)
         assert list(range(600)) == column[:].tolist()
-        assert () == bigfile.verify(tree).findings
+        assert [] == bigfile.verify(tree).findings
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -514,7 +514,7 @@ def test_round_trip(tmp_path_factory, dtype, nmemb, nfile, size, start, seed):
     wanted[start : start + len(rows)] = rows
     wanted = np.concatenate([wanted, rows]).astype(dtype)
     assert wanted.tobytes() == tree["x"][:].tobytes()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 # Damaged and hostile trees
@@ -665,7 +665,7 @@ def test_a_copy_remembers_the_rows_that_were_never_written(
     with copy:
         for start, stop in unwritten:
             copy[start:stop] = 2
-    assert () == bigfile.verify(other).findings
+    assert [] == bigfile.verify(other).findings
     found = other["y"][:, 0].tolist()
     assert [2] * 10 + [1] * 30 + [2] * 50 + [1] * 10 == found
 

@@ -12,7 +12,8 @@ import pytest
 
 from bloscpack._check import scan
 from bloscpack._check.evidence import Evidence
-from bloscpack._check.scan import Chain, DamagedChunk, drop_nested_chunks
+from bloscpack._check.numbering import drop_nested_chunks
+from bloscpack._check.scan import Chain, DamagedChunk
 from bloscpack.headers import BloscpackHeader
 from bloscpack.verify import verify_fp
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bloscpack._check.evidence import Evidence
-from bloscpack._check.numbering import number_chunks
-from bloscpack._check.scan import Chain, Piece
+from bloscpack._check.numbering import Piece, number_chunks
+from bloscpack._check.scan import Chain
 from bloscpack._format.sections import FREE
 
 # Ten chunks of different extents, from byte 100 to byte 1650.
@@ -51,7 +51,8 @@ def numbered(pieces, table=(), nchunks=10, size=SIZE, last=20, confirmed=None):
     )
     numbering = number_chunks(pieces, evidence, lambda start, stop: b"%d" % start)
     rules = [placed.rule for placed in numbering.placed]
-    return [*numbering.numbers], numbering.nchunks, rules
+    numbers = [placed.number for placed in numbering.placed]
+    return numbers, numbering.nchunks, rules
 
 
 @pytest.mark.parametrize("moved", [0, -90, -7, 7, 300])

@@ -78,6 +78,17 @@ def test_every_length_is_reported(case):
     assert ["no-trailer"] == [f.kind for f in found.findings]
 
 
+@pytest.mark.parametrize("case", [{}, {"offsets": False}])
+def test_a_shard_that_was_cut_off_is_truncated(case):
+    """No other program has changed the file."""
+    content = shard(**case)
+    fp = io.BytesIO(content)
+    CompressedFPSource(fp)  # it stops at the first chunk
+    for end in range(fp.tell(), content.index(SEPARATOR)):
+        found = [f for f in report(content[:end]).findings if f.section == "shard"]
+        assert [("error", "truncated")] == [(f.severity, f.kind) for f in found]
+
+
 @cases
 def test_recover_restores_the_trailer(case):
     content = shard(**case)

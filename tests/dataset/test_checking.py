@@ -13,7 +13,8 @@ import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
 
-from bloscpack import dataset
+import bloscpack
+from bloscpack import bigfile, dataset
 from bloscpack._cli.verbs.verify import state_of
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack.exceptions import FormatError, UsageError
@@ -428,3 +429,24 @@ def test_shards_without_their_document(tmp_path):
     for use in dataset.verify, lambda path: dataset.recover(path, tmp_path / "b"):
         with pytest.raises(FormatError, match="is missing, and there"):
             use(tmp_path / "a")
+
+
+def test_one_function_checks_all_that_is_at_a_path(tmp_path):
+    """`bloscpack.verify` and `recover` choose by what is there."""
+    data, tree, copy = tmp_path / "d", tmp_path / "t", tmp_path / "copy"
+    dataset.create_array(data, range(5), fill_value=7).close()
+    with bigfile.File(tree, create=True) as file:
+        file.create_from_array("x", np.arange(5))
+    bloscpack.pack_ndarray_to_file(np.arange(5), tmp_path / "f.blp")
+    found = [bloscpack.verify(path) for path in (data, tree, tmp_path / "f.blp")]
+    assert ["DatasetReport", "TreeReport", "Report"] == [
+        type(r).__name__ for r in found
+    ]
+    assert all(report.ok for report in found)
+    (data / "c" / "0").unlink()
+    recovery = bloscpack.recover(data, copy)
+    assert (1, False) == (recovery.nlost, recovery.complete)
+    assert [7] * 5 == list(dataset.open(copy)[:])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FormatError):
+        bloscpack.verify(tmp_path / "empty")

@@ -384,6 +384,7 @@ def _value(text: str) -> object:
 
 def _verify(args: Namespace) -> int:
     from ...bigfile import verify
+    from .verify import tell
 
     tree = _open(args)
     blocks = args.names or None
@@ -397,8 +398,7 @@ def _verify(args: Namespace) -> int:
         counts = ["%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in parts]
         text = "%s, %d bytes" % (", ".join(counts), report.nbytes)
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
-        for finding in report.findings:
-            console.say("  " + printable(str(finding)))
+        tell(report)
     return EXIT_OK if report.ok else EXIT_DAMAGED
 
 
