@@ -17,7 +17,7 @@ from .._storage.base import naming_errors
 from ..constants import MAGIC, NPY_MAGIC
 from ..exceptions import DamageError
 from .console import STREAM, quoted_input, standard_input
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .exit_codes import Refusal, WrongUsage
 from .inputs import is_dataset
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
         if isinstance(found, dataset.Table) and is_plain:
             raise Refusal(
                 "%s: expected items with the fields %s, found '%s'"
-                % (quoted_input(new_file), ", ".join(found.names), rows.dtype),
-                EXIT_COULD_NOT,
+                % (quoted_input(new_file), ", ".join(found.names), rows.dtype)
             )
         yield rows
 
@@ -79,9 +78,8 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
 def _rows_of_dataset(other: Any, name: str, found: Any) -> Any:
     kinds = dataset.Array, dataset.Table
     if not any(isinstance(other, kind) and isinstance(found, kind) for kind in kinds):
-        raise Refusal(
-            "'%s' is a dataset of another kind than '%s'" % (name, found.path),
-            EXIT_USAGE,
+        raise WrongUsage(
+            "'%s' is a dataset of another kind than '%s'" % (name, found.path)
         )
     return dict(other.columns) if isinstance(other, dataset.Table) else other
 
@@ -112,8 +110,7 @@ def _mapped(
     if found != size:
         raise Refusal(
             "%s: expected '%d' bytes of items, found '%d'"
-            % (quoted_input(name), size, found),
-            EXIT_COULD_NOT,
+            % (quoted_input(name), size, found)
         )
     if not size:
         return numpy.empty(shape, dtype)
@@ -153,10 +150,7 @@ def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
     if isinstance(found, dataset.Table):
         return arrays
     if len(arrays) != 1:
-        raise Refusal(
-            "'%s' has '%d' arrays: an array takes one" % (name, len(arrays)),
-            EXIT_COULD_NOT,
-        )
+        raise Refusal("'%s' has '%d' arrays: an array takes one" % (name, len(arrays)))
     return next(iter(arrays.values()))
 
 
@@ -169,7 +163,6 @@ def _raw_rows(fp: BinaryIO, name: str, dtype: DType, inner: tuple[int, ...]) -> 
     if not row or size % row:
         raise Refusal(
             "%s: expected a multiple of the '%d' bytes of a row, found '%d' bytes"
-            % (quoted_input(name), row, size),
-            EXIT_COULD_NOT,
+            % (quoted_input(name), row, size)
         )
     return _mapped(fp, name, dtype, (size // row, *inner))

@@ -67,15 +67,19 @@ SIGNAL_BASE = 128
 
 
 class Refusal(BloscpackError):
-    """The command refuses a request; `exit_code` says whether the usage was wrong.
+    """The command can't do what was asked. A `hint` is shown on a line of its own."""
 
-    A `hint` is shown on a line of its own.
-    """
+    exit_code = EXIT_COULD_NOT
 
-    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.exit_code = exit_code
         self.hint = hint
+
+
+class WrongUsage(Refusal):
+    """The arguments of the command are wrong."""
+
+    exit_code = EXIT_USAGE
 
 
 def exit_code(error: BaseException) -> int:

@@ -14,10 +14,9 @@ from .._storage.urls import is_url, last_part, shown_name
 from ..constants import EXTENSION
 from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import (
-    EXIT_COULD_NOT,
     EXIT_OK,
-    EXIT_USAGE,
     Refusal,
+    WrongUsage,
     for_each_file,
 )
 from .inputs import LeftOut, walk
@@ -71,9 +70,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     found = list(_found(names, args, left_out))
     left_out.report()
     if args.output is not None and len(found) != 1:
-        raise Refusal(
-            "--output is for one input, but there are %d" % len(found), EXIT_USAGE
-        )
+        raise WrongUsage("--output is for one input, but there are %d" % len(found))
     unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
     jobs = [
         (name, _output(name, place, args, output_name))
@@ -83,9 +80,7 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     _check_outputs_differ(jobs)
     if args.output_dir is not None:
         if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
-            raise Refusal(
-                "'%s' of --output-dir is not a folder" % args.output_dir, EXIT_COULD_NOT
-            )
+            raise Refusal("'%s' of --output-dir is not a folder" % args.output_dir)
         for name, out_file in jobs:
             if name != STREAM and not os.path.exists(name) and not is_url(name):
                 continue  # make no folder for a missing input
@@ -100,15 +95,14 @@ def _check_outputs_differ(jobs: list[Job]) -> None:
     for name, out_file in jobs:
         other = inputs_of.setdefault(os.path.realpath(out_file), name)
         if other != name and out_file != STREAM:
-            raise Refusal(
-                "'%s' and '%s' would both be written to '%s'" % (other, name, out_file),
-                EXIT_USAGE,
+            raise WrongUsage(
+                "'%s' and '%s' would both be written to '%s'" % (other, name, out_file)
             )
     inputs = {os.path.realpath(name): name for name, _ in jobs if name != STREAM}
     for name, out_file in jobs:
         if out_file != STREAM and os.path.realpath(out_file) in inputs:
-            raise Refusal(
-                "the output '%s' of '%s' is an input too" % (out_file, name), EXIT_USAGE
+            raise WrongUsage(
+                "the output '%s' of '%s' is an input too" % (out_file, name)
             )
 
 
@@ -126,10 +120,9 @@ def _listed(list_file: str) -> list[str]:
     mark = b"\0" if b"\0" in data else b"\n"
     names = [os.fsdecode(name) for name in data.split(mark) if name]
     if STREAM in names:
-        raise Refusal(
+        raise WrongUsage(
             "'%s' lists '-', which can't be standard input there; a file of that name "
-            "is './-'" % list_file,
-            EXIT_USAGE,
+            "is './-'" % list_file
         )
     return names
 
@@ -211,9 +204,8 @@ def compressed_name(name: str, suffix: str = EXTENSION) -> str:
     stands_for = name.startswith(("/dev/", "/proc/"))
     file_or_folder = os.path.isfile(name) or os.path.isdir(name)
     if os.path.lexists(name) and (stands_for or not file_or_folder):
-        raise Refusal(
-            "input '%s' is no regular file, so <out_file> must be given" % name,
-            EXIT_USAGE,
+        raise WrongUsage(
+            "input '%s' is no regular file, so <out_file> must be given" % name
         )
     return name + suffix
 
@@ -233,6 +225,5 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     end = last_part(name) if is_url(name) else name
     if name != STREAM and not end.endswith(suffix):
         raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix),
-            EXIT_COULD_NOT,
+            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
         )

@@ -31,10 +31,9 @@ from .console import (
 from .display import json_text, size_text
 from .exit_codes import (
     BIGFILE_TREE,
-    EXIT_COULD_NOT,
     EXIT_OK,
-    EXIT_USAGE,
     Refusal,
+    WrongUsage,
 )
 from .file_jobs import check_extension
 from .inputs import is_dataset, plain_size_of
@@ -77,11 +76,10 @@ def named(path: str) -> Named:
     from ..dataset.conversion.bigfile_trees import is_tree
 
     if is_tree(path):
-        raise Refusal(BIGFILE_TREE % path, EXIT_COULD_NOT)
+        raise Refusal(BIGFILE_TREE % path)
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
-        % path,
-        EXIT_COULD_NOT,
+        % path
     )
 
 
@@ -139,8 +137,7 @@ class NamedFile:
                 "'%s' is the journal of '%s', and has the bytes that an interrupted "
                 "change replaced: keep it beside that file; 'blpk verify %s' checks "
                 "both, and the next writer of the file removes it"
-                % (self.path, name, name),
-                EXIT_COULD_NOT,
+                % (self.path, name, name)
             )
         report: Report = verify(self.path, nthreads=nthreads, progress=progress)
         report.filename = plain_name(self.path)
@@ -170,9 +167,7 @@ class NamedFile:
         else:
             check_free(args.target, args)
         if args.json and descriptor_of(args.target) == 1:
-            raise Refusal(
-                "--json and the new file can't both go to standard output", EXIT_USAGE
-            )
+            raise WrongUsage("--json and the new file can't both go to standard output")
         found: Recovery = recover(
             self.path,
             name_of_output(args.target),
@@ -221,7 +216,7 @@ class NamedFile:
         original_file, new_file = process_append_args(args)
         metadata = process_metadata_args(args)
         if original_file == STREAM:
-            raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
+            raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)
         check_exists("new file", new_file)
         log.verbose("original file is: '%s'" % original_file)
@@ -265,10 +260,9 @@ class NamedFile:
         """Raise `Refusal` if the header of a .npy file would be appended as rows."""
         with open(new_file, "rb") as fp:
             if fp.read(len(NPY_MAGIC)) == NPY_MAGIC and self.is_array():
-                raise Refusal(
+                raise WrongUsage(
                     "'%s' is a .npy file: --npy appends its rows, --force its bytes"
-                    % new_file,
-                    EXIT_USAGE,
+                    % new_file
                 )
 
     # metadata

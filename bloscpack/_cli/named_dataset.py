@@ -21,7 +21,13 @@ from ..log import printable
 from .chunk_table import ChunkTable, of_dataset
 from .console import STREAM, check_exists, console
 from .display import UNKNOWN, dataset_array_text, json_text, size_text, table
-from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from .exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_DAMAGED,
+    EXIT_OK,
+    Refusal,
+    WrongUsage,
+)
 from .progress import Bar
 
 if TYPE_CHECKING:
@@ -116,9 +122,8 @@ class NamedDataset:
     def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
         """Write a new dataset from the intact chunks."""
         if args.target == STREAM:
-            raise Refusal(
-                "the new dataset is a folder, which can't go to standard output",
-                EXIT_USAGE,
+            raise WrongUsage(
+                "the new dataset is a folder, which can't go to standard output"
             )
         return dataset.recover(
             self.path,
@@ -139,13 +144,12 @@ class NamedDataset:
         with dataset.open(self.path, mode, **settings) as found:
             if isinstance(found, dataset.Group):
                 names = list(found)[:5] if found._layout.folder.lists else []
-                raise Refusal(
+                raise WrongUsage(
                     "'%s' is a group: name an array or a table in it%s"
                     % (
                         shown_name(self.path),
                         ", such as '%s'" % names[0] if names else "",
-                    ),
-                    EXIT_USAGE,
+                    )
                 )
             yield found
 
@@ -180,9 +184,8 @@ class NamedDataset:
 
         for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
             if given:
-                raise Refusal(
-                    "%s is for files: '%s' is a dataset" % (option, self.path),
-                    EXIT_USAGE,
+                raise WrongUsage(
+                    "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
         check_exists("new file", args.new_file)
         with (
@@ -204,8 +207,7 @@ class NamedDataset:
             new = edit(found.attrs.asdict(), "attributes")
             if not isinstance(new, dict):
                 raise Refusal(
-                    "the attributes of '%s' must be a JSON object" % self.path,
-                    EXIT_COULD_NOT,
+                    "the attributes of '%s' must be a JSON object" % self.path
                 )
             found.attrs.put(new)
 

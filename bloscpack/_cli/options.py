@@ -15,7 +15,7 @@ from ..defaults import (
     available_cpus,
 )
 from .console import STREAM, check_exists, standard_input
-from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal
+from .exit_codes import EXIT_OK, Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
+
+
+def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> None:
+    """Add an option or an argument to a parser or a group.
+
+    `names` are those of the option and of its value: ``-o --output <file>``. Without
+    the name of a value the option stores True, unless `properties` say otherwise.
+    """
+    strings, bracket, value = names.partition("<")
+    if bracket:
+        properties["metavar"] = bracket + value
+    else:
+        properties.setdefault("action", "store_true")
+    group.add_argument(*strings.split(), help=help_, **properties)
 
 
 # Options of every verb
@@ -158,14 +172,13 @@ def add_blosc_options(
     """
     shown = "type size of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
-    group.add_argument(
-        "-t",
-        "--typesize",
+    add(
+        group,
+        "-t --typesize <bytes>",
+        "typesize for blosc (default: %s)" % shown,
         action=StoreGiven,
-        metavar="<bytes>",
         default=typesize,
         type=int,
-        help="typesize for blosc (default: %s)" % shown,
     )
     add_codec_options(group, kept=kept)
 
@@ -175,12 +188,12 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     group.add_argument(
         "-l",
         "--clevel",
+        metavar="[0, 9]",
+        help="compression level (default: %d)" % DEFAULT_CLEVEL,
         action=StoreGiven,
         default=None if kept else DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
-        metavar="[0, 9]",
         type=int,
-        help="compression level (default: %d)" % DEFAULT_CLEVEL,
     )
     group.add_argument(
         *LEVEL_OPTIONS,
@@ -190,16 +203,15 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         help="the same as -l 1 to -l 9",
     )
     _add_filters(group.add_mutually_exclusive_group(), kept)
-    group.add_argument(
-        "-c",
-        "--codec",
+    add(
+        group,
+        "-c --codec <codec>",
+        "codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
+        % (KEPT if kept else DEFAULT_CNAME),
         action=StoreGiven,
-        metavar="<codec>",
         choices=_Codecs(),
         default=None if kept else DEFAULT_CNAME,
         dest="cname",
-        help="codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
-        % (KEPT if kept else DEFAULT_CNAME),
     )
 
 
@@ -289,9 +301,7 @@ def check_type_size(args: Namespace) -> None:
     """
     is_array = args.subcommand in ("compress", "c") and args.npy
     if is_array and "typesize" in getattr(args, "given", ()):
-        raise Refusal(
-            "--npy takes the type size from the array; -t can't be given", EXIT_USAGE
-        )
+        raise WrongUsage("--npy takes the type size from the array; -t can't be given")
 
 
 def blosc_args(args: Namespace) -> BloscArgs:
@@ -306,16 +316,15 @@ def blosc_args(args: Namespace) -> BloscArgs:
 
 def add_npy_option(group: _ActionsContainer, help_: str) -> None:
     """Add ``--npy``: the plain file is an array."""
-    group.add_argument("--npy", action="store_true", help=help_)
+    add(group, "--npy", help_)
 
 
 def add_metadata_option(group: _ActionsContainer) -> None:
     """Add ``--metadata``: the name of a file of metadata."""
-    group.add_argument(
-        "-m",
-        "--metadata",
-        metavar="<metadata>",
-        help="file containing the metadata, must contain valid JSON",
+    add(
+        group,
+        "-m --metadata <metadata>",
+        "file containing the metadata, must contain valid JSON",
     )
 
 
@@ -325,7 +334,7 @@ def process_metadata_args(args: Namespace) -> Json:
         return None
     inputs = [getattr(args, name, None) for name in ("in_file", "new_file")]
     if args.metadata == STREAM and STREAM in inputs:
-        raise Refusal("data and metadata can't both be standard input", EXIT_USAGE)
+        raise WrongUsage("data and metadata can't both be standard input")
     metadata = read_metadata(args.metadata)
     if metadata is None:
         log.notice("metadata file '%s' is null: it counts as none" % args.metadata)
@@ -345,9 +354,7 @@ def read_metadata(name: str) -> Json:
     try:
         return parse_json(raw.decode("utf-8-sig"), what)
     except ValueError as error:
-        raise Refusal(
-            "%s is not valid JSON: %s" % (what, error), EXIT_COULD_NOT
-        ) from error
+        raise Refusal("%s is not valid JSON: %s" % (what, error)) from error
 
 
 def parse_json(text: str, what: str) -> Json:
@@ -386,49 +393,34 @@ def parse_json(text: str, what: str) -> Json:
 def add_files(parser: ArgumentParser, verb: str) -> None:
     """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
-    parser.add_argument(
-        "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
-    )
-    parser.add_argument(
-        "out_file", metavar="<out_file>", nargs="?", help="file to %s to" % verb
-    )
-    parser.add_argument(
-        "more",
-        metavar="<file>",
+    add(parser, "in_file <in_file>", "file to be %sed" % verb, nargs="?")
+    add(parser, "out_file <out_file>", "file to %s to" % verb, nargs="?")
+    add(
+        parser,
+        "more <file>",
+        "with three names or more, all are files to be %sed" % verb,
         nargs="*",
-        help="with three names or more, all are files to be %sed" % verb,
     )
     _add_file_options(parser.add_argument_group(title="files"), verb)
 
 
 def _add_file_options(group: _ActionsContainer, verb: str) -> None:
-    group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
-    group.add_argument(
-        "--output-dir", metavar="<folder>", help="put all outputs into a folder"
-    )
-    group.add_argument(
-        "--suffix",
-        metavar="<text>",
+    add(group, "--output <file>", "file to %s to" % verb)
+    add(group, "--output-dir <folder>", "put all outputs into a folder")
+    add(
+        group,
+        "--suffix <text>",
+        "end of the names of compressed files (default: %s)" % EXTENSION,
         default=EXTENSION,
-        help="end of the names of compressed files (default: %s)" % EXTENSION,
     )
-    group.add_argument(
-        "--files-from",
-        metavar="<file>",
+    add(
+        group,
+        "--files-from <file>",
+        "names of more inputs, one a line, or ended by zero bytes",
         action="append",
-        help="names of more inputs, one a line, or ended by zero bytes",
     )
-    group.add_argument(
-        "-r",
-        "--recursive",
-        action="store_true",
-        help="%s the files in folders and all below" % verb,
-    )
-    group.add_argument(
-        "--rm",
-        action="store_true",
-        help="remove an input when its output is safe on the disk",
-    )
+    add(group, "-r --recursive", "%s the files in folders and all below" % verb)
+    add(group, "--rm", "remove an input when its output is safe on the disk")
     group.add_argument(
         "--no-preserve",
         action="store_false",
@@ -440,20 +432,13 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
 def add_packed_files(parser: ArgumentParser, help_: str) -> None:
     """Add the argument for several compressed files or folders, and ``-r``."""
     parser.set_defaults(refuse=parser.error)
-    parser.add_argument("files", metavar="<file>", nargs="*", help=help_)
-    parser.add_argument(
-        "-r",
-        "--recursive",
-        action="store_true",
-        help="include all folders below a folder",
-    )
+    add(parser, "files <file>", help_, nargs="*")
+    add(parser, "-r --recursive", "include all folders below a folder")
 
 
 def add_table_options(parser: ArgumentParser, files: str) -> None:
     """Add the argument for several files, and the options for the form of the table."""
     add_packed_files(parser, files)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
-    )
-    form.add_argument("--json", action="store_true", help="print a list of objects")
+    add(form, "--bytes", "show sizes in bytes, without suffix")
+    add(form, "--json", "print a list of objects")

@@ -37,7 +37,7 @@ from .console import (
     descriptor_of,
     standard_input,
 )
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .exit_codes import Refusal, WrongUsage
 from .file_jobs import is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
@@ -64,10 +64,9 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
     """Raise `Refusal` if compressed bytes would go to a terminal."""
     descriptor = descriptor_of(out_file)
     if descriptor is not None and os.isatty(descriptor) and not args.force:
-        raise Refusal(
+        raise WrongUsage(
             "compressed bytes are not written to a terminal; redirect them, or use "
-            "--force",
-            EXIT_USAGE,
+            "--force"
         )
 
 
@@ -100,7 +99,6 @@ def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> Non
     if os.path.isdir(name):
         raise Refusal(
             "'%s': %s" % (name, os.strerror(errno.EISDIR)),
-            EXIT_COULD_NOT,
             "for files in the folder: " + _example(args, option, name, *more),
         )
 
@@ -133,9 +131,7 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
             return
         if not args.force:
             raise Refusal(
-                "output file '%s' exists!" % out_file,
-                EXIT_COULD_NOT,
-                _for_two_inputs(out_file, args),
+                "output file '%s' exists!" % out_file, _for_two_inputs(out_file, args)
             )
         why = "'%s' exists and is no Bloscpack file" % out_file
     elif out_file.endswith(args.suffix):
@@ -144,10 +140,9 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         why = "'%s' is a Bloscpack file" % out_file
     else:
         return
-    raise Refusal(
+    raise WrongUsage(
         "%s; if '%s' is the output: %s"
         % (why, out_file, _example(args, "--output", out_file, args.in_file)),
-        EXIT_USAGE,
         _for_two_inputs(out_file, args),
     )
 
@@ -212,19 +207,17 @@ def has_journal(in_file: str) -> bool:
 def _check_removable(in_file: str, out_file: str) -> None:
     """Raise `Refusal` or `StorageError` if removing the input could lose data."""
     if is_streamed(out_file):
-        raise Refusal(
-            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
-            EXIT_USAGE,
+        raise WrongUsage(
+            "--rm removes nothing whose output is not in a file: '%s'" % out_file
         )
     if state_of(in_file) is None:
-        raise Refusal(
+        raise WrongUsage(
             "--rm removes nothing but regular files, no links and no streams: '%s'"
-            % shown_name(in_file),
-            EXIT_USAGE,
+            % shown_name(in_file)
         )
     if journal.is_journal(in_file):
-        raise Refusal(
-            "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
+        raise WrongUsage(
+            "--rm can't remove '%s', the journal of another file" % in_file
         )
     if has_journal(in_file):
         raise StorageError(

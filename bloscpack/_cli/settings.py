@@ -23,7 +23,7 @@ from ..defaults import (
     available_cpus,
 )
 from ..log import printable
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .exit_codes import Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -169,18 +169,17 @@ def _read_file(name: str) -> dict[str, object]:
     except OSError as error:
         # An unreadable home folder is no error, unless the user named the file.
         if os.environ.get(CONFIG_VARIABLE):
-            raise Refusal(
-                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
+            raise WrongUsage(
+                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror)
             ) from error
         return {}
     with open(name, "rb") as fp:
         content = _parse(fp, name)
     for key in content:
         if key not in CHECKS:
-            raise Refusal(
+            raise WrongUsage(
                 "'%s': unknown setting '%s', expected one of %s"
-                % (name, key, ", ".join(CHECKS)),
-                EXIT_USAGE,
+                % (name, key, ", ".join(CHECKS))
             )
     return content
 
@@ -193,15 +192,12 @@ def _parse(fp: Readable, name: str) -> dict[str, object]:
     except ImportError as error:
         raise Refusal(
             "'%s' can't be read without the package tomli: pip install "
-            "'bloscpack[config]'" % name,
-            EXIT_COULD_NOT,
+            "'bloscpack[config]'" % name
         ) from error
     try:
         content: dict[str, object] = toml.load(fp)
     except (ValueError, RecursionError) as error:
-        raise Refusal(
-            "'%s' is not valid TOML: %s" % (name, error), EXIT_USAGE
-        ) from error
+        raise WrongUsage("'%s' is not valid TOML: %s" % (name, error)) from error
     return content
 
 
@@ -225,7 +221,7 @@ class UserSetting:
         try:
             return CHECKS[self.name](self._value)
         except ValueError as error:
-            raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
+            raise WrongUsage("%s: %s" % (self._place, error)) from error
 
     def as_argument(self) -> Value:
         """Return the value in the form that argparse returns; raises `Refusal`."""

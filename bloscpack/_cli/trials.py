@@ -44,7 +44,7 @@ from .._storage.stream import size_of
 from ..constants import MAGIC, MAX_CLEVEL, NPY_MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from .console import STREAM, is_input
-from .exit_codes import EXIT_COULD_NOT, Refusal
+from .exit_codes import Refusal
 
 Result = TypeVar("Result")
 
@@ -132,12 +132,9 @@ class Sample:
         with open(path, "rb") as fp:
             status = os.fstat(fp.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise Refusal(
-                    "'%s' is no regular file, and can't be sampled" % path,
-                    EXIT_COULD_NOT,
-                )
+                raise Refusal("'%s' is no regular file, and can't be sampled" % path)
             if not status.st_size:
-                raise Refusal("'%s' is empty: nothing to try" % path, EXIT_COULD_NOT)
+                raise Refusal("'%s' is empty: nothing to try" % path)
             self.nbytes = status.st_size
             self.typesizes = npy_typesizes(fp)
             fp.seek(0)

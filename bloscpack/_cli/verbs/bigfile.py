@@ -19,13 +19,13 @@ from ...log import encodable, printable
 from ..console import console
 from ..display import say_json, say_json_list
 from ..exit_codes import (
-    EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_OK,
-    EXIT_USAGE,
     Refusal,
+    WrongUsage,
     for_each_file,
 )
+from ..options import add
 from ..progress import shown
 
 if TYPE_CHECKING:
@@ -48,13 +48,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s cat -o 9 -c 5 PART_018 0/Mass\n"
         "  %(prog)s set-attr PART_018 Header Time 0.5"
     )
-    parser.add_argument(
-        "action", metavar="<action>", choices=[*ACTIONS], help="see above"
-    )
-    parser.add_argument("tree", metavar="<tree>", help="the folder of the tree")
-    parser.add_argument(
-        "names", metavar="<argument>", nargs="*", default=[], help="see above"
-    )
+    add(parser, "action <action>", "see above", choices=[*ACTIONS])
+    add(parser, "tree <tree>", "the folder of the tree")
+    add(parser, "names <argument>", "see above", nargs="*", default=[])
     parser.set_defaults(refuse=parser.error)
     for names, properties in OPTIONS:
         if "action" not in properties:
@@ -86,10 +82,9 @@ def run(args: Namespace) -> int:
     """Run the action."""
     action, _, least, most = ACTIONS[args.action]
     if not least <= len(args.names) <= most:
-        raise Refusal(
+        raise WrongUsage(
             "bigfile %s: wrong number of arguments: %s"
-            % (args.action, ACTIONS[args.action][1]),
-            EXIT_USAGE,
+            % (args.action, ACTIONS[args.action][1])
         )
     return action(args) or EXIT_OK
 
@@ -142,7 +137,7 @@ def _describe(column: Column, name: str) -> JsonObject:
 
 def _cat(args: Namespace) -> None:
     if args.offset < 0 or (args.count or 0) < 0:
-        raise Refusal("bigfile cat: -o and -c must be >= 0", EXIT_USAGE)
+        raise WrongUsage("bigfile cat: -o and -c must be >= 0")
     column = _open(args).open(args.names[0])
     start = min(args.offset, column.size)
     left = column.size - start
@@ -150,9 +145,8 @@ def _cat(args: Namespace) -> None:
     row_nbytes = max(1, column.nbytes // max(1, column.size))
     step = max(1, (RAW_NBYTES if args.binary else TEXT_NBYTES) // row_nbytes)
     if args.binary and sys.stdout.isatty() and not args.force:
-        raise Refusal(
-            "bytes are not written to a terminal; redirect them, or use --force",
-            EXIT_USAGE,
+        raise WrongUsage(
+            "bytes are not written to a terminal; redirect them, or use --force"
         )
     sys.stdout.flush()
     with shown(args.names[0], (stop - start) * row_nbytes, args.progress) as bar:
@@ -243,28 +237,27 @@ def _dtype(given: Any) -> DType:
         return dtype
     except (TypeError, ValueError) as error:
         text = given[0] if isinstance(given, tuple) else given
-        raise Refusal("'%s' is no type of NumPy" % text, EXIT_USAGE) from error
+        raise WrongUsage("'%s' is no type of NumPy" % text) from error
 
 
 def _check_free(tree: File, name: str, args: Namespace) -> None:
     if name in tree and not args.force:
         raise Refusal(
             "'%s' has the block '%s' already; use --force to replace it"
-            % (tree.basename, name),
-            EXIT_COULD_NOT,
+            % (tree.basename, name)
         )
 
 
 def _repartition(args: Namespace) -> None:
     block, new_block, nfile = args.names
     if not nfile.isdecimal():
-        raise Refusal("expected a number of files, found '%s'" % nfile, EXIT_USAGE)
+        raise WrongUsage("expected a number of files, found '%s'" % nfile)
     _copy_block(args, _open(args), block, new_block, int(nfile))
 
 
 def _copy(args: Namespace) -> None:
     if args.to is None and len(args.names) != 2:
-        raise Refusal("copy: expected <block> <new block>, or --to", EXIT_USAGE)
+        raise WrongUsage("copy: expected <block> <new block>, or --to")
     from ...bigfile import File, copy
 
     tree = _open(args)
@@ -320,9 +313,7 @@ def _get_attr(args: Namespace) -> None:
 def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
     for name in names:
         if name not in attrs:
-            raise Refusal(
-                "the block '%s' has no attribute '%s'" % (block, name), EXIT_COULD_NOT
-            )
+            raise Refusal("the block '%s' has no attribute '%s'" % (block, name))
     return names or list(attrs)
 
 
@@ -357,15 +348,14 @@ def _set_attr(args: Namespace) -> None:
         found = None
     # NumPy makes an integer of 1.5 without an error.
     if found is None or (found.dtype.kind in "iu" and found.tolist() != given):
-        raise Refusal(
+        raise WrongUsage(
             "set-attr: the type '%s' of the attribute '%s' can't hold '%s'; "
-            "-t sets another" % (dtype, name, " ".join(texts)),
-            EXIT_USAGE,
+            "-t sets another" % (dtype, name, " ".join(texts))
         )
     try:
         attrs[name] = found
     except (TypeError, ValueError) as error:
-        raise Refusal("set-attr: %s" % error, EXIT_USAGE) from error
+        raise WrongUsage("set-attr: %s" % error) from error
 
 
 def _is_text(dtype: str | None) -> bool:

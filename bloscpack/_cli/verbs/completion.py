@@ -6,7 +6,8 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from ..console import console
-from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..exit_codes import Refusal
+from ..options import add
 from ..verb_table import names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -26,9 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath\n"
         "  %(prog)s fish > ~/.config/fish/completions/blpk.fish"
     )
-    parser.add_argument(
-        "shell", choices=SHELLS, metavar="<shell>", help="one of %(choices)s"
-    )
+    add(parser, "shell <shell>", "one of %(choices)s", choices=SHELLS)
 
 
 def run(args: Namespace) -> None:
@@ -37,14 +36,12 @@ def run(args: Namespace) -> None:
         import shtab
     except ImportError as error:
         raise Refusal(
-            "completion needs the package shtab: pip install 'bloscpack[completion]'",
-            EXIT_COULD_NOT,
+            "completion needs the package shtab: pip install 'bloscpack[completion]'"
         ) from error
     if args.shell not in shtab.SUPPORTED_SHELLS:
         raise Refusal(
             "the installed shtab %s knows no %s: pip install -U shtab"
-            % (shtab.__version__, args.shell),
-            EXIT_COULD_NOT,
+            % (shtab.__version__, args.shell)
         )
     from ..parser import create_parser
 

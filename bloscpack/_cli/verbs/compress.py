@@ -19,11 +19,12 @@ from ...defaults import (
 from ...exceptions import UsageError
 from .. import file_jobs, outputs
 from ..console import STREAM, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import EXIT_USAGE, Refusal
+from ..exit_codes import WrongUsage
 from ..inputs import size_of
 from ..options import (
     KEPT,
     StoreGiven,
+    add,
     add_auto_option,
     add_blosc_options,
     add_files,
@@ -54,10 +55,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_chunk_options(group)
     add_metadata_option(group)
     add_npy_option(group, "the input is a .npy file: store its array")
-    group.add_argument(
+    add(
+        group,
         "--shard",
-        action="store_true",
-        help="with --npy, make the file a shard of a Zarr v3 array\n"
+        "with --npy, make the file a shard of a Zarr v3 array\n"
         "too; its checksum is then crc32c by default",
     )
     add_room_options(group)
@@ -70,26 +71,24 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
-    group.add_argument(
-        "-z",
-        "--chunk-size",
+    add(
+        group,
+        "-z --chunk-size <size>",
+        "set desired chunk size or 'max' (default: %s)"
+        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
         action=StoreGiven,
-        metavar="<size>",
         type=_chunk_size,
         default=None if kept else DEFAULT_CHUNK_SIZE,
-        help="set desired chunk size or 'max' (default: %s)"
-        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
     )
     names = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
-    group.add_argument(
-        "-k",
-        "--checksum",
+    add(
+        group,
+        "-k --checksum <checksum>",
+        "set desired checksum:\n%s (default: %s)"
+        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
         action=StoreGiven,
-        metavar="<checksum>",
         choices=CHECKSUMS_AVAIL,
         default=None if kept else DEFAULT_CHECKSUM,
-        help="set desired checksum:\n%s (default: %s)"
-        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
     )
     group.add_argument(
         "-o",
@@ -103,29 +102,24 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
 
 def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for reserved space; `kept` is that of `add_chunk_options`."""
-    group.add_argument(
-        "--max-app-chunks",
-        metavar="<n>",
+    add(
+        group,
+        "--max-app-chunks <n>",
+        "reserve offsets for n more chunks (default: %s)" % (KEPT if kept else "10 x"),
         type=int,
-        help="reserve offsets for n more chunks (default: %s)"
-        % (KEPT if kept else "10 x"),
     )
-    group.add_argument(
-        "--max-meta-size",
-        metavar="<size>",
+    add(
+        group,
+        "--max-meta-size <size>",
+        "space to reserve for metadata (default: %s)" % (KEPT if kept else "10 x"),
         type=_meta_size,
-        help="space to reserve for metadata (default: %s)" % (KEPT if kept else "10 x"),
     )
     shown = " (default: %s)" % KEPT if kept else ""
-    group.add_argument(
-        "--meta-codec",
-        metavar="<codec>",
-        help="codec for metadata: zlib or None" + shown,
-    )
-    group.add_argument(
-        "--meta-checksum",
-        metavar="<checksum>",
-        help="checksum for metadata, one of those above" + shown,
+    add(group, "--meta-codec <codec>", "codec for metadata: zlib or None" + shown)
+    add(
+        group,
+        "--meta-checksum <checksum>",
+        "checksum for metadata, one of those above" + shown,
     )
 
 
@@ -137,7 +131,7 @@ def _size(option: str, text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise Refusal("%s error: %s" % (option, error), EXIT_USAGE) from error
+        raise WrongUsage("%s error: %s" % (option, error)) from error
 
 
 def _meta_size(text: str) -> int:
@@ -151,11 +145,11 @@ def _chunk_size(text: str) -> int:
         return MAX_BUFFERSIZE
     size = _size("-z", text)
     if size <= 0:
-        raise Refusal("-z must be > 0", EXIT_USAGE)
+        raise WrongUsage("-z must be > 0")
     try:
         return parse_chunk_size(size)
     except UsageError as error:
-        raise Refusal(str(error), EXIT_USAGE) from error
+        raise WrongUsage(str(error)) from error
 
 
 # All files
@@ -167,7 +161,7 @@ writes_data = file_jobs.writes_data  # the dispatcher calls it
 def run(args: Namespace) -> int:
     """Compress the files."""
     if args.shard and not args.npy:
-        raise Refusal("--shard needs --npy: a shard holds an array", EXIT_USAGE)
+        raise WrongUsage("--shard needs --npy: a shard holds an array")
     log.verbose("getting ready for compression")
     if file_jobs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)

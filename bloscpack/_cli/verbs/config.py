@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import settings
 from ..console import console
 from ..display import say_json
+from ..options import add
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         '  $EDITOR "$(%(prog)s --path)"'
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--path", action="store_true", help="show the name of the configuration file"
-    )
-    how.add_argument("--json", action="store_true", help="show everything as JSON")
+    add(how, "--path", "show the name of the configuration file")
+    add(how, "--json", "show everything as JSON")
 
 
 def writes_data(args: Namespace) -> bool:

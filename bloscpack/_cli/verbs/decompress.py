@@ -24,9 +24,9 @@ from ..console import (
     standard_input,
     warn_of_second_file,
 )
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of
-from ..options import add_files, add_npy_option
+from ..options import add, add_files, add_npy_option
 from ..progress import shown
 from ..quick_answers import log_metadata
 
@@ -47,25 +47,16 @@ IN_NPY = frozenset(("dtype", "shape", "order", "container", "shard"))
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.add_argument(
-        "-e",
-        "--no-check-extension",
-        action="store_true",
-        help="disable checking input file for extension (*.blp)\n"
+    add(
+        parser,
+        "-e --no-check-extension",
+        "disable checking input file for extension (*.blp)\n"
         "(requires use of <out_file>)",
     )
-    parser.add_argument(
-        "--metadata-to",
-        metavar="<file>",
-        help="write the metadata to a file, as JSON",
-    )
+    add(parser, "--metadata-to <file>", "write the metadata to a file, as JSON")
     form = parser.add_mutually_exclusive_group()
     add_npy_option(form, "write the array as a .npy file")
-    form.add_argument(
-        "--raw",
-        action="store_true",
-        help="write the bytes of an array, also to *.npy",
-    )
+    add(form, "--raw", "write the bytes of an array, also to *.npy")
     parser.add_argument(
         "--no-sparse",
         action="store_false",
@@ -96,7 +87,7 @@ def run(args: Namespace) -> int:
         if args.output is not None and not args.no_check_extension:
             file_jobs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
-        raise Refusal("--metadata-to is for one input", EXIT_USAGE)
+        raise WrongUsage("--metadata-to is for one input")
     return file_jobs.run_jobs(
         todo,
         lambda *files: decompress(args, *files),
@@ -227,7 +218,7 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     same = os.path.realpath(name) in map(os.path.realpath, (in_file, out_file))
     descriptor = descriptor_of(name)
     if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
-        raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
+        raise WrongUsage("metadata and data can't both be '%s'" % name)
     if name != STREAM:
         outputs.check_free(name, args)
 
@@ -259,8 +250,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     if behind:
         raise Refusal(
             "'%s' has '%d' bytes behind the last chunk, which --rm would lose"
-            % (in_file, behind),
-            EXIT_COULD_NOT,
+            % (in_file, behind)
         )
     if npy and (args.npy or is_array(metadata)):
         # Without an array, --npy fails later.
@@ -271,14 +261,12 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
             hint = "; --metadata-to FILE keeps them" if more == {USER_METADATA} else ""
             raise Refusal(
                 "'%s' has metadata that a .npy file can't have, and --rm would lose: "
-                "%s%s" % (in_file, ", ".join(sorted(more)), hint),
-                EXIT_COULD_NOT,
+                "%s%s" % (in_file, ", ".join(sorted(more)), hint)
             )
     elif metadata is not None and args.metadata_to is None:
         raise Refusal(
             "'%s' has metadata, which --rm would lose: --metadata-to FILE keeps them"
-            % in_file,
-            EXIT_COULD_NOT,
+            % in_file
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..options import add
+
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -10,9 +12,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the argument of the verb."""
     parser.description = "show the help of the command, or of a subcommand"
-    parser.add_argument(
-        "verb", metavar="<subcommand>", nargs="?", help="compress, for example"
-    )
+    add(parser, "verb <subcommand>", "compress, for example", nargs="?")
 
 
 def run(args: Namespace) -> None:

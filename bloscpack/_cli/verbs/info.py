@@ -11,7 +11,7 @@ from ..display import say_json
 from ..exit_codes import for_each_file
 from ..inputs import is_dataset, packed_files
 from ..named import named
-from ..options import add_packed_files
+from ..options import add, add_packed_files
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -23,14 +23,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.add_argument(
-        "--chunks",
-        action="store_true",
-        help="check all chunks, and show sizes and state of each",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object with all fields"
-    )
+    add(parser, "--chunks", "check all chunks, and show sizes and state of each")
+    add(parser, "--json", "print a JSON object with all fields")
     add_packed_files(parser, "file or dataset to show info for, or a folder of files")
 
 

@@ -12,8 +12,9 @@ from ...log import printable
 from ...recover import Recovery
 from ..console import console, descriptor_of, shown_input
 from ..display import say_json
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage
 from ..named import NamedFile, named
+from ..options import add
 from ..progress import shown
 
 # Maximum numbers of findings and of losses shown.
@@ -38,25 +39,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
         "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
     )
-    parser.add_argument(
-        "damaged", metavar="<damaged>", help="file or dataset to be recovered"
-    )
-    parser.add_argument(
-        "target",
-        metavar="<out_file>",
-        help="file to be written, '-' for standard output; the folder\nof the "
-        "new dataset",
+    add(parser, "damaged <damaged>", "file or dataset to be recovered")
+    add(
+        parser,
+        "target <out_file>",
+        "file to be written, '-' for standard output; the folder\nof the new dataset",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--fill",
-        metavar="<byte>",
-        type=_byte,
-        help="value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
+    add(
+        form,
+        "--fill <byte>",
+        "value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
         "in a dataset the fill value of each array)",
+        type=_byte,
     )
-    form.add_argument("--drop", action="store_true", help="leave lost chunks out")
-    parser.add_argument("--json", action="store_true", help="print an object")
+    add(form, "--drop", "leave lost chunks out")
+    add(parser, "--json", "print an object")
 
 
 def _byte(text: str) -> int:
@@ -66,7 +64,7 @@ def _byte(text: str) -> int:
         value = -1
     if not 0 <= value <= 255:
         message = "--fill must be a number from 0 to 255, not '%s'" % text
-        raise Refusal(message, EXIT_USAGE)
+        raise WrongUsage(message)
     return value
 
 

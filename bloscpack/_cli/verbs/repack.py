@@ -7,11 +7,11 @@ from argparse import ArgumentParser, Namespace
 from ... import log
 from ...repacking import Settings
 from ..console import STREAM, check_exists
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..exit_codes import Refusal, WrongUsage
 from ..file_jobs import run as run_all
 from ..inputs import plain_size_of
 from ..named import NamedFile
-from ..options import add_blosc_options, add_metadata_option, read_metadata
+from ..options import add, add_blosc_options, add_metadata_option, read_metadata
 from .compress import add_chunk_options, add_room_options
 
 EXAMPLES = """examples:
@@ -33,16 +33,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_chunk_options(group, kept=True)
     metadata = group.add_mutually_exclusive_group()
     add_metadata_option(metadata)
-    metadata.add_argument(
-        "--no-metadata", action="store_true", help="remove the metadata"
-    )
+    add(metadata, "--no-metadata", "remove the metadata")
     shard = group.add_mutually_exclusive_group()
-    shard.add_argument(
+    add(
+        shard,
         "--shard",
-        action="store_true",
-        default=None,
-        help="make an array file a shard of a Zarr v3 array; its\n"
+        "make an array file a shard of a Zarr v3 array; its\n"
         "checksum is then crc32c by default",
+        default=None,
     )
     shard.add_argument(
         "--no-shard",
@@ -51,14 +49,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="drop the index for Zarr",
     )
     add_room_options(group, kept=True)
-    parser.add_argument("files", metavar="<file>", nargs="*", help="file to rewrite")
+    add(parser, "files <file>", "file to rewrite", nargs="*")
     parser.set_defaults(refuse=parser.error)
 
 
 def run(args: Namespace) -> int:
     """Rewrite the files."""
     if STREAM in args.files:
-        raise Refusal("a file to rewrite can't be standard input", EXIT_USAGE)
+        raise WrongUsage("a file to rewrite can't be standard input")
     settings = _settings(args)
 
     def act(name: str) -> None:
@@ -86,9 +84,8 @@ def _settings(args: Namespace) -> Settings:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
     if args.no_metadata and args.shard:
-        raise Refusal(
-            "--shard needs the metadata of an array, which --no-metadata removes",
-            EXIT_USAGE,
+        raise WrongUsage(
+            "--shard needs the metadata of an array, which --no-metadata removes"
         )
     if args.no_metadata:
         settings["metadata"] = None
@@ -96,10 +93,9 @@ def _settings(args: Namespace) -> Settings:
     elif args.metadata is not None:
         settings["metadata"] = read_metadata(args.metadata)
         if settings["metadata"] is None:
-            raise Refusal(
+            raise WrongUsage(
                 "metadata file '%s' is null, which counts as none: --no-metadata "
-                "removes the metadata" % args.metadata,
-                EXIT_USAGE,
+                "removes the metadata" % args.metadata
             )
     return settings
 
@@ -112,8 +108,7 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
     if args.no_metadata and not args.force and NamedFile(name).is_array():
         raise Refusal(
             "'%s' holds an array: without metadata its dtype and shape are lost; "
-            "--force removes them" % name,
-            EXIT_COULD_NOT,
+            "--force removes them" % name
         )
     log.verbose("rewriting '%s'" % name)
     with shown(name, None, args.progress) as bar:

@@ -17,7 +17,8 @@ from ...constants import MAX_TYPESIZE
 from ...log import printable
 from ..console import console, shown_input
 from ..display import parse_size, say_json, size_text, table
-from ..exit_codes import EXIT_USAGE, Refusal
+from ..exit_codes import WrongUsage
+from ..options import add
 from ..trials import FIELDS, WORTH, Sample, Search, Trial, command, pareto
 
 if TYPE_CHECKING:
@@ -44,13 +45,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     _add_search_options(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--all", action="store_true", help="show all trials, not only the best"
-    )
-    form.add_argument("--json", action="store_true", help="print an object")
-    parser.add_argument(
-        "file_", metavar="<file>", help="plain file; a .npy file names its type size"
-    )
+    add(form, "--all", "show all trials, not only the best")
+    add(form, "--json", "print an object")
+    add(parser, "file_ <file>", "plain file; a .npy file names its type size")
 
 
 def _add_search_options(parser: ArgumentParser) -> None:
@@ -60,22 +57,20 @@ def _add_search_options(parser: ArgumentParser) -> None:
         default=DEFAULT_GOAL,
         help="default: %(default)s",
     )
-    parser.add_argument(
-        "--typesize", metavar="<bytes>", type=int, help="try this type size only"
-    )
-    parser.add_argument(
-        "--sample",
-        metavar="<size>",
-        default=SAMPLE,
-        help="size of the sample, rounded down to whole chunks\n"
+    add(parser, "--typesize <bytes>", "try this type size only", type=int)
+    add(
+        parser,
+        "--sample <size>",
+        "size of the sample, rounded down to whole chunks\n"
         "of 1M, at least one (default: %(default)s)",
+        default=SAMPLE,
     )
-    parser.add_argument(
-        "--seconds",
-        metavar="<n>",
+    add(
+        parser,
+        "--seconds <n>",
+        "start no trial after this time (default: %(default)g)",
         type=_seconds,
         default=SECONDS,
-        help="start no trial after this time (default: %(default)g)",
     )
 
 
@@ -86,7 +81,7 @@ def _seconds(text: str) -> float:
         seconds = -1
     if not seconds >= 0:  # also catches NaN
         message = "--seconds must be a number from 0 on, not '%s'" % text
-        raise Refusal(message, EXIT_USAGE)
+        raise WrongUsage(message)
     return seconds
 
 
@@ -95,7 +90,7 @@ def run(args: Namespace) -> None:
     without_url(args.file_, "a search on a sample")
     sample = Sample(args.file_, _sample_size(args.sample))
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
-        raise Refusal("--typesize must be from 1 to %d" % MAX_TYPESIZE, EXIT_USAGE)
+        raise WrongUsage("--typesize must be from 1 to %d" % MAX_TYPESIZE)
     typesizes: Sequence[int] = TYPESIZES
     if args.typesize is not None:
         typesizes = (args.typesize,)
@@ -134,7 +129,7 @@ def _sample_size(text: str) -> int:
         if size < 1:
             raise ValueError("expected at least 1 byte, found '%s'" % text)
     except ValueError as error:
-        raise Refusal("--sample: %s" % error, EXIT_USAGE) from error
+        raise WrongUsage("--sample: %s" % error) from error
     return size
 
 

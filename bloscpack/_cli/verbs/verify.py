@@ -21,7 +21,7 @@ from ..exit_codes import (
 )
 from ..inputs import packed_files
 from ..named import named
-from ..options import add_packed_files
+from ..options import add, add_packed_files
 from ..progress import shown, shown_for_run
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "  %(prog)s --json data.blp    a list of objects, for programs"
     )
     add_packed_files(parser, "files of any layout, datasets, or folders of them")
-    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    add(parser, "--json", "print a list of objects")
 
 
 def run(args: Namespace) -> int:
