@@ -41,6 +41,12 @@ def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> 
     group.add_argument(*strings.split(), help=help_, **properties)
 
 
+def set_help(parser: ArgumentParser, text: str) -> None:
+    """Set the text above the options of a verb, and the examples below them."""
+    above, _, below = text.rstrip().partition("\n\nexamples:")
+    parser.description, parser.epilog = above, "examples:" + below
+
+
 # Options of every verb
 
 # The groups of the global options.
@@ -421,12 +427,8 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
     )
     add(group, "-r --recursive", "%s the files in folders and all below" % verb)
     add(group, "--rm", "remove an input when its output is safe on the disk")
-    group.add_argument(
-        "--no-preserve",
-        action="store_false",
-        dest="preserve",
-        help="don't give outputs the times and permissions of inputs",
-    )
+    no_preserve = "don't give outputs the times and permissions of inputs"
+    add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")
 
 
 def add_packed_files(parser: ArgumentParser, help_: str) -> None:

@@ -15,24 +15,25 @@ from ..console import console
 from ..display import parse_size
 from ..exit_codes import WrongUsage
 from ..named import named
-from ..options import add
+from ..options import add, set_help
+
+HELP = """\
+write plain bytes to standard output, decompressing only the chunks that
+contain them; without an option all bytes. Spans are those of Python: the
+end is excluded, and negative numbers count from the end. A table of a
+dataset is written row by row, as a structured array.
+
+examples:
+  %(prog)s data.blp | wc -c
+  %(prog)s --bytes 1K:2M data.blp > part
+  %(prog)s --bytes=-100: data.blp
+  %(prog)s --rows ::10 array.blp > every-tenth-row
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write plain bytes to standard output, decompressing only the chunks that\n"
-        "contain them; without an option all bytes. Spans are those of Python: the\n"
-        "end is excluded, and negative numbers count from the end. A table of a\n"
-        "dataset is written row by row, as a structured array."
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.blp | wc -c\n"
-        "  %(prog)s --bytes 1K:2M data.blp > part\n"
-        "  %(prog)s --bytes=-100: data.blp\n"
-        "  %(prog)s --rows ::10 array.blp > every-tenth-row"
-    )
+    set_help(parser, HELP)
     what = parser.add_mutually_exclusive_group()
     add(
         what,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..console import console
 from ..exit_codes import Refusal
-from ..options import add
+from ..options import add, set_help
 from ..verb_table import names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -16,17 +16,19 @@ FILES = ("<metadata>", "<out>")
 FOLDERS = ("<folder>",)
 
 
+HELP = """\
+print a script that lets a shell complete verbs, options and file names
+
+examples:
+  %(prog)s bash > ~/.local/share/bash-completion/completions/blpk
+  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath
+  %(prog)s fish > ~/.config/fish/completions/blpk.fish
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "print a script that lets a shell complete verbs, options and file names"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s bash > ~/.local/share/bash-completion/completions/blpk\n"
-        "  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath\n"
-        "  %(prog)s fish > ~/.config/fish/completions/blpk.fish"
-    )
+    set_help(parser, HELP)
     add(parser, "shell <shell>", "one of %(choices)s", choices=SHELLS)
 
 

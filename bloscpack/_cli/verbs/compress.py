@@ -90,37 +90,21 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         choices=CHECKSUMS_AVAIL,
         default=None if kept else DEFAULT_CHECKSUM,
     )
-    group.add_argument(
-        "-o",
-        "--no-offsets",
-        action="store_false",
-        default=DEFAULT_OFFSETS,
-        dest="offsets",
-        help="deactivate offsets",
-    )
+    no_offsets = {"action": "store_false", "default": DEFAULT_OFFSETS}
+    add(group, "-o --no-offsets", "deactivate offsets", dest="offsets", **no_offsets)
 
 
 def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for reserved space; `kept` is that of `add_chunk_options`."""
-    add(
-        group,
-        "--max-app-chunks <n>",
-        "reserve offsets for n more chunks (default: %s)" % (KEPT if kept else "10 x"),
-        type=int,
-    )
-    add(
-        group,
-        "--max-meta-size <size>",
-        "space to reserve for metadata (default: %s)" % (KEPT if kept else "10 x"),
-        type=_meta_size,
-    )
-    shown = " (default: %s)" % KEPT if kept else ""
+    default = " (default: %s)" % (KEPT if kept else "10 x")
+    chunks = "reserve offsets for n more chunks" + default
+    add(group, "--max-app-chunks <n>", chunks, type=int)
+    size = "space to reserve for metadata" + default
+    add(group, "--max-meta-size <size>", size, type=_meta_size)
+    shown = default if kept else ""
+    checksum = "checksum for metadata, one of those above" + shown
     add(group, "--meta-codec <codec>", "codec for metadata: zlib or None" + shown)
-    add(
-        group,
-        "--meta-checksum <checksum>",
-        "checksum for metadata, one of those above" + shown,
-    )
+    add(group, "--meta-checksum <checksum>", checksum)
 
 
 def _size(option: str, text: str) -> int:

@@ -11,9 +11,14 @@ from ...exceptions import StorageError
 from ..console import STREAM, check_exists
 from ..display import say_json
 from ..exit_codes import WrongUsage
-from ..options import add, add_codec_options
+from ..options import add, add_codec_options, set_help
 
-EXAMPLES = """examples:
+HELP = """\
+convert an array, a table or a group to another format, in bounded memory:
+npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and
+bcolz; the input may also be any Zarr store
+
+examples:
   %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
@@ -23,12 +28,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "convert an array, a table or a group to another format, in bounded memory:\n"
-        "npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and\n"
-        "bcolz; the input may also be any Zarr store"
-    )
-    parser.epilog = EXAMPLES
+    set_help(parser, HELP)
     add(parser, "--to <format>", "format of the target (default: the end of its name)")
     add(
         parser,

@@ -57,13 +57,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     add_npy_option(form, "write the array as a .npy file")
     add(form, "--raw", "write the bytes of an array, also to *.npy")
-    parser.add_argument(
-        "--no-sparse",
-        action="store_false",
-        dest="sparse",
-        help="write blocks of zeros too; by default they become holes, which take no "
-        "disk space",
+    no_sparse = (
+        "write blocks of zeros too; by default they become holes, which take no disk "
+        "space"
     )
+    add(parser, "--no-sparse", no_sparse, action="store_false", dest="sparse")
     add_files(parser, "decompress")
     parser.epilog = EXAMPLES
 

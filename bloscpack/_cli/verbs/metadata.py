@@ -15,7 +15,7 @@ from ..console import console, is_input
 from ..display import json_text
 from ..exit_codes import Refusal, WrongUsage
 from ..named import named
-from ..options import add, parse_json, read_metadata
+from ..options import add, parse_json, read_metadata, set_help
 
 if TYPE_CHECKING:
     from ...serializers import Json
@@ -24,21 +24,23 @@ if TYPE_CHECKING:
     Edit = Callable[[Json, str], Json]
 
 
+HELP = """\
+show the metadata of a file as JSON, or change them in place, within the
+space that the file reserves for them; a file without metadata is rewritten.
+In an array file the changes are made to the value of the key 'metadata',
+beside the description of the array. A dataset has attributes instead.
+
+examples:
+  %(prog)s data.blp
+  %(prog)s --update 'unit="metre"' --update 'range=[1, 2]' data.blp
+  %(prog)s --remove unit data.blp
+  %(prog)s --compact a.blp | %(prog)s --set - b.blp
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "show the metadata of a file as JSON, or change them in place, within the\n"
-        "space that the file reserves for them; a file without metadata is rewritten.\n"
-        "In an array file the changes are made to the value of the key 'metadata',\n"
-        "beside the description of the array. A dataset has attributes instead."
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.blp\n"
-        "  %(prog)s --update 'unit=\"metre\"' --update 'range=[1, 2]' data.blp\n"
-        "  %(prog)s --remove unit data.blp\n"
-        "  %(prog)s --compact a.blp | %(prog)s --set - b.blp"
-    )
+    set_help(parser, HELP)
     add(parser, "--compact", "show the metadata on a single line")
     add(
         parser,

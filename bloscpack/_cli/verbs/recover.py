@@ -14,7 +14,7 @@ from ..console import console, descriptor_of, shown_input
 from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage
 from ..named import NamedFile, named
-from ..options import add
+from ..options import add, set_help
 from ..progress import shown
 
 # Maximum numbers of findings and of losses shown.
@@ -25,20 +25,22 @@ NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
 NOTES_ON_DATASET = ("changed", "missing", "unreached")
 
 
+HELP = """\
+write an intact file from the good chunks of a damaged one, which is not
+changed; exit code 0 if it is certain that nothing is lost, 3 if data are or
+may be lost, also if a second file follows or no chunk is intact, 1 if the
+file is no Bloscpack file or can't be read, or if the new one can't be written
+
+examples:
+  %(prog)s bad.blp good.blp              lost chunks become zero bytes
+  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255
+  %(prog)s --drop bad.blp good.blp       lost chunks are left out
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write an intact file from the good chunks of a damaged one, which is not\n"
-        "changed; exit code 0 if it is certain that nothing is lost, 3 if data are or\n"
-        "may be lost, also if a second file follows or no chunk is intact, 1 if the\n"
-        "file is no Bloscpack file or can't be read, or if the new one can't be written"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s bad.blp good.blp              lost chunks become zero bytes\n"
-        "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
-        "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
-    )
+    set_help(parser, HELP)
     add(parser, "damaged <damaged>", "file or dataset to be recovered")
     add(
         parser,

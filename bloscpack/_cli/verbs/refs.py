@@ -10,23 +10,24 @@ from ..._storage.urls import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
 from ..exit_codes import Refusal
-from ..options import add
+from ..options import add, set_help
+
+HELP = """\
+write references, in the format of kerchunk, through which Zarr and xarray
+read the chunks of files in place and verify their digests; a folder of
+bcolz or BLZ, without digests, is an array or a table of them
+
+examples:
+  %(prog)s -o all.json *.blp                one array for each file
+  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows
+  %(prog)s --location https://host/d a.blp  where the file will be read
+  %(prog)s -o prices.json prices.bcolz      the columns of a table
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write references, in the format of kerchunk, through which Zarr and xarray\n"
-        "read the chunks of files in place and verify their digests; a folder of\n"
-        "bcolz or BLZ, without digests, is an array or a table of them"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s -o all.json *.blp                one array for each file\n"
-        "  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows\n"
-        "  %(prog)s --location https://host/d a.blp  where the file will be read\n"
-        "  %(prog)s -o prices.json prices.bcolz      the columns of a table"
-    )
+    set_help(parser, HELP)
     add(
         parser,
         "-o --output <file>",

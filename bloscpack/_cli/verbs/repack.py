@@ -11,10 +11,19 @@ from ..exit_codes import Refusal, WrongUsage
 from ..file_jobs import run as run_all
 from ..inputs import plain_size_of
 from ..named import NamedFile
-from ..options import add, add_blosc_options, add_metadata_option, read_metadata
+from ..options import (
+    add,
+    add_blosc_options,
+    add_metadata_option,
+    read_metadata,
+    set_help,
+)
 from .compress import add_chunk_options, add_room_options
 
-EXAMPLES = """examples:
+HELP = """\
+rewrite files with other settings; what no option sets stays unchanged
+
+examples:
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
   %(prog)s -k sha256 data.blp           new digests, copied chunks
@@ -24,10 +33,7 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "rewrite files with other settings; what no option sets stays unchanged"
-    )
-    parser.epilog = EXAMPLES
+    set_help(parser, HELP)
     add_blosc_options(parser, None, kept=True)
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
@@ -42,12 +48,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "checksum is then crc32c by default",
         default=None,
     )
-    shard.add_argument(
-        "--no-shard",
-        action="store_false",
-        dest="shard",
-        help="drop the index for Zarr",
-    )
+    no_shard = "drop the index for Zarr"
+    add(shard, "--no-shard", no_shard, action="store_false", dest="shard")
     add_room_options(group, kept=True)
     add(parser, "files <file>", "file to rewrite", nargs="*")
     parser.set_defaults(refuse=parser.error)

@@ -18,7 +18,7 @@ from ...log import printable
 from ..console import console, shown_input
 from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import WrongUsage
-from ..options import add
+from ..options import add, set_help
 from ..trials import FIELDS, WORTH, Sample, Search, Trial, command, pareto
 
 if TYPE_CHECKING:
@@ -29,20 +29,22 @@ SECONDS = 10.0
 TITLES = ("codec", "level", "type size", "chunk", "filter")
 
 
+HELP = """\
+try codecs, levels, filters, type and chunk sizes on a sample of a file,
+and show the command line for the best. The goals 'speed' and 'balanced'
+minimize the time to compress, to write and read at 2 GB/s or 100 MB/s, and
+to decompress; 'ratio' minimizes the size. All speeds are for one thread.
+
+examples:
+  %(prog)s data.npy                  the dtype tells the type size
+  %(prog)s --goal ratio data.raw     smallest file
+  %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "try codecs, levels, filters, type and chunk sizes on a sample of a file,\n"
-        "and show the command line for the best. The goals 'speed' and 'balanced'\n"
-        "minimize the time to compress, to write and read at 2 GB/s or 100 MB/s, and\n"
-        "to decompress; 'ratio' minimizes the size. All speeds are for one thread."
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.npy                  the dtype tells the type size\n"
-        "  %(prog)s --goal ratio data.raw     smallest file\n"
-        "  %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw"
-    )
+    set_help(parser, HELP)
     _add_search_options(parser)
     form = parser.add_mutually_exclusive_group()
     add(form, "--all", "show all trials, not only the best")
