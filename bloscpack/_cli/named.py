@@ -28,15 +28,14 @@ from .console import (
     standard_input,
     warn_of_second_file,
 )
-from .display import json_text, size_text
+from .display import chunk_rows, json_text, size_text
 from .exit_codes import (
     BIGFILE_TREE,
     EXIT_OK,
     Refusal,
     WrongUsage,
 )
-from .file_jobs import check_extension
-from .inputs import is_dataset, plain_size_of
+from .inputs import check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -45,13 +44,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
+    from .._check.files import Inspection
     from .._check.findings import Report
     from .._commit.snapshot import Check
     from .._format.sections import Beginning
     from .._storage.protocols import Seekable
     from ..recover import Recovery
     from ..serializers import Json, JsonObject
-    from .chunk_table import ChunkTable
     from .named_dataset import NamedDataset
     from .progress import Bar
 
@@ -106,12 +105,28 @@ class NamedFile:
         fields = describe(self.path, strict=False)
         return {**fields, "file": plain_name(self.path)}, EXIT_OK
 
-    def chunks(self, nthreads: int) -> ChunkTable:
-        """Return sizes and state of all chunks."""
-        from .chunk_table import of_file
+    def chunks(self, nthreads: int) -> tuple[list[JsonObject], list[str]]:
+        """Check all chunks; return their `chunk_rows`, and the other errors."""
+        from .._check.files import inspect
+        from .._commit.snapshot import read_snapshot
+        from .._engine.blosc_settings import own_settings
+        from .._file.archive_reading import refuse_archive
+        from .._loop import effective_nthreads
+        from .._storage.stream import positional
 
         check_exists("file", self.path)
-        return of_file(self.path, nthreads)
+
+        def read(fp: Seekable, check: Check) -> tuple[list[JsonObject], list[str]]:
+            with positional(fp) as storage:
+                refuse_archive(storage)
+                inspection = inspect(storage, effective_nthreads(nthreads, None))
+                found = _chunks_of(inspection)
+            if inspection.sections.header is not None:
+                check(inspection.sections.header)
+            return found
+
+        with own_settings:
+            return read_snapshot(self.path, read)
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields for a line of ``list``, and the exit code."""
@@ -320,6 +335,27 @@ class NamedFile:
                 "%s; --grow rewrites the file with more space" % error.args[0],
             )
             raise
+
+
+def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:
+    from .._check.files import report_on
+    from .._check.findings import ERROR
+
+    intact = {}
+    numbering = inspection.numbering
+    for first, chain in zip(numbering.numbers, numbering.chains, strict=True):
+        for i, offset in enumerate(chain.offsets):
+            cbytes = chain.stop_of(i) - offset - inspection.checksum.size
+            intact[first + i] = chain.sizes[i], cbytes
+    numbers = range(inspection.geometry.nchunks)
+    damaged = set(numbers) - intact.keys()
+    errors = [
+        str(finding)
+        for finding in report_on(inspection).findings
+        if finding.severity == ERROR
+        and not (finding.section == "chunks" and finding.chunk in damaged)
+    ]
+    return list(chunk_rows(numbers, intact)), errors
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:

@@ -38,7 +38,7 @@ from .console import (
     standard_input,
 )
 from .exit_codes import Refusal, WrongUsage
-from .file_jobs import is_classic
+from .inputs import is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 

@@ -12,15 +12,16 @@ decompresses it if ``-d`` is given.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
 
+from ..constants import EXTENSION
 from ..log import printable
 from . import verb_table
 from .console import STREAM, console
+from .display import BloscPackCustomFormatter, columns, wrapped
 from .exit_codes import EXIT_USAGE
-from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .hints import HABITS, advice, suggestions
 from .options import (
     GLOBAL,
     LEVEL,
@@ -48,6 +49,15 @@ if TYPE_CHECKING:
 SHORT = 2
 # The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
 ALIKE = 0.82
+# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
+# that of one letter to a word of four letters with it.
+ALIKE_VERBS = 0.4
+FEW_LETTERS = 2
+# What to use for words that are no verbs: an option, or a verb with an option.
+ANSWERS = {"version": "--version", "map": "info --chunks"}
+# Options of gzip, xz and zstd.
+TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
+HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -259,7 +269,7 @@ class _Parser(_BaseParser):
         # The list of verbs has no metavar, so argparse shows an empty name.
         message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
-        hints = suggestions(word, plain="-d" in before)
+        hints = _suggestions(word, plain="-d" in before)
         if hints:
             hint = " or ".join("'%s'" % hint for hint in hints)
             self._hint = "Did you mean %s?\n" % printable(hint)
@@ -288,11 +298,71 @@ class _Parser(_BaseParser):
 
     def refuse_habit(self, arguments: list[str]) -> None:
         """Exit with an error if there is an option of gzip that this parser lacks."""
-        found = advice(arguments)
+        found = _advice(arguments)
         if found is not None:
             message, hint = found
             self._hint = printable(hint) + "\n"
             self.error(message)
+
+
+# What a user may have meant
+
+
+def _advice(arguments: list[str]) -> tuple[str, str] | None:
+    """Return a message and a hint; None if no option is one of gzip.
+
+    Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
+    """
+    from shlex import quote
+
+    from ..constants import CNAME_AVAIL
+
+    found = [word for word in arguments if word in HABITS]
+    if not found or any(verb_table.find(word) for word in arguments):
+        return None
+    option = found[0]
+    behind = arguments[arguments.index(option) + 1 :]
+    if option == "-dc" and behind[:1] and behind[0] in CNAME_AVAIL:
+        return None
+    names = [quote(word) for word in arguments if not word.startswith("-")]
+    name = names[0] if names else "FILE"
+    verb = "cat" if option in TO_OUTPUT else "decompress"
+    hint = "Did you mean 'blpk %s %s'?" % (verb, name)
+    if not names:
+        hint += " Standard input is decompressed by 'blpk -d < FILE > OUT'."
+    return "'%s' is an option of gzip, not of blpk" % option, hint
+
+
+def _suggestions(word: str, *, plain: bool) -> list[str]:
+    """Return the verbs, options or commands that a person may have meant.
+
+    The word is no verb. `plain` says that a person may have asked to decompress.
+    """
+    if word in ANSWERS:
+        return [ANSWERS[word]]
+    for verb in verb_table.VERBS:
+        if word in verb.other_names:
+            return [verb.name]
+    if _is_file(word):
+        from shlex import quote
+
+        name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
+        option = "-r " if os.path.isdir(word) else ""
+        return ["blpk %s %s%s" % (name, option, quote(word))]
+    from difflib import get_close_matches
+
+    lower = word.lower()
+    if len(word) <= FEW_LETTERS:
+        return get_close_matches(lower, verb_table.names(), 2, ALIKE_VERBS)
+    return get_close_matches(lower, verb_table.names(), 1)
+
+
+def _is_file(word: str) -> bool:
+    """Return whether a word is the name of a file, or looks like one."""
+    return "." in word or "/" in word or os.path.exists(word)
+
+
+# The command line
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

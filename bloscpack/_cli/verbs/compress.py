@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 from argparse import ArgumentParser, Namespace, _ActionsContainer
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 from ... import log
+from ..._format.automatic import HEAD, Setting, choose
+from ..._storage.base import read_up_to
+from ..._storage.protocols import Readable
+from ..._storage.stream import size_of as size_left
 from ..._storage.urls import without_url
 from ...args import BloscArgs, BloscpackArgs, MetadataArgs
 from ...constants import MAX_BUFFERSIZE
@@ -17,7 +23,7 @@ from ...defaults import (
     DEFAULT_TYPESIZE,
 )
 from ...exceptions import UsageError
-from .. import file_jobs, outputs
+from .. import inputs, outputs
 from ..console import STREAM, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import WrongUsage
 from ..inputs import size_of
@@ -41,6 +47,9 @@ EXAMPLES = """examples:
   %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
   tar c folder | %(prog)s - - > folder.tar.blp
 """
+
+# Fields of a setting that an option, a variable or the configuration file may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 
 
 # Options
@@ -139,7 +148,7 @@ def _chunk_size(text: str) -> int:
 # All files
 
 
-writes_data = file_jobs.writes_data  # the dispatcher calls it
+writes_data = inputs.writes_data  # the dispatcher calls it
 
 
 def run(args: Namespace) -> int:
@@ -147,27 +156,25 @@ def run(args: Namespace) -> int:
     if args.shard and not args.npy:
         raise WrongUsage("--shard needs --npy: a shard holds an array")
     log.verbose("getting ready for compression")
-    if file_jobs.is_classic(args):
+    if inputs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)
         todo = [(in_file, out_file)]
     else:
         settings = blosc_args(args)
-        todo = file_jobs.plan(
-            args, lambda name: file_jobs.compressed_name(name, args.suffix)
-        )
+        todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
     metadata = process_metadata_args(args)
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return file_jobs.run_jobs(todo, act, size_of, args.progress)
+    return inputs.run_jobs(todo, act, size_of, args.progress)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     """Return input file, output file and blosc arguments of compress."""
     out_file = args.out_file
     if out_file is None:
-        out_file = file_jobs.compressed_name(args.in_file, args.suffix)
+        out_file = inputs.compressed_name(args.in_file, args.suffix)
     return args.in_file, out_file, blosc_args(args)
 
 
@@ -261,8 +268,6 @@ def _chosen(
     args: Namespace, in_fp: BinaryIO, settings: BloscArgs
 ) -> tuple[BinaryIO, BloscArgs, int]:
     """Return the input, and the settings and the chunk size that fit its data."""
-    from ..trials import sampled
-
     settings.check()  # the trials use the values
     source, setting = sampled(args, in_fp)
     return source, settings.of_setting(setting), setting.chunk_size
@@ -274,7 +279,6 @@ def _chosen_for_npy(
     """Return the settings and the chunk size that fit the array in a .npy file."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
-    from ..trials import chosen_at
 
     settings.check()
     with open(name, "rb") as fp:
@@ -310,3 +314,85 @@ def _compress_npy(
             progress=bar,
         )
     return size
+
+
+# The choice of --auto: a regular file is sampled in pieces from its whole length. The
+# sample of a pipe is its beginning, which is kept, and compressed with the rest.
+
+
+class _HeadAndRest(io.RawIOBase):
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._parts: list[Readable] = [io.BytesIO(head), rest]
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe."""
+        return self._rest.fileno()
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer; return the number of bytes."""
+        while self._parts:
+            data = read_up_to(self._parts[0], len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            del self._parts[0]
+        return 0
+
+
+def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
+    """Return the setting for an input, and a file object with all its bytes.
+
+    The file object is `in_fp` at its current position, or replaces it.
+    """
+    size = size_left(in_fp)
+    if size is not None:
+        return in_fp, chosen_at(args, in_fp, size)
+    head = read_up_to(in_fp, HEAD)
+
+    def read(start: int, size: int) -> bytes:
+        return head[start : start + size]
+
+    setting = choose(read, len(head), args.auto, fixed=_fixed(args))
+    _log(setting)
+    raw: Any = _HeadAndRest(head, in_fp)
+    return io.BufferedReader(raw), setting
+
+
+def chosen_at(
+    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
+) -> Setting:
+    """Return the setting for the next `size` bytes of a file that can seek.
+
+    The position remains unchanged. `typesizes` are the type sizes of the data, if they
+    are known: they take precedence over the type size of the user.
+    """
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    fixed = _fixed(args)
+    if typesizes:
+        fixed.pop("typesize", None)
+    setting = choose(read, size, args.auto, typesizes, fixed)
+    fp.seek(begin)
+    _log(setting)
+    return setting
+
+
+def _fixed(args: Namespace) -> dict[str, str | int]:
+    """Return the fields of the setting that the user has made."""
+    given = getattr(args, "given", ())
+    return {name: getattr(args, name) for name in FIELDS if name in given}
+
+
+def _log(setting: Setting) -> None:
+    log.verbose("settings chosen for the data: %s" % setting)

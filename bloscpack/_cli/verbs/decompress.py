@@ -14,7 +14,7 @@ from ..._storage.urls import is_url, last_part, shown_name
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
-from .. import file_jobs, outputs
+from .. import inputs, outputs
 from ..console import (
     INPUT_NAME,
     STREAM,
@@ -72,21 +72,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 def writes_data(args: Namespace) -> bool:
     """Return whether data or metadata go to standard output."""
     of_metadata = args.metadata_to is not None and descriptor_of(args.metadata_to) == 1
-    return file_jobs.writes_data(args) or of_metadata
+    return inputs.writes_data(args) or of_metadata
 
 
 def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
-    if file_jobs.is_classic(args):
+    if inputs.is_classic(args):
         todo = [process_decompression_args(args)]
     else:
-        todo = file_jobs.plan(args, lambda name: _plain_name(name, args))
+        todo = inputs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
-            file_jobs.check_extension("input file", todo[0][0], args.suffix)
+            inputs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise WrongUsage("--metadata-to is for one input")
-    return file_jobs.run_jobs(
+    return inputs.run_jobs(
         todo,
         lambda *files: decompress(args, *files),
         plain_size_of,
@@ -100,16 +100,16 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
-    file_jobs.check_extension("input file", args.in_file, args.suffix)
+    inputs.check_extension("input file", args.in_file, args.suffix)
     if args.out_file is not None:
         return args.in_file, args.out_file
-    return args.in_file, file_jobs.plain_name(args.in_file, args.suffix)
+    return args.in_file, inputs.plain_name(args.in_file, args.suffix)
 
 
 def _plain_name(name: str, args: Namespace) -> str:
     """Return the name of the plain file for one of several inputs."""
     if not args.no_check_extension or name.endswith(args.suffix):
-        return file_jobs.plain_name(name, args.suffix)
+        return inputs.plain_name(name, args.suffix)
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "

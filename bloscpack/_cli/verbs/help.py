@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ..options import add
+from argparse import ArgumentParser, Namespace
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+from ..options import add
 
 
 def add_arguments(parser: ArgumentParser) -> None:

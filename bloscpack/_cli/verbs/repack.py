@@ -8,8 +8,8 @@ from ... import log
 from ...repacking import Settings
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
-from ..file_jobs import run as run_all
 from ..inputs import plain_size_of
+from ..inputs import run as run_all
 from ..named import NamedFile
 from ..options import (
     add,
