@@ -29,12 +29,7 @@ from .console import (
     warn_of_second_file,
 )
 from .display import chunk_rows, json_text, size_text
-from .exit_codes import (
-    BIGFILE_TREE,
-    EXIT_OK,
-    Refusal,
-    WrongUsage,
-)
+from .exit_codes import BIGFILE_TREE, EXIT_OK, Refusal, WrongUsage
 from .inputs import check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 

@@ -31,13 +31,7 @@ from .display import (
     size_text,
     table,
 )
-from .exit_codes import (
-    EXIT_COULD_NOT,
-    EXIT_DAMAGED,
-    EXIT_OK,
-    Refusal,
-    WrongUsage,
-)
+from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .inputs import is_dataset
 from .progress import Bar
 

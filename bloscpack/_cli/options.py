@@ -8,12 +8,7 @@ from itertools import pairwise
 from .. import log
 from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
-from ..defaults import (
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_SHUFFLE,
-    available_cpus,
-)
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE, available_cpus
 from .console import STREAM, check_exists, standard_input
 from .exit_codes import EXIT_OK, Refusal, WrongUsage
 

@@ -18,13 +18,7 @@ from ...bigfile.header import Array, DType
 from ...log import encodable, printable
 from ..console import console
 from ..display import say_json, say_json_list
-from ..exit_codes import (
-    EXIT_DAMAGED,
-    EXIT_OK,
-    Refusal,
-    WrongUsage,
-    for_each_file,
-)
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
 from ..options import add
 from ..progress import shown
 

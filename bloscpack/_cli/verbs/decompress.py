@@ -87,10 +87,7 @@ def run(args: Namespace) -> int:
     if args.metadata_to is not None and len(todo) > 1:
         raise WrongUsage("--metadata-to is for one input")
     return inputs.run_jobs(
-        todo,
-        lambda *files: decompress(args, *files),
-        plain_size_of,
-        args.progress,
+        todo, lambda *files: decompress(args, *files), plain_size_of, args.progress
     )
 
 

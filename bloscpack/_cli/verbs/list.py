@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from ...describe import ratio_of
 from ...log import printable
-from ..display import (
-    UNKNOWN,
-    array_text,
-    dataset_array_text,
-    show_files,
-    size_text,
-)
+from ..display import UNKNOWN, array_text, dataset_array_text, show_files, size_text
 from ..named import named
 from ..options import add_table_options, set_help
 
@@ -20,16 +14,7 @@ if TYPE_CHECKING:
 
     from ...serializers import JsonObject
 
-TITLES = (
-    "plain",
-    "packed",
-    "ratio",
-    "codec",
-    "chunks",
-    "checksum",
-    "array",
-    "name",
-)
+TITLES = ("plain", "packed", "ratio", "codec", "chunks", "checksum", "array", "name")
 SET_LEFT = (3, 5, 6)
 
 
