@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import SUPPRESS, Action
 from itertools import pairwise
 
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> None:
     """Add an option or an argument to a parser or a group.
 
-    `names` are those of the option and of its value: ``-o --output <file>``. Without
-    the name of a value the option stores True, unless `properties` say otherwise.
+    `names` are those of the option and of its value, which begins with a bracket:
+    ``-o --output <file>``. Without the name of a value the option stores True, unless
+    `properties` say otherwise.
     """
-    strings, bracket, value = names.partition("<")
-    if bracket:
-        properties["metavar"] = bracket + value
+    strings, *value = re.split(r"(?=[<[])", names, maxsplit=1)
+    if value:
+        properties["metavar"] = value[0]
     else:
         properties.setdefault("action", "store_true")
     group.add_argument(*strings.split(), help=help_, **properties)
@@ -51,8 +53,8 @@ SYNC = "sync"
 PROGRESS = "progress"
 # The options that select which messages are shown: they exclude each other.
 LEVELS = {"verbose": "-v/--verbose", "debug": "-d/--debug", "quiet": "-q/--quiet"}
-VERSION_HELP = "show program's version number and exit"
 FORCE_HELP = "disable overwrite checks for existing files\n(use with caution)"
+NTHREADS_HELP = "set number of threads, (default: %(default)s (ncores))"
 SYNC_HELP = (
     "return only when the output is on the disk (default: where an existing "
     "file is replaced or changed)"
@@ -74,36 +76,24 @@ class _Version(Action):
         parser.exit(EXIT_OK)
 
 
-def global_options() -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield group, names and properties of the options of every verb."""
-    version = {"action": _Version, "nargs": 0, "dest": SUPPRESS}
-    version |= {"default": SUPPRESS, "help": VERSION_HELP}
-    yield "", ("--version", "-V"), version
-    for names, help_ in (
-        (("-v", "--verbose"), "be verbose about actions"),
-        (("-d", "--debug"), "print debugging output too"),
-        (("-q", "--quiet"), "show only errors"),
-    ):
-        yield LEVEL, names, {"action": "store_true", "help": help_}
-    yield GLOBAL, ("-f", "--force"), {"action": "store_true", "help": FORCE_HELP}
-    yield (
-        GLOBAL,
-        ("-n", "--nthreads"),
-        {
-            "metavar": "[1, %d]" % MAX_THREADS,
-            "type": int,
-            "default": DefaultNumber(min(available_cpus(), MAX_THREADS)),
-            "help": "set number of threads, (default: %(default)s (ncores))",
-        },
-    )
+def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Yield group, names, help and properties of the options of every verb."""
+    version = {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS}
+    yield "", "--version -V", "show program's version number and exit", version
+    yield LEVEL, "-v --verbose", "be verbose about actions", {}
+    yield LEVEL, "-d --debug", "print debugging output too", {}
+    yield LEVEL, "-q --quiet", "show only errors", {}
+    yield GLOBAL, "-f --force", FORCE_HELP, {}
+    number = DefaultNumber(min(available_cpus(), MAX_THREADS))
+    names = "-n --nthreads [1, %d]" % MAX_THREADS
+    yield GLOBAL, names, NTHREADS_HELP, {"type": int, "default": number}
     for dest, help_, help_for_no in (
         (SYNC, SYNC_HELP, "do not wait until the output is on the disk"),
         (PROGRESS, PROGRESS_HELP, "show no progress bar"),
     ):
-        yes = {"action": "store_true", "default": None, "help": help_}
-        yield dest, ("--" + dest,), yes
-        no = {"action": "store_false", "dest": dest, "help": help_for_no}
-        yield dest, ("--no-" + dest,), no
+        yield dest, "--" + dest, help_, {"default": None}
+        no = {"action": "store_false", "dest": dest}
+        yield dest, "--no-" + dest, help_for_no, no
 
 
 # Options of several verbs
@@ -186,24 +176,26 @@ def add_blosc_options(
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
-    group.add_argument(
-        "-l",
-        "--clevel",
-        metavar="[0, 9]",
-        help="compression level (default: %d)" % DEFAULT_CLEVEL,
+    add(
+        group,
+        "-l --clevel [0, 9]",
+        "compression level (default: %d)" % DEFAULT_CLEVEL,
         action=StoreGiven,
         default=None if kept else DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
         type=int,
     )
-    group.add_argument(
-        *LEVEL_OPTIONS,
-        action=_Level,
-        nargs=0,
-        dest="clevel",
-        help="the same as -l 1 to -l 9",
-    )
-    _add_filters(group.add_mutually_exclusive_group(), kept)
+    level = {"action": _Level, "nargs": 0, "dest": "clevel"}
+    add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **level)
+    filters = group.add_mutually_exclusive_group()
+    default = None if kept else DEFAULT_SHUFFLE
+    if kept:
+        shuffle = {"action": "store_const", "const": True, "default": default}
+        add(filters, "--shuffle", "shuffle bytes", **shuffle)
+    other = {"action": StoreGiven, "nargs": 0, "default": default, "dest": "shuffle"}
+    add(filters, "-s --no-shuffle", "deactivate shuffle", const=False, **other)
+    bits = "shuffle bits instead of bytes"
+    add(filters, "--bitshuffle", bits, const=BITSHUFFLE, **other)
     add(
         group,
         "-c --codec <codec>",
@@ -216,57 +208,20 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     )
 
 
-def _add_filters(group: _ActionsContainer, kept: bool) -> None:
-    default = None if kept else DEFAULT_SHUFFLE
-    if kept:
-        group.add_argument(
-            "--shuffle",
-            action="store_const",
-            const=True,
-            default=default,
-            help="shuffle bytes",
-        )
-    group.add_argument(
-        "-s",
-        "--no-shuffle",
-        action=StoreGiven,
-        nargs=0,
-        const=False,
-        default=default,
-        dest="shuffle",
-        help="deactivate shuffle",
-    )
-    group.add_argument(
-        "--bitshuffle",
-        action=StoreGiven,
-        nargs=0,
-        const=BITSHUFFLE,
-        default=default,
-        dest="shuffle",
-        help="shuffle bits instead of bytes",
-    )
-
-
 def add_auto_option(group: _ActionsContainer) -> None:
     """Add ``--auto``: the settings are chosen for the data.
 
     A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
+    auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
-        (DEFAULT_GOAL, ["--auto", "--auto=" + DEFAULT_GOAL], AUTO_HELP),
-        ("speed", ["--auto=speed"], "the same for the highest speed"),
-        ("ratio", ["--auto=ratio"], "a small file, 10 to 30 times as slowly"),
-        (False, ["--no-auto"], "use fixed settings (default)"),
+        (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
+        ("speed", "--auto=speed", "the same for the highest speed"),
+        ("ratio", "--auto=ratio", "a small file, 10 to 30 times as slowly"),
+        (False, "--no-auto", "use fixed settings (default)"),
     ):
-        group.add_argument(
-            *names,
-            action="store_const",
-            const=goal,
-            default=False,
-            dest="auto",
-            help=help_,
-        )
+        add(group, names, help_, const=goal, **auto)
 
 
 def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:

@@ -30,6 +30,7 @@ from .options import (
     PROGRESS,
     SYNC,
     DefaultNumber,
+    add,
     check_goal,
     check_type_size,
     global_options,
@@ -526,8 +527,8 @@ def create_parser(*, with_user_defaults: bool = False) -> _Parser:
     groups[GLOBAL] = parser.add_argument_group(title="global options")
     for name in (SYNC, PROGRESS):
         groups[name] = groups[GLOBAL].add_mutually_exclusive_group()
-    for group, names, properties in global_options():
-        groups[group].add_argument(*names, **properties)
+    for group, names, help_, properties in global_options():
+        add(groups[group], names, help_, **properties)
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
@@ -547,13 +548,14 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     """Add the global options to the parser of a verb, without help and defaults."""
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
-    for group, names, properties in global_options():
-        free = [name for name in names if name not in parser._option_string_actions]
-        if not free:
+    for group, names, _, properties in global_options():
+        own = parser._option_string_actions
+        free = [name for name in names.split() if name not in own]
+        if not free[:1] or free[0][:1] != "-":  # nothing, or only the name of a value
             continue
         if group in (SYNC, PROGRESS) and group not in groups:
             groups[group] = parser.add_mutually_exclusive_group()
-        properties |= {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
-        groups.get(group, parser).add_argument(*free, **properties)
-        inherited += free
+        properties |= {"default": argparse.SUPPRESS}
+        add(groups.get(group, parser), " ".join(free), argparse.SUPPRESS, **properties)
+        inherited += [name for name in free if name[:1] == "-"]
     parser.inherited = frozenset(inherited)  # type: ignore[attr-defined]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from ... import log
-from ...repacking import Settings
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of
@@ -20,6 +20,11 @@ from ..options import (
 )
 from .compress import add_chunk_options, add_room_options
 
+# Arguments that are settings of `repack` under the same name.
+SETTINGS = (
+    *("typesize", "clevel", "shuffle", "cname", "checksum", "offsets", "shard"),
+    *("max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
+)
 HELP = """\
 rewrite files with other settings; what no option sets stays unchanged
 
@@ -67,21 +72,9 @@ def run(args: Namespace) -> int:
     return run_all(args.files, act, plain_size_of, args.progress)
 
 
-def _settings(args: Namespace) -> Settings:
+def _settings(args: Namespace) -> dict[str, Any]:
     """Return the settings that are to change."""
-    settings: Settings = {
-        "typesize": args.typesize,
-        "clevel": args.clevel,
-        "shuffle": args.shuffle,
-        "cname": args.cname,
-        "checksum": args.checksum,
-        "offsets": args.offsets,
-        "max_app_chunks": args.max_app_chunks,
-        "shard": args.shard,
-        "meta_checksum": args.meta_checksum,
-        "meta_codec": args.meta_codec,
-        "max_meta_size": args.max_meta_size,
-    }
+    settings: dict[str, Any] = {name: getattr(args, name) for name in SETTINGS}
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
@@ -102,7 +95,7 @@ def _settings(args: Namespace) -> Settings:
     return settings
 
 
-def _repack(args: Namespace, name: str, settings: Settings) -> None:
+def _repack(args: Namespace, name: str, settings: dict[str, Any]) -> None:
     from ...repacking import repack
     from ..progress import shown
 
