@@ -27,10 +27,7 @@ from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TypeVar
-
-    Item = TypeVar("Item")
+    from collections.abc import Callable, Iterable, Iterator
 
     Job = tuple[str, str]
 
@@ -358,35 +355,17 @@ def _output(
     return os.path.join(args.output_dir, output_name(place))
 
 
-def run(
-    items: Sequence[Item],
-    act: Callable[[Item], object],
-    size_of: Callable[[str], int | None],
-    progress: bool | None,
-    name_of: Callable[[Item], str] = str,
-) -> int:
-    """Call `act` with every item; return the highest exit code.
-
-    All share one progress bar: see `progress.shown_for_run`.
-    """
-    from .progress import shown_for_run
-
-    if not items:
-        log.notice("nothing to do: there are no inputs")
-    if len(items) == 1:
-        act(items[0])  # `main` shows the error, without the name
-        return EXIT_OK
-    with shown_for_run([name_of(item) for item in items], size_of, progress):
-        return for_each_file(items, act, name_of)
-
-
 def run_jobs(
-    todo: list[Job],
+    jobs: list[Job],
     act: Callable[[str, str], None],
     size_of: Callable[[str], int | None],
     progress: bool | None,
 ) -> int:
-    """Call `act` with every input and output, as `run` does."""
+    """Call `act` with every input and output; return the highest exit code.
+
+    All share one progress bar: see `progress.shown_for_run`.
+    """
+    from .progress import shown_for_run
 
     def process(job: Job) -> None:
         name, out_file = job
@@ -395,7 +374,13 @@ def run_jobs(
         else:
             act(name, out_file)
 
-    return run(todo, process, size_of, progress, name_of=lambda job: job[0])
+    if not jobs:
+        log.notice("nothing to do: there are no inputs")
+    if len(jobs) == 1:
+        process(jobs[0])  # `main` shows the error, without the name
+        return EXIT_OK
+    with shown_for_run([name for name, _ in jobs], size_of, progress):
+        return for_each_file(jobs, process, lambda job: job[0])
 
 
 def compressed_name(name: str, suffix: str = EXTENSION) -> str:

@@ -31,40 +31,33 @@ RAW_NBYTES = 2**22
 TEXT_NBYTES = 2**19
 
 
+EXAMPLES = """\
+examples:
+  %(prog)s ls -l PART_018              type, row width, rows of each block
+  %(prog)s cat -o 9 -c 5 PART_018 0/Mass
+  %(prog)s set-attr PART_018 Header Time 0.5"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = "work with a BigFile tree, a folder of columns:\n" + "\n".join(
         "  %-13s%s" % (name, a[1]) for name, a in ACTIONS.items()
     )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s ls -l PART_018              type, row width, rows of each block\n"
-        "  %(prog)s cat -o 9 -c 5 PART_018 0/Mass\n"
-        "  %(prog)s set-attr PART_018 Header Time 0.5"
-    )
+    parser.epilog = EXAMPLES
     add(parser, "action <action>", "see above", choices=[*ACTIONS])
     add(parser, "tree <tree>", "the folder of the tree")
     add(parser, "names <argument>", "see above", nargs="*", default=[])
     parser.set_defaults(refuse=parser.error)
-    for names, properties in OPTIONS:
-        if "action" not in properties:
-            metavar = "<n>" if "type" in properties else "<dtype>"
-            properties = {"metavar": metavar, **properties}
-        parser.add_argument(*names, **properties)  # type: ignore[arg-type]
-
-
-OPTIONS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
-    (("-l",), {"action": "store_true", "dest": "long", "help": "ls: all fields"}),
-    (("-b",), {"action": "store_true", "dest": "binary", "help": "cat: raw items"}),
-    (("-o",), {"type": int, "dest": "offset", "default": 0, "help": "cat: first row"}),
-    (("-c",), {"type": int, "dest": "count", "help": "cat: the number of rows"}),
-    (("-N",), {"type": int, "dest": "nfile", "help": "number of data files"}),
-    (("-t",), {"dest": "dtype", "help": "type of the items, like f4 or <i8"}),
-    (("--nmemb",), {"type": int, "default": 1, "help": "create: items in a row"}),
-    (("--size",), {"type": int, "help": "create: rows, without any data"}),
-    (("--to",), {"metavar": "<tree>", "help": "copy: another tree"}),
-    (("--json",), {"action": "store_true", "help": "print JSON, for programs"}),
-)
+    add(parser, "-l", "ls: all fields", dest="long")
+    add(parser, "-b", "cat: raw items", dest="binary")
+    add(parser, "-o <n>", "cat: first row", dest="offset", type=int, default=0)
+    add(parser, "-c <n>", "cat: the number of rows", dest="count", type=int)
+    add(parser, "-N <n>", "number of data files", dest="nfile", type=int)
+    add(parser, "-t <dtype>", "type of the items, like f4 or <i8", dest="dtype")
+    add(parser, "--nmemb <n>", "create: items in a row", type=int, default=1)
+    add(parser, "--size <n>", "create: rows, without any data", type=int)
+    add(parser, "--to <tree>", "copy: another tree")
+    add(parser, "--json", "print JSON, for programs")
 
 
 def writes_data(args: Namespace) -> bool:

@@ -355,14 +355,8 @@ def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
     if size is not None:
         return in_fp, chosen_at(args, in_fp, size)
     head = read_up_to(in_fp, HEAD)
-
-    def read(start: int, size: int) -> bytes:
-        return head[start : start + size]
-
-    setting = choose(read, len(head), args.auto, fixed=_fixed(args))
-    _log(setting)
     raw: Any = _HeadAndRest(head, in_fp)
-    return io.BufferedReader(raw), setting
+    return io.BufferedReader(raw), chosen_at(args, io.BytesIO(head), len(head))
 
 
 def chosen_at(
@@ -379,20 +373,11 @@ def chosen_at(
         fp.seek(begin + start)
         return fp.read(size)
 
-    fixed = _fixed(args)
+    given = {*FIELDS} & {*getattr(args, "given", ())}
     if typesizes:
-        fixed.pop("typesize", None)
+        given.discard("typesize")
+    fixed = {name: getattr(args, name) for name in given}
     setting = choose(read, size, args.auto, typesizes, fixed)
     fp.seek(begin)
-    _log(setting)
-    return setting
-
-
-def _fixed(args: Namespace) -> dict[str, str | int]:
-    """Return the fields of the setting that the user has made."""
-    given = getattr(args, "given", ())
-    return {name: getattr(args, name) for name in FIELDS if name in given}
-
-
-def _log(setting: Setting) -> None:
     log.verbose("settings chosen for the data: %s" % setting)
+    return setting

@@ -8,8 +8,7 @@ from typing import Any
 from ... import log
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
-from ..inputs import plain_size_of
-from ..inputs import run as run_all
+from ..inputs import plain_size_of, run_jobs
 from ..named import NamedFile
 from ..options import (
     add,
@@ -66,10 +65,11 @@ def run(args: Namespace) -> int:
         raise WrongUsage("a file to rewrite can't be standard input")
     settings = _settings(args)
 
-    def act(name: str) -> None:
+    def act(name: str, _: str) -> None:
         _repack(args, name, settings)
 
-    return run_all(args.files, act, plain_size_of, args.progress)
+    jobs = [(name, name) for name in args.files]
+    return run_jobs(jobs, act, plain_size_of, args.progress)
 
 
 def _settings(args: Namespace) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ... import log
 from ..._engine.blosc_settings import own_settings
@@ -135,8 +135,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1
     if not seconds >= 0:  # also catches NaN
-        message = "--seconds must be a number from 0 on, not '%s'" % text
-        raise WrongUsage(message)
+        raise WrongUsage("--seconds must be a number from 0 on, not '%s'" % text)
     return seconds
 
 
@@ -215,21 +214,17 @@ def command(setting: Setting, path: str, goal: str = DEFAULT_GOAL) -> str:
     )
 
 
-class Trial:
+class Trial(NamedTuple):
     """The result of a setting; speeds are plain bytes per second with one thread."""
 
-    def __init__(
-        self, setting: Setting, ratio: float, pack: float, unpack: float
-    ) -> None:
-        self.setting = setting
-        self.ratio = ratio
-        self.pack = pack
-        self.unpack = unpack
+    setting: Setting
+    ratio: float
+    pack: float
+    unpack: float
 
     def is_beaten_by(self, other: Trial) -> bool:
         """Return whether `other` is better in one value and worse in none."""
-        mine = self.ratio, self.pack, self.unpack
-        theirs = other.ratio, other.pack, other.unpack
+        mine, theirs = self[1:], other[1:]
         pairs = zip(theirs, mine, strict=True)
         return mine != theirs and all(their >= my for their, my in pairs)
 
