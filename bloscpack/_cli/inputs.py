@@ -15,6 +15,8 @@ import errno
 import os
 import re
 import stat
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
 
 from .. import log
 from .._commit import journal
@@ -24,12 +26,7 @@ from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator
-
-    Job = tuple[str, str]
+Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)

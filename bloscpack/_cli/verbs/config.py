@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from .. import settings
 from ..console import console
 from ..display import say_json
 from ..options import add
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
 
 
 def add_arguments(parser: ArgumentParser) -> None:
