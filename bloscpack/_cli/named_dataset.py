@@ -6,8 +6,9 @@ import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
@@ -179,7 +180,7 @@ class NamedDataset:
     ) -> None:
         """Pass the plain bytes of rows to `deliver`, of a table as structured items."""
         with self._opened_rows() as found:
-            row = _row_nbytes(found)
+            row = _nbytes_of(found.dtype, found.shape[1:])
             if rows is not None:
                 for part in _parts(range(*rows.indices(len(found))), row):
                     plain = _plain(found[part.start : part.stop : part.step])
@@ -230,11 +231,8 @@ class NamedDataset:
 # Rows
 
 
-def _row_nbytes(found: Any) -> int:
-    row: int = found.dtype.itemsize
-    for length in found.shape[1:]:
-        row *= length
-    return row
+def _nbytes_of(dtype: DType, shape: Sequence[int]) -> int:
+    return int(dtype.itemsize) * prod(shape)
 
 
 def _plain(items: Items) -> bytes:
@@ -331,9 +329,7 @@ def _mapped(
     order: Any = "C",
 ) -> Items:
     """Return the items in a file as an array that the system reads when needed."""
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
+    size = _nbytes_of(dtype, shape)
     found = os.fstat(fp.fileno()).st_size - offset
     if found != size:
         raise Refusal(
@@ -384,9 +380,7 @@ def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
 
 def _raw_rows(fp: BinaryIO, name: str, dtype: DType, inner: tuple[int, ...]) -> Items:
     """Return raw bytes as rows, which are read when they are needed."""
-    row = dtype.itemsize
-    for length in inner:
-        row *= length
+    row = _nbytes_of(dtype, inner)
     size = os.fstat(fp.fileno()).st_size
     if not row or size % row:
         raise Refusal(
@@ -412,41 +406,32 @@ def _inner(described: JsonObject) -> list[JsonObject]:
 
 
 def _info_lines(described: JsonObject) -> Iterator[str]:
+    fields = {"kind": described["kind"], "layout": described["layout"]}
+    if described["kind"] == "array":
+        chunks = described["nchunks"], tuple(described["chunks"])
+        shards = described["shards"]
+        codec = described["codec"], described["level"], described["filter"]
+        fields["shape"] = str(tuple(described["shape"]))
+        fields["dtype"] = described["dtype"]
+        fields["chunks"] = "%d of shape %s" % chunks
+        fields["shards"] = UNKNOWN if shards is None else str(tuple(shards))
+        fields["fill value"] = str(described["fill_value"])
+        fields["codec"] = "%s, level %s, filter %s" % codec
+        fields["checksum"] = described["checksum"]
+    elif described["kind"] == "table":
+        fields["rows"] = str(described["rows"])
+        fields["columns"] = str(len(described["columns"]))
+    else:
+        fields["members"] = str(len(described["members"]))
+    for name, key in ("plain", "nbytes"), ("packed", "cbytes"):
+        fields[name] = "%s (%d bytes)" % (size_text(described[key]), described[key])
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     attributes = json_text(described["attributes"], True, encoding)
     if len(attributes) > MOST_SHOWN:
         attributes = attributes[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
-    fields = {"kind": described["kind"], "layout": described["layout"]}
-    if described["kind"] == "array":
-        fields |= {
-            "shape": str(tuple(described["shape"])),
-            "dtype": described["dtype"],
-            "chunks": "%d of shape %s"
-            % (described["nchunks"], tuple(described["chunks"])),
-            "shards": UNKNOWN
-            if described["shards"] is None
-            else str(tuple(described["shards"])),
-            "fill value": str(described["fill_value"]),
-            "codec": "%s, level %s, filter %s"
-            % (described["codec"], described["level"], described["filter"]),
-            "checksum": described["checksum"],
-        }
-    elif described["kind"] == "table":
-        fields |= {
-            "rows": str(described["rows"]),
-            "columns": str(len(described["columns"])),
-        }
-    else:
-        fields["members"] = str(len(described["members"]))
-    fields |= {
-        "plain": "%s (%d bytes)"
-        % (size_text(described["nbytes"]), described["nbytes"]),
-        "packed": "%s (%d bytes)"
-        % (size_text(described["cbytes"]), described["cbytes"]),
-        "ratio": "%.2f" % described["ratio"],
-        "files": str(described["nfiles"]),
-        "attributes": attributes,
-    }
+    fields["ratio"] = _ratio(described)
+    fields["files"] = str(described["nfiles"])
+    fields["attributes"] = attributes
     width = max(map(len, fields)) + 1
     for name, value in fields.items():
         yield "%s %s" % ((name + ":").ljust(width), value)

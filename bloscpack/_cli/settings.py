@@ -27,7 +27,7 @@ from .exit_codes import Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .._storage.protocols import Readable
 
@@ -38,6 +38,7 @@ CONFIG_VARIABLE = "BLPK_CONFIG"
 FOLDER = "bloscpack"
 FILE = "config.toml"
 DEFAULT = "default"
+FILTER_NAMES = list(FILTERS.values())
 
 
 # Checks of the settings: each returns the value, or raises ValueError
@@ -58,22 +59,18 @@ def _number(least: int, most: int, value: object) -> int:
 def _codec(value: object) -> str:
     from ..constants import CNAME_AVAIL
 
-    return _one_of(value, CNAME_AVAIL)
+    return _one_of(CNAME_AVAIL, value)
 
 
 def _checksum(value: object) -> str:
     from ..checksums import CHECKSUMS_AVAIL
 
-    return _one_of(value, CHECKSUMS_AVAIL)
-
-
-def _filter(value: object) -> str:
-    return _one_of(value, FILTERS.values())
+    return _one_of(CHECKSUMS_AVAIL, value)
 
 
 def _filter_number(name: Value) -> int:
     """Return the value of `shuffle`; False and True are those of 0.16."""
-    number = list(FILTERS.values()).index(str(name))
+    number = FILTER_NAMES.index(str(name))
     return number if number == BITSHUFFLE else bool(number)
 
 
@@ -83,12 +80,12 @@ def _auto(value: object) -> Value:
         return DEFAULT_GOAL
     if value is False or value == "false":
         return False
-    return _one_of(value, ["true", "false", *GOALS])
+    return _one_of(["true", "false", *GOALS], value)
 
 
-def _one_of(value: object, names: Iterable[str]) -> str:
-    if value not in (known := list(names)):
-        raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
+def _one_of(names: Sequence[str], value: object) -> str:
+    if value not in names:
+        raise ValueError("expected one of %s, found %r" % (", ".join(names), value))
     return str(value)
 
 
@@ -123,7 +120,7 @@ CHECKS: dict[str, Callable[[object], Value]] = {
     "chunk_size": _chunk_size,
     "checksum": _checksum,
     "typesize": partial(_number, 1, MAX_TYPESIZE),
-    "filter": _filter,
+    "filter": partial(_one_of, FILTER_NAMES),
     "auto": _auto,
 }
 #: Settings whose attribute of the parsed arguments has another name.

@@ -145,19 +145,12 @@ def run(args: Namespace) -> None:
     sample = Sample(args.file_, _sample_size(args.sample))
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise WrongUsage("--typesize must be from 1 to %d" % MAX_TYPESIZE)
-    typesizes: Sequence[int] = TYPESIZES
+    typesizes = sample.typesizes or TYPESIZES
     if args.typesize is not None:
         typesizes = (args.typesize,)
-    elif sample.typesizes:
-        typesizes = sample.typesizes
-    search = Search(
-        sample,
-        typesizes,
-        GOALS[args.goal],
-        args.nthreads,
-        args.seconds,
-        _choice_of_auto(sample, args.goal, typesizes) if args.seconds else None,
-    )
+    auto = _choice_of_auto(sample, args.goal, typesizes) if args.seconds else None
+    disk = GOALS[args.goal]
+    search = Search(sample, typesizes, disk, args.nthreads, args.seconds, auto)
     search.run()
     if args.json:
         say_json(as_dict(search, args.goal))
@@ -180,10 +173,10 @@ def _choice_of_auto(sample: Sample, goal: str, typesizes: Sequence[int]) -> Sett
 def _sample_size(text: str) -> int:
     try:
         size = parse_size(text)
-        if size < 1:
-            raise ValueError("expected at least 1 byte, found '%s'" % text)
     except ValueError as error:
         raise WrongUsage("--sample: %s" % error) from error
+    if size < 1:
+        raise WrongUsage("--sample: expected at least 1 byte, found '%s'" % text)
     return size
 
 
