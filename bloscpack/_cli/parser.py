@@ -298,40 +298,31 @@ class _Parser(_BaseParser):
         verb.error("unrecognized arguments: %s" % " ".join(unknown))
 
     def refuse_habit(self, arguments: list[str]) -> None:
-        """Exit with an error if there is an option of gzip that this parser lacks."""
-        found = _advice(arguments)
-        if found is not None:
-            message, hint = found
-            self._hint = printable(hint) + "\n"
-            self.error(message)
+        """Exit with an error if an option is one of gzip, and there is no verb.
+
+        Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
+        """
+        found = [word for word in arguments if word in HABITS]
+        if not found or any(verb_table.find(word) for word in arguments):
+            return
+        from shlex import quote
+
+        from ..constants import CNAME_AVAIL
+
+        option = found[0]
+        behind = arguments[arguments.index(option) + 1 :]
+        if option == "-dc" and behind[:1] and behind[0] in CNAME_AVAIL:
+            return
+        names = [quote(word) for word in arguments if not word.startswith("-")]
+        verb = "cat" if option in TO_OUTPUT else "decompress"
+        hint = "Did you mean 'blpk %s %s'?" % (verb, names[0] if names else "FILE")
+        if not names:
+            hint += " Standard input is decompressed by 'blpk -d < FILE > OUT'."
+        self._hint = printable(hint) + "\n"
+        self.error("'%s' is an option of gzip, not of blpk" % option)
 
 
 # What a user may have meant
-
-
-def _advice(arguments: list[str]) -> tuple[str, str] | None:
-    """Return a message and a hint; None if no option is one of gzip.
-
-    Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
-    """
-    from shlex import quote
-
-    from ..constants import CNAME_AVAIL
-
-    found = [word for word in arguments if word in HABITS]
-    if not found or any(verb_table.find(word) for word in arguments):
-        return None
-    option = found[0]
-    behind = arguments[arguments.index(option) + 1 :]
-    if option == "-dc" and behind[:1] and behind[0] in CNAME_AVAIL:
-        return None
-    names = [quote(word) for word in arguments if not word.startswith("-")]
-    name = names[0] if names else "FILE"
-    verb = "cat" if option in TO_OUTPUT else "decompress"
-    hint = "Did you mean 'blpk %s %s'?" % (verb, name)
-    if not names:
-        hint += " Standard input is decompressed by 'blpk -d < FILE > OUT'."
-    return "'%s' is an option of gzip, not of blpk" % option, hint
 
 
 def _suggestions(word: str, *, plain: bool) -> list[str]:
@@ -344,7 +335,7 @@ def _suggestions(word: str, *, plain: bool) -> list[str]:
     for verb in verb_table.VERBS:
         if word in verb.other_names:
             return [verb.name]
-    if _is_file(word):
+    if "." in word or "/" in word or os.path.exists(word):  # perhaps a file
         from shlex import quote
 
         name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
@@ -358,19 +349,13 @@ def _suggestions(word: str, *, plain: bool) -> list[str]:
     return get_close_matches(lower, verb_table.names(), 1)
 
 
-def _is_file(word: str) -> bool:
-    """Return whether a word is the name of a file, or looks like one."""
-    return "." in word or "/" in word or os.path.exists(word)
-
-
 # The command line
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
-    if any(word in HABITS for word in arguments):
-        parser.refuse_habit(arguments)
+    parser.refuse_habit(arguments)
     arguments = _with_levels_behind_verb(arguments)
     if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)
@@ -385,7 +370,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
-    _check_levels(parser, args)
+    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
+    if len(given) > 1:  # such options may stand before and behind the verb
+        parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
@@ -394,13 +381,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if takes_names:
         _take_names(args, rest + names)
     return args
-
-
-def _check_levels(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Exit with an error if options exclude each other that stand apart."""
-    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
-    if len(given) > 1:
-        parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from ..._storage.base import read_up_to
 from ..._storage.protocols import Readable
 from ..._storage.stream import size_of as size_left
 from ..._storage.urls import without_url
-from ...args import BloscArgs, BloscpackArgs, MetadataArgs
+from ...args import BloscArgs
 from ...constants import MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -50,6 +50,12 @@ EXAMPLES = """examples:
 
 # Fields of a setting that an option, a variable or the configuration file may fix.
 FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
+
+# Settings of the file, beside those for Blosc.
+FILE_SETTINGS = (
+    *("offsets", "checksum", "max_app_chunks"),
+    *("meta_checksum", "meta_codec", "max_meta_size"),
+)
 
 
 # Options
@@ -178,36 +184,14 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     return args.in_file, out_file, blosc_args(args)
 
 
-def _given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None; the others keep their defaults."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _bloscpack_args(args: Namespace) -> BloscpackArgs:
-    from ...args import BloscpackArgs
-
-    checksum = args.checksum
+def _settings(args: Namespace) -> dict[str, Any]:
+    """Return the settings of the file that are not left to the library."""
+    given = {name: getattr(args, name) for name in FILE_SETTINGS}
     if args.shard and "checksum" not in getattr(args, "given", ()):
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
-        checksum = DEFAULT_SHARD_CHECKSUM
-    return BloscpackArgs(
-        offsets=args.offsets,
-        checksum=checksum,
-        **_given(max_app_chunks=args.max_app_chunks),
-    )
-
-
-def _metadata_args(args: Namespace) -> MetadataArgs:
-    from ...args import MetadataArgs
-
-    return MetadataArgs(
-        **_given(
-            meta_checksum=args.meta_checksum,
-            meta_codec=args.meta_codec,
-            max_meta_size=args.max_meta_size,
-        )
-    )
+        given["checksum"] = DEFAULT_SHARD_CHECKSUM
+    return {name: value for name, value in given.items() if value is not None}
 
 
 # One file
@@ -253,10 +237,9 @@ def _compress_plain(
                 chunk_size,
                 metadata,
                 settings,
-                _bloscpack_args(args),
-                _metadata_args(args),
                 nthreads=args.nthreads,
                 progress=bar,
+                **_settings(args),
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
@@ -304,14 +287,13 @@ def _compress_npy(
             name_of_output(out_file),
             "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
             settings,
-            _bloscpack_args(args),
-            _metadata_args(args),
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
+            **_settings(args),
         )
     return size
 

@@ -154,23 +154,21 @@ def _decompress(
         from ...npy_io import npy_sink, sink_by_content
 
         make_sink = npy_sink if args.npy else sink_by_content
-    nbytes: int | None = None
-    like: Attributes | None = None
 
-    def read(in_fp: BinaryFile, check: Check) -> Json:
-        nonlocal like
+    def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, Attributes | None]:
+        nbytes = 0
         like = attributes_of_input(in_fp)
 
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
-            nbytes = header.nbytes
+            nbytes = header.nbytes or 0
             check(header)
             if bar is not None:
-                bar.expect(nbytes)
+                bar.expect(header.nbytes)
 
         output = outputs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            return unpack_fp_to_fp(
+            metadata = unpack_fp_to_fp(
                 in_fp,
                 out_fp,
                 begin,
@@ -179,22 +177,20 @@ def _decompress(
                 behind=partial(warn_of_second_file, in_file),
                 make_sink=partial(make_sink, sparse=args.sparse),
             )
+        return nbytes, metadata, like
 
+    if in_file == STREAM and not outputs.has_journal(INPUT_NAME):
+        return read(standard_input(), lambda header: None)
     streamed = outputs.is_streamed(out_file)
     attempts = 1 if streamed else ATTEMPTS
     if in_file == STREAM:
-        if outputs.has_journal(INPUT_NAME):
-            in_file = name_of_input(STREAM)
-            metadata = read_snapshot(in_file, read, attempts)
-        else:
-            metadata = read(standard_input(), lambda header: None)
-        return nbytes or 0, metadata, like
+        return read_snapshot(name_of_input(STREAM), read, attempts)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
-    metadata = read_snapshot(in_file, read, attempts)
+    found = read_snapshot(in_file, read, attempts)
     if not streamed:
         log_unpacked(in_size, out_file)
-    return nbytes or 0, metadata, like
+    return found
 
 
 def _is_npy(out_file: str, args: Namespace) -> bool:
