@@ -15,8 +15,6 @@ import numpy
 
 from .. import dataset
 from .._check.findings import ERROR, counted
-from .._format.dtypes import Array as Items
-from .._format.dtypes import DType
 from .._storage.base import naming_errors
 from .._storage.urls import is_url, joined_url, public_name, shown_name
 from ..constants import MAGIC, NPY_MAGIC
@@ -37,6 +35,8 @@ from .inputs import is_dataset
 from .progress import Bar
 
 if TYPE_CHECKING:
+    from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
 
 # Maximum number of characters of attributes that ``info`` shows.
