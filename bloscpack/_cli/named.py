@@ -21,6 +21,7 @@ from ..exceptions import (
 from .console import (
     STREAM,
     check_exists,
+    console,
     descriptor_of,
     name_of_input,
     name_of_output,
@@ -168,7 +169,6 @@ class NamedFile:
     def recover(self, args: Namespace, progress: Bar | None) -> Recovery:
         """Write an intact file from the good chunks."""
         from ..recover import recover
-        from .console import console
         from .outputs import check_free, check_no_terminal
 
         check_no_terminal(args.target, args)

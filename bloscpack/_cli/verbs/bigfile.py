@@ -12,9 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ...bigfile import Column, File
-from ...bigfile.attributes import AttributeSet
-from ...bigfile.header import Array, DType
+import numpy
+
+from ..._check.findings import counted
+from ..._storage.stream import seekable_with_size
+from ...bigfile import Column, File, copy, verify
+from ...bigfile.attributes import FORMATS, AttributeSet, humane
+from ...bigfile.copying import RawItems, Watched
+from ...bigfile.header import MODULUS, Array, DType, folded
 from ...log import encodable, printable
 from ..console import console
 from ..display import say_json, say_json_list
@@ -77,8 +82,6 @@ def run(args: Namespace) -> int:
 
 
 def _open(args: Namespace, *, create: bool = False) -> File:
-    from ...bigfile import File
-
     return File(args.tree, create, nthreads=args.nthreads)
 
 
@@ -107,8 +110,6 @@ def _list(args: Namespace) -> int:
 
 
 def _describe(column: Column, name: str) -> JsonObject:
-    from ...bigfile.header import MODULUS, folded
-
     header = column._layout
     return {
         "name": name,
@@ -162,17 +163,10 @@ def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
 
 
 def _formatter(column: Column) -> Callable[[object], str]:
-    from ...bigfile.attributes import FORMATS
-
     kind = column.dtype.kind
-    show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:])
-    if show is not None:
-        return show
-    if kind in "iu":
-        return FORMATS["i8"]  # type: ignore[no-any-return]
-    if kind == "f":
-        return FORMATS["f8"]  # type: ignore[no-any-return]
-    return lambda value: printable(str(_plain(value)))
+    other = {"i": FORMATS["i8"], "u": FORMATS["i8"], "f": FORMATS["f8"]}.get(kind)
+    show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:], other)
+    return show or (lambda value: printable(str(_plain(value))))
 
 
 def _plain(value: object) -> object:
@@ -187,9 +181,6 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    from ..._storage.stream import seekable_with_size
-    from ...bigfile.copying import RawItems, Watched
-
     tree = _open(args, create=True)
     name, *more = args.names
     _check_free(tree, name, args)
@@ -217,8 +208,6 @@ def _opened(names: list[str]) -> AbstractContextManager[BinaryIO]:
 
 
 def _dtype(given: Any) -> DType:
-    import numpy
-
     try:
         dtype: DType = numpy.dtype(given)
         return dtype
@@ -245,8 +234,6 @@ def _repartition(args: Namespace) -> None:
 def _copy(args: Namespace) -> None:
     if args.to is None and len(args.names) != 2:
         raise WrongUsage("copy: expected <block> <new block>, or --to")
-    from ...bigfile import File, copy
-
     tree = _open(args)
     target = None if args.to is None else File(args.to, create=True)
     if args.names:
@@ -269,8 +256,6 @@ def _copy_block(
     nfile: int | None,
     target: File | None = None,
 ) -> None:
-    from ...bigfile import copy
-
     target = tree if target is None else target
     _check_free(target, new_block, args)
     dtype = None if args.dtype is None else _dtype(args.dtype)
@@ -281,8 +266,6 @@ def _copy_block(
 
 
 def _get_attr(args: Namespace) -> None:
-    from ...bigfile.attributes import humane
-
     block, *names = args.names
     attrs = _open(args).open(block).attrs
     found = {name: attrs.raw(name) for name in _checked_names(attrs, names, block)}
@@ -305,8 +288,6 @@ def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[st
 
 
 def _json_of(value: object) -> object:
-    import numpy
-
     if isinstance(value, numpy.ndarray):
         plain = value.astype(str) if value.dtype.kind in "mM" else value
         return [_plain(item) for item in plain.tolist()]
@@ -314,20 +295,16 @@ def _json_of(value: object) -> object:
 
 
 def _set_attr(args: Namespace) -> None:
-    import numpy
-
     block, name, *texts = args.names
     attrs = _open(args).open(block).attrs
     kept = attrs.raw(name).dtype_name if name in attrs else None
     dtype = args.dtype or (kept if kept and kept[1:] != "a1" else None)
     values: list[object] = [_value(text) for text in texts]
-    if dtype is None and (
-        kept is not None or any(isinstance(value, str) for value in values)
-    ):
-        values = list(texts)
+    has_text = any(isinstance(value, str) for value in values)
+    if dtype is None and (kept is not None or has_text):
         attrs[name] = texts[0] if len(texts) == 1 else texts
         return
-    given = texts if _is_text(dtype) else values
+    given = texts if dtype is not None and "S" in dtype else values
     try:
         with numpy.errstate(invalid="ignore"):
             found = numpy.array(given, dtype)
@@ -345,10 +322,6 @@ def _set_attr(args: Namespace) -> None:
         raise WrongUsage("set-attr: %s" % error) from error
 
 
-def _is_text(dtype: str | None) -> bool:
-    return dtype is not None and "S" in dtype
-
-
 def _value(text: str) -> object:
     """Return a number if the text is one, else the text."""
     for kind in (int, float, complex):
@@ -360,8 +333,6 @@ def _value(text: str) -> object:
 
 
 def _verify(args: Namespace) -> int:
-    from ...bigfile import verify
-
     tree = _open(args)
     blocks = args.names or None
     with shown(args.tree, None, args.progress) as bar:
@@ -370,9 +341,8 @@ def _verify(args: Namespace) -> int:
         say_json(report.as_dict())
     elif not (args.quiet and report.ok):
         state = "ok" if report.ok else "damaged"
-        parts = (report.nblocks, "block"), (report.nfiles, "data file")
-        counts = ["%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in parts]
-        text = "%s, %d bytes" % (", ".join(counts), report.nbytes)
+        counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
+        text = "%s, %s, %d bytes" % (*counts, report.nbytes)
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         for finding in report.findings:
             console.say("  " + printable(str(finding)))

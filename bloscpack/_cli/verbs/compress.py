@@ -6,10 +6,9 @@ import io
 import os
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
-from ..._format.automatic import HEAD, Setting, choose
 from ..._storage.base import read_up_to
 from ..._storage.protocols import Readable
 from ..._storage.stream import size_of as size_left
@@ -40,6 +39,9 @@ from ..options import (
     process_metadata_args,
 )
 from ..progress import shown
+
+if TYPE_CHECKING:
+    from ..._format.automatic import Setting
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -333,6 +335,8 @@ def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
 
     The file object is `in_fp` at its current position, or replaces it.
     """
+    from ..._format.automatic import HEAD
+
     size = size_left(in_fp)
     if size is not None:
         return in_fp, chosen_at(args, in_fp, size)
@@ -349,6 +353,8 @@ def chosen_at(
     The position remains unchanged. `typesizes` are the type sizes of the data, if they
     are known: they take precedence over the type size of the user.
     """
+    from ..._format.automatic import choose
+
     begin = fp.tell()
 
     def read(start: int, size: int) -> bytes:

@@ -12,6 +12,8 @@ from ..console import STREAM, check_exists
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import add, add_codec_options, set_help
+from ..outputs import Clock, check_free
+from ..progress import shown
 
 HELP = """\
 convert an array, a table or a group to another format, in bounded memory:
@@ -47,8 +49,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Convert the file or folder."""
     from ...dataset import convert
-    from ..outputs import Clock
-    from ..progress import shown
 
     if STREAM in (args.source, args.target):
         raise WrongUsage("convert needs files or folders, not streams")
@@ -88,8 +88,6 @@ def _check_target(args: Namespace) -> None:
 
     With that option, the library says whether a folder may be replaced.
     """
-    from ..outputs import check_free
-
     if not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:

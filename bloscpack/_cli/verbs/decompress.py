@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import log
-from ..._commit.ownership import Attributes
+from ..._commit.ownership import Attributes, attributes_of_input
 from ..._storage.protocols import BinaryFile, Seekable
-from ..._storage.urls import is_url, last_part, shown_name
+from ..._storage.urls import is_url, last_part, shown_name, size_of_input
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
@@ -143,9 +143,7 @@ def _decompress(
     Returns the number of plain bytes from the header, the metadata, and the attributes
     of the input.
     """
-    from ..._commit.ownership import attributes_of_input
     from ..._commit.snapshot import ATTEMPTS, read_snapshot
-    from ..._storage.urls import size_of_input
     from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
     from ...fp_io import plain_sink
 
