@@ -98,6 +98,11 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 
 # Options of several verbs
 
+METADATA = (
+    "-m --metadata <metadata>",
+    "file containing the metadata, must contain valid JSON",
+)
+
 # The options for a compression level, as those of gzip and zstd.
 LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
 AUTO_HELP = (
@@ -268,20 +273,6 @@ def blosc_args(args: Namespace) -> BloscArgs:
 
 
 # Data and metadata
-
-
-def add_npy_option(group: _ActionsContainer, help_: str) -> None:
-    """Add ``--npy``: the plain file is an array."""
-    add(group, "--npy", help_)
-
-
-def add_metadata_option(group: _ActionsContainer) -> None:
-    """Add ``--metadata``: the name of a file of metadata."""
-    add(
-        group,
-        "-m --metadata <metadata>",
-        "file containing the metadata, must contain valid JSON",
-    )
 
 
 def process_metadata_args(args: Namespace) -> Json:

@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
 from ..constants import EXTENSION
 from ..log import printable
@@ -219,24 +220,20 @@ class _VerbParser(_BaseParser):
         return action is not None and action.nargs is None
 
 
-def _arguments_adder(
-    verb: VerbRecord, with_user_defaults: bool
-) -> Callable[[ArgumentParser], None]:
-    """Return the function that adds the arguments of a verb to its parser."""
+def _add_arguments(
+    verb: VerbRecord, with_user_defaults: bool, parser: ArgumentParser
+) -> None:
+    """Add the arguments of a verb to its parser."""
+    module_of(verb).add_arguments(parser)
+    _inherit_global_options(parser)
+    if not with_user_defaults or not verb.settings:
+        return
+    from .settings import as_arguments
 
-    def add_arguments(parser: ArgumentParser) -> None:
-        module_of(verb).add_arguments(parser)
-        _inherit_global_options(parser)
-        if not with_user_defaults or not verb.settings:
-            return
-        from .settings import as_arguments
-
-        found: dict[str, object] = dict(as_arguments(verb.settings))
-        if "nthreads" in found:
-            found["default_nthreads"] = found.pop("nthreads")
-        parser.set_defaults(**found)
-
-    return add_arguments
+    found: dict[str, object] = dict(as_arguments(verb.settings))
+    if "nthreads" in found:
+        found["default_nthreads"] = found.pop("nthreads")
+    parser.set_defaults(**found)
 
 
 def module_of(verb: VerbRecord) -> ModuleType:
@@ -513,14 +510,11 @@ def create_parser(*, with_user_defaults: bool = False) -> _Parser:
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
     for verb in verb_table.VERBS:
-        add_arguments = _arguments_adder(verb, with_user_defaults)
+        add_arguments = partial(_add_arguments, verb, with_user_defaults)
         subparsers.add_parser(verb.name, help=verb.help, add_arguments=add_arguments)
         if verb.letter:
-            subparsers.add_parser(
-                verb.letter,
-                help="alias for '%s'" % verb.name,
-                add_arguments=add_arguments,
-            )
+            alias = "alias for '%s'" % verb.name
+            subparsers.add_parser(verb.letter, help=alias, add_arguments=add_arguments)
     return parser
 
 

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from ... import log
 from ..named import named
-from ..options import add, add_blosc_options, add_metadata_option, add_npy_option
+from ..options import METADATA, add, add_blosc_options
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -19,8 +19,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "-e --no-check-extension",
         "disable checking original file for extension (*.blp)",
     )
-    add_metadata_option(parser)
-    add_npy_option(parser, "append the rows of a .npy file to an array")
+    add(parser, *METADATA)
+    add(parser, "--npy", "append the rows of a .npy file to an array")
     add(
         parser,
         "--grow",

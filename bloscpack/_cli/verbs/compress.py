@@ -28,13 +28,12 @@ from ..exit_codes import WrongUsage
 from ..inputs import size_of
 from ..options import (
     KEPT,
+    METADATA,
     StoreGiven,
     add,
     add_auto_option,
     add_blosc_options,
     add_files,
-    add_metadata_option,
-    add_npy_option,
     blosc_args,
     process_metadata_args,
 )
@@ -70,8 +69,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_auto_option(group.add_mutually_exclusive_group())
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group)
-    add_metadata_option(group)
-    add_npy_option(group, "the input is a .npy file: store its array")
+    add(group, *METADATA)
+    add(group, "--npy", "the input is a .npy file: store its array")
     add(
         group,
         "--shard",

@@ -26,7 +26,7 @@ from ..console import (
 )
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of
-from ..options import add, add_files, add_npy_option
+from ..options import add, add_files
 from ..progress import shown
 from ..quick_answers import log_metadata
 
@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(parser, "--metadata-to <file>", "write the metadata to a file, as JSON")
     form = parser.add_mutually_exclusive_group()
-    add_npy_option(form, "write the array as a .npy file")
+    add(form, "--npy", "write the array as a .npy file")
     add(form, "--raw", "write the bytes of an array, also to *.npy")
     no_sparse = (
         "write blocks of zeros too; by default they become holes, which take no disk "

@@ -11,9 +11,9 @@ from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of, run_jobs
 from ..named import NamedFile
 from ..options import (
+    METADATA,
     add,
     add_blosc_options,
-    add_metadata_option,
     read_metadata,
     set_help,
 )
@@ -42,7 +42,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
     metadata = group.add_mutually_exclusive_group()
-    add_metadata_option(metadata)
+    add(metadata, *METADATA)
     add(metadata, "--no-metadata", "remove the metadata")
     shard = group.add_mutually_exclusive_group()
     add(
