@@ -17,6 +17,7 @@ import re
 import stat
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from .. import log
 from .._commit import journal
@@ -25,6 +26,10 @@ from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 Job = tuple[str, str]
 
@@ -86,7 +91,17 @@ def has_description(path: str) -> bool:
     return found is not None and found[0] != "folder"
 
 
-# Files in folders
+# Files
+
+
+@contextmanager
+def opened_input(in_file: str) -> Iterator[BinaryIO]:
+    """Open an input for reading; standard input is read from its current position."""
+    if in_file == STREAM:
+        yield standard_input()
+        return
+    with open(in_file, "rb") as fp:
+        yield fp
 
 
 def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
@@ -308,11 +323,8 @@ def _listed(list_file: str) -> list[str]:
     Raises `Refusal` for ``-``: the stream for messages was chosen before this list was
     read.
     """
-    if list_file == STREAM:
-        data = standard_input().read()
-    else:
-        with open(list_file, "rb") as fp:
-            data = fp.read()
+    with opened_input(list_file) as fp:
+        data = fp.read()
     mark = b"\0" if b"\0" in data else b"\n"
     names = [os.fsdecode(name) for name in data.split(mark) if name]
     if STREAM in names:

@@ -10,7 +10,7 @@ from .. import log
 from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE, available_cpus
-from .console import STREAM, check_exists, standard_input
+from .console import STREAM, check_exists
 from .exit_codes import EXIT_OK, Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -290,14 +290,12 @@ def process_metadata_args(args: Namespace) -> Json:
 
 def read_metadata(name: str) -> Json:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
+    from .inputs import opened_input
+
     check_exists("metadata file", name)
-    if name == STREAM:
-        what = "standard input"
-        raw = standard_input().read()
-    else:
-        what = "metadata file '%s'" % name
-        with open(name, "rb") as fp:
-            raw = fp.read()
+    what = "standard input" if name == STREAM else "metadata file '%s'" % name
+    with opened_input(name) as fp:
+        raw = fp.read()
     try:
         return parse_json(raw.decode("utf-8-sig"), what)
     except ValueError as error:

@@ -13,7 +13,6 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import BinaryIO
 
 from .. import log
 from .._commit import journal
@@ -35,7 +34,6 @@ from .console import (
     check_exists,
     console,
     descriptor_of,
-    standard_input,
 )
 from .exit_codes import Refusal, WrongUsage
 from .inputs import is_classic
@@ -223,16 +221,6 @@ def _check_removable(in_file: str, out_file: str) -> None:
         raise StorageError(
             "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
         )
-
-
-@contextmanager
-def opened_input(in_file: str) -> Iterator[BinaryIO]:
-    """Open an input for reading; standard input is read from its current position."""
-    if in_file == STREAM:
-        yield standard_input()
-        return
-    with open(in_file, "rb") as fp:
-        yield fp
 
 
 @contextmanager

@@ -224,7 +224,7 @@ def _compress_plain(
     from ...file_io import log_packed, pack_fp_to_fp
 
     with (
-        outputs.opened_input(in_file) as in_fp,
+        inputs.opened_input(in_file) as in_fp,
         outputs.opened_output(in_fp, out_file, args) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size

@@ -112,16 +112,10 @@ def _edit(args: Namespace) -> Edit:
             )
         missing = [key for key in args.remove if key not in old]
         if missing:
+            keys = ", but these: " + ", ".join(sorted(old)) if old else ""
             raise Refusal(
                 "'%s': the %s have no key '%s'%s"
-                % (
-                    args.file_,
-                    noun,
-                    missing[0],
-                    ", but these: " + ", ".join(sorted(old))
-                    if old
-                    else ": there are no keys",
-                )
+                % (args.file_, noun, missing[0], keys or ": there are no keys")
             )
         kept = {key: old[key] for key in old if key not in args.remove}
         return {**kept, **values}

@@ -78,9 +78,7 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> int:
     """Recover the file or the dataset."""
     damaged = named(args.damaged)
-    with shown(args.damaged, None, args.progress) as bar:
-        if bar is not None:
-            bar.expect(damaged.plain_size())
+    with shown(args.damaged, damaged.plain_size, args.progress) as bar:
         recovery = damaged.recover(args, bar)
     if args.json:
         names = {"file": shown_name(args.damaged), "out_file": args.target}

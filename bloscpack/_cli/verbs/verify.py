@@ -62,9 +62,7 @@ def run(args: Namespace) -> int:
 
     def act(path: str) -> int:
         item = named(path)
-        with shown(path, None, args.progress) as bar:
-            if bar is not None:
-                bar.expect(item.plain_size())
+        with shown(path, item.plain_size, args.progress) as bar:
             report = item.verify(args.nthreads, bar)
         code, state = state_of(report)
         if args.json:
