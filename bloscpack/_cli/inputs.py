@@ -94,6 +94,14 @@ def has_description(path: str) -> bool:
 # Files
 
 
+def begins_with(path: str, magic: bytes) -> bool:
+    """Return whether a path is a regular file that begins with some bytes."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as fp:
+        return fp.read(len(magic)) == magic
+
+
 @contextmanager
 def opened_input(in_file: str) -> Iterator[BinaryIO]:
     """Open an input for reading; standard input is read from its current position."""

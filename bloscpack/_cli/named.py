@@ -31,7 +31,7 @@ from .console import (
 )
 from .display import chunk_rows, json_text, size_text
 from .exit_codes import BIGFILE_TREE, EXIT_OK, Refusal, WrongUsage
-from .inputs import check_extension, is_dataset, plain_size_of
+from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -262,18 +262,13 @@ class NamedFile:
                 with seekable_with_size(standard_input()) as (fp, left):
                     append_from(self.path, fp, left, settings, **options)
             else:
-                if not args.force and os.path.isfile(new_file):
-                    self._check_no_npy(new_file)
+                is_npy = not args.force and begins_with(new_file, NPY_MAGIC)
+                if is_npy and self.is_array():  # its header would become rows
+                    raise WrongUsage(
+                        "'%s' is a .npy file: --npy appends its rows, --force its bytes"
+                        % new_file
+                    )
                 append(self.path, new_file, settings, **options)
-
-    def _check_no_npy(self, new_file: str) -> None:
-        """Raise `Refusal` if the header of a .npy file would be appended as rows."""
-        with open(new_file, "rb") as fp:
-            if fp.read(len(NPY_MAGIC)) == NPY_MAGIC and self.is_array():
-                raise WrongUsage(
-                    "'%s' is a .npy file: --npy appends its rows, --force its bytes"
-                    % new_file
-                )
 
     # metadata
 

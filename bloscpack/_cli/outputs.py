@@ -36,7 +36,7 @@ from .console import (
     descriptor_of,
 )
 from .exit_codes import Refusal, WrongUsage
-from .inputs import is_classic
+from .inputs import begins_with, is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
@@ -134,7 +134,7 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         why = "'%s' exists and is no Bloscpack file" % out_file
     elif out_file.endswith(args.suffix):
         why = "'%s' has the name of a compressed file" % out_file
-    elif args.force and _begins_with_magic(out_file):
+    elif args.force and begins_with(out_file, MAGIC):
         why = "'%s' is a Bloscpack file" % out_file
     else:
         return
@@ -174,13 +174,6 @@ def _may_be_replaced(out_file: str) -> bool:
         return not prefix or decode_header(prefix) is not None
     except FormatError:
         return False
-
-
-def _begins_with_magic(out_file: str) -> bool:
-    if not os.path.isfile(out_file):
-        return False
-    with open(out_file, "rb") as fp:
-        return fp.read(len(MAGIC)) == MAGIC
 
 
 def is_streamed(out_file: str) -> bool:
