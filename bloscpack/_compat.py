@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Module that defines the names now → the names, separated by blanks.
 HOMES = {
-    "_cli.help_text": "BloscPackCustomFormatter",
+    "_cli.display": "BloscPackCustomFormatter",
     "_cli.options": "process_metadata_args",
     "_cli.outputs": "check_files",
     "_cli.parser": "create_parser",

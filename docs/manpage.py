@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from bloscpack._cli import settings, verb_table
+from bloscpack._cli.display import aligned
 from bloscpack._cli.exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -18,7 +19,6 @@ from bloscpack._cli.exit_codes import (
     EXIT_USAGE,
     SIGNAL_BASE,
 )
-from bloscpack._cli.help_text import aligned
 from bloscpack.version import __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

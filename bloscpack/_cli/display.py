@@ -1,4 +1,4 @@
-"""Output of the command: lines, tables, JSON, and sizes in bytes.
+"""Output of the command: lines, tables, JSON, sizes in bytes, and the format of help.
 
 Contract: no control character, and no mark that changes the direction of text, reaches
 the terminal from a file name, an option or a file. `say`, `put_line` and the functions
@@ -9,6 +9,11 @@ escape sequences of JSON, so that their output stays valid JSON.
 
 from __future__ import annotations
 
+import argparse
+import os
+import re
+import sys
+from itertools import groupby
 from math import isfinite
 
 from ..constants import SUFFIXES
@@ -20,13 +25,20 @@ from .exit_codes import for_each_file
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from ..serializers import Json, JsonObject
 
 UNKNOWN = "-"
 # Number of blanks in front of each level of JSON.
 INDENT = 2
+# The smallest width of the help, in columns.
+LEAST_WIDTH = 20
+# The indentation of a continued line of a usage or an example, in columns.
+CONTINUED = 4
+# The blanks between an example and its comment.
+COMMENT = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 def json_text(value: object, compact: bool, encoding: str) -> str:
@@ -143,6 +155,19 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
     return lines
 
 
+def chunk_rows(
+    numbers: Iterable[int], intact: Mapping[int, tuple[int, int]], **place: str
+) -> Iterator[JsonObject]:
+    """Yield a row for each chunk: its number, and its plain and compressed size.
+
+    `intact` has both sizes for the intact chunks; the sizes of others are None. `place`
+    are more fields of each row.
+    """
+    for number in numbers:
+        nbytes, cbytes = intact.get(number, (None, None))
+        yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
+
+
 def dataset_array_text(described: JsonObject) -> str:
     """Return dtype, shape and layout of an array of a dataset in short form."""
     array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
@@ -186,3 +211,112 @@ def show_files(
         for line in table(rows, left):
             console.say(line)
     return worst
+
+
+# Help
+
+
+class BloscPackCustomFormatter(argparse.HelpFormatter):
+    """Formats help in the width of the terminal; lines that fit keep their line end."""
+
+    def __init__(self, prog: str, **kwargs: Any) -> None:
+        if "width" not in kwargs:
+            kwargs["width"] = max(LEAST_WIDTH, columns() - 2)
+        super().__init__(prog, **kwargs)
+
+    def _format_usage(self, *args: Any) -> str:
+        # argparse leaves blanks in place of a group of hidden options.
+        usage = re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
+        if all(len(line) <= self._width + 2 for line in usage.splitlines()):
+            return usage
+        first, *rest = usage.rstrip("\n").splitlines()
+        lines = [p for line in rest for p in wrapped(line, self._width - CONTINUED)]
+        return "\n".join([first, *(" " * CONTINUED + line for line in lines)]) + "\n\n"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = _filled(text.splitlines(), width - len(indent))
+        end = "\n" * text.endswith("\n")
+        return "\n".join(indent + line for line in lines) + end
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        lines = text.splitlines()
+        if all(len(line) <= width for line in lines):
+            return lines
+        return wrapped(text, width)
+
+
+def columns() -> int:
+    """Return the columns of the terminal on standard output, or 80.
+
+    argparse would import shutil to find them, even if no help is shown.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
+    except (AttributeError, OSError, ValueError):
+        return 80
+
+
+def _filled(lines: list[str], width: int) -> list[str]:
+    """Return lines of at most `width` columns.
+
+    Adjacent lines that begin with a word are prose; if one is too long, they are
+    joined. Adjacent lines that are indented are examples: see `aligned`.
+    """
+    filled: list[str] = []
+    for indented, group in groupby(lines, lambda line: line[:1] == " " or not line):
+        part = list(group)
+        if indented:
+            filled += aligned(part, width)
+        elif len(lines) == 1 or any(len(line) > width + 2 for line in part):
+            filled += wrapped(" ".join(part), width)
+        else:
+            filled += part
+    return filled
+
+
+def aligned(lines: list[str], width: int) -> list[str]:
+    """Return examples with their comments in one column, or below if that is too wide.
+
+    Two blanks are in front of a comment. A long line is continued with a larger
+    indentation.
+    """
+    parts = [COMMENT.split(line, 1) for line in lines]
+    column = max((len(part[0]) for part in parts if part[1:]), default=0) + 2
+    found = [part[0].ljust(column) + part[1] if part[1:] else part[0] for part in parts]
+    if all(len(line) <= width + 2 for line in found):
+        return found
+    found = []
+    for command, *comments in parts:
+        found += _continued(command, width)
+        indent = len(command) - len(command.lstrip()) + CONTINUED
+        for comment in comments:
+            found += _continued(" " * indent + comment, width)
+    return found
+
+
+def _continued(line: str, width: int) -> list[str]:
+    """Return a line as lines of at most `width` columns, the others more indented."""
+    if len(line) <= width:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    first, *rest = wrapped(line, width - len(indent) - CONTINUED)
+    return [indent + first, *(indent + " " * CONTINUED + part for part in rest)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Return text as lines. Importing textwrap would take longer than this loop."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += " " * bool(lines[-1]) + word
+    return lines
+
+
+# Names kept from 0.16
+
+BloscPackCustomFormatter.__module__ = "bloscpack.cli"

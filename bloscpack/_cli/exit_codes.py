@@ -64,18 +64,24 @@ STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
+# The first bytes of a ZIP file.
+ZIP_MAGIC = b"PK\x03\x04"
 
 
 class Refusal(BloscpackError):
-    """The command refuses a request; `exit_code` says whether the usage was wrong.
+    """The command can't do what was asked. A `hint` is shown on a line of its own."""
 
-    A `hint` is shown on a line of its own.
-    """
+    exit_code = EXIT_COULD_NOT
 
-    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.exit_code = exit_code
         self.hint = hint
+
+
+class WrongUsage(Refusal):
+    """The arguments of the command are wrong."""
+
+    exit_code = EXIT_USAGE
 
 
 def exit_code(error: BaseException) -> int:
@@ -147,7 +153,7 @@ def _hint_for(error: BaseException) -> str:
         not isinstance(error, FormatError)
         or error.section != "header"
         or isinstance(error, FormatVersionMismatch)
-        or "savez" in error.message  # the message names the archive and its remedy
+        or _is_archive(error)  # the message names the remedy
     ):
         return ""
     if error.message != EMPTY:
@@ -159,6 +165,12 @@ def _hint_for(error: BaseException) -> str:
         name[0].upper() + name[1:],
         BLOSCPACK_HEADER_LENGTH,
     )
+
+
+def _is_archive(error: FormatError) -> bool:
+    """Return whether the file of an error begins as an archive of `savez` does."""
+    prefix = error.prefix if isinstance(error, NotReadable) else None
+    return prefix is not None and prefix.startswith(ZIP_MAGIC)
 
 
 def report_failure(name: str, error: BaseException) -> None:

@@ -1,7 +1,12 @@
-"""Find the inputs of a command: the files and datasets that its arguments name.
+"""The inputs of a command, and the outputs of compress and decompress.
 
 An argument names a file, a dataset or a folder of files. A line for each reason reports
 the files in a folder that are left out. The sizes of inputs are for the progress bar.
+
+The jobs of compress and decompress are pairs of an input name and an output name. With
+one name the output is put beside it. Two names are input and output, as in 0.16. With
+more names, or with an option that names inputs or outputs, all names are inputs. No two
+inputs have the same output.
 """
 
 from __future__ import annotations
@@ -10,18 +15,23 @@ import errno
 import os
 import re
 import stat
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from .. import log
 from .._commit import journal
-from .._storage.urls import is_url, local_path, path_of
+from .._storage.urls import is_url, last_part, local_path, path_of, shown_name
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
-from .console import STREAM
+from .console import STREAM, descriptor_of, standard_input
+from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
@@ -81,7 +91,25 @@ def has_description(path: str) -> bool:
     return found is not None and found[0] != "folder"
 
 
-# Files in folders
+# Files
+
+
+def begins_with(path: str, magic: bytes) -> bool:
+    """Return whether a path is a regular file that begins with some bytes."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as fp:
+        return fp.read(len(magic)) == magic
+
+
+@contextmanager
+def opened_input(in_file: str) -> Iterator[BinaryIO]:
+    """Open an input for reading; standard input is read from its current position."""
+    if in_file == STREAM:
+        yield standard_input()
+        return
+    with open(in_file, "rb") as fp:
+        yield fp
 
 
 def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
@@ -218,3 +246,188 @@ def plain_size_of(name: str) -> int | None:
             return read_header(Cursor(fp)).nbytes
     except (BloscpackError, OSError):
         return 0
+
+
+# Jobs of compress and decompress
+
+# The output of a folder that can't be read.
+NO_OUTPUT = ""
+
+
+def is_classic(args: Namespace) -> bool:
+    """Return whether the names are one input and at most one output, as in 0.16."""
+    return not (
+        args.more
+        or args.files_from is not None
+        or args.recursive
+        or args.output is not None
+        or args.output_dir is not None
+    )
+
+
+def writes_data(args: Namespace) -> bool:
+    """Return whether any output goes to standard output."""
+    if args.output is not None:
+        return descriptor_of(args.output) == 1
+    names = (args.in_file, args.out_file, *args.more)
+    if STREAM in names and (args.out_file is None or not is_classic(args)):
+        return True
+    return args.out_file is not None and descriptor_of(args.out_file) == 1
+
+
+def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
+    """Return (input, output) for every input that the arguments name.
+
+    `output_name` returns the name of the output beside an input; it raises `Refusal`
+    if an input can't have one.
+    """
+    given = [args.in_file, args.out_file, *args.more]
+    names = [name for name in given if name is not None]
+    for list_file in args.files_from or ():
+        names += _listed(list_file)
+    left_out = LeftOut()
+    found = list(_found(names, args, left_out))
+    left_out.report()
+    if args.output is not None and len(found) != 1:
+        raise WrongUsage("--output is for one input, but there are %d" % len(found))
+    unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
+    jobs = [
+        (name, _output(name, place, args, output_name))
+        for name, place in found
+        if name not in unreadable
+    ]
+    _check_outputs_differ(jobs)
+    if args.output_dir is not None:
+        if os.path.exists(args.output_dir) and not os.path.isdir(args.output_dir):
+            raise Refusal("'%s' of --output-dir is not a folder" % args.output_dir)
+        for name, out_file in jobs:
+            if name != STREAM and not os.path.exists(name) and not is_url(name):
+                continue  # make no folder for a missing input
+            os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
+    jobs += [(name, NO_OUTPUT) for name in unreadable]
+    return list(dict.fromkeys(jobs))
+
+
+def _check_outputs_differ(jobs: list[Job]) -> None:
+    """Raise `Refusal` if two inputs share an output, or an output is an input."""
+    inputs_of: dict[str, str] = {}
+    for name, out_file in jobs:
+        other = inputs_of.setdefault(os.path.realpath(out_file), name)
+        if other != name and out_file != STREAM:
+            raise WrongUsage(
+                "'%s' and '%s' would both be written to '%s'" % (other, name, out_file)
+            )
+    inputs = {os.path.realpath(name): name for name, _ in jobs if name != STREAM}
+    for name, out_file in jobs:
+        if out_file != STREAM and os.path.realpath(out_file) in inputs:
+            raise WrongUsage(
+                "the output '%s' of '%s' is an input too" % (out_file, name)
+            )
+
+
+def _listed(list_file: str) -> list[str]:
+    """Return the names in a file: separated by zero bytes if it has any, or by lines.
+
+    Raises `Refusal` for ``-``: the stream for messages was chosen before this list was
+    read.
+    """
+    with opened_input(list_file) as fp:
+        data = fp.read()
+    mark = b"\0" if b"\0" in data else b"\n"
+    names = [os.fsdecode(name) for name in data.split(mark) if name]
+    if STREAM in names:
+        raise WrongUsage(
+            "'%s' lists '-', which can't be standard input there; a file of that name "
+            "is './-'" % list_file
+        )
+    return names
+
+
+def _found(
+    names: Iterable[str], args: Namespace, left_out: LeftOut
+) -> Iterator[tuple[str, str]]:
+    """Yield each input file and its path below an output folder.
+
+    A folder that can't be read is yielded as well.
+    """
+    packed = str(args.subcommand).startswith("d")
+    for name in names:
+        if not (args.recursive and os.path.isdir(name)):
+            yield name, last_part(name) if is_url(name) else os.path.basename(name)
+            continue
+        for path in walk(name, True, packed, args.suffix, left_out):
+            place = name if path == name else os.path.relpath(path, name)
+            yield path, place
+
+
+def _output(
+    name: str, place: str, args: Namespace, output_name: Callable[[str], str]
+) -> str:
+    if args.output is not None:
+        return str(args.output)
+    if name == STREAM:
+        return STREAM
+    if args.output_dir is None:
+        return output_name(name)
+    return os.path.join(args.output_dir, output_name(place))
+
+
+def run_jobs(
+    jobs: list[Job],
+    act: Callable[[str, str], None],
+    size_of: Callable[[str], int | None],
+    progress: bool | None,
+) -> int:
+    """Call `act` with every input and output; return the highest exit code.
+
+    All share one progress bar: see `progress.shown_for_run`.
+    """
+    from .progress import shown_for_run
+
+    def process(job: Job) -> None:
+        name, out_file = job
+        if out_file == NO_OUTPUT and os.path.isdir(name):
+            os.scandir(name).close()  # raises why it can't be read
+        else:
+            act(name, out_file)
+
+    if not jobs:
+        log.notice("nothing to do: there are no inputs")
+    if len(jobs) == 1:
+        process(jobs[0])  # `main` shows the error, without the name
+        return EXIT_OK
+    with shown_for_run([name for name, _ in jobs], size_of, progress):
+        return for_each_file(jobs, process, lambda job: job[0])
+
+
+def compressed_name(name: str, suffix: str = EXTENSION) -> str:
+    """Return the name of the compressed file beside an input."""
+    if name == STREAM:
+        return STREAM
+    # Names like /dev/stdin refer to another file: no output can be put beside them.
+    stands_for = name.startswith(("/dev/", "/proc/"))
+    file_or_folder = os.path.isfile(name) or os.path.isdir(name)
+    if os.path.lexists(name) and (stands_for or not file_or_folder):
+        raise WrongUsage(
+            "input '%s' is no regular file, so <out_file> must be given" % name
+        )
+    return name + suffix
+
+
+def plain_name(name: str, suffix: str = EXTENSION) -> str:
+    """Return the name of the plain file beside an input, or here if it is a URL."""
+    if name == STREAM:
+        return STREAM
+    check_extension("input file", name, suffix)
+    if is_url(name):
+        name = last_part(name)
+    return name[: -len(suffix)]
+
+
+def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
+    """Raise `Refusal` unless a name has the suffix of compressed files."""
+    end = last_part(name) if is_url(name) else name
+    if name != STREAM and not end.endswith(suffix):
+        raise Refusal(
+            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
+        )

@@ -21,6 +21,7 @@ from ..exceptions import (
 from .console import (
     STREAM,
     check_exists,
+    console,
     descriptor_of,
     name_of_input,
     name_of_output,
@@ -28,16 +29,9 @@ from .console import (
     standard_input,
     warn_of_second_file,
 )
-from .display import json_text, size_text
-from .exit_codes import (
-    BIGFILE_TREE,
-    EXIT_COULD_NOT,
-    EXIT_OK,
-    EXIT_USAGE,
-    Refusal,
-)
-from .file_jobs import check_extension
-from .inputs import is_dataset, plain_size_of
+from .display import chunk_rows, json_text, size_text
+from .exit_codes import BIGFILE_TREE, EXIT_OK, Refusal, WrongUsage
+from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -46,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
+    from .._check.files import Inspection
     from .._check.findings import Report
     from .._commit.snapshot import Check
     from .._format.sections import Beginning
@@ -53,7 +48,6 @@ if TYPE_CHECKING:
     from ..dataset.file_checks import DatasetRecovery
     from ..recover import Recovery
     from ..serializers import Json, JsonObject
-    from .chunk_table import ChunkTable
     from .named_dataset import NamedDataset
     from .progress import Bar
 
@@ -78,11 +72,10 @@ def named(path: str) -> Named:
     from ..dataset.conversion.bigfile_trees import is_tree
 
     if is_tree(path):
-        raise Refusal(BIGFILE_TREE % path, EXIT_COULD_NOT)
+        raise Refusal(BIGFILE_TREE % path)
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
-        % path,
-        EXIT_COULD_NOT,
+        % path
     )
 
 
@@ -109,12 +102,28 @@ class NamedFile:
         fields = describe(self.path, strict=False)
         return {**fields, "file": plain_name(self.path)}, EXIT_OK
 
-    def chunks(self, nthreads: int) -> ChunkTable:
-        """Return sizes and state of all chunks."""
-        from .chunk_table import of_file
+    def chunks(self, nthreads: int) -> tuple[list[JsonObject], list[str]]:
+        """Check all chunks; return their `chunk_rows`, and the other errors."""
+        from .._check.files import Inspection
+        from .._commit.snapshot import read_snapshot
+        from .._engine.blosc_settings import own_settings
+        from .._file.archive_reading import refuse_archive
+        from .._loop import effective_nthreads
+        from .._storage.stream import positional
 
         check_exists("file", self.path)
-        return of_file(self.path, nthreads)
+
+        def read(fp: Seekable, check: Check) -> tuple[list[JsonObject], list[str]]:
+            with positional(fp) as storage:
+                refuse_archive(storage)
+                inspection = Inspection(storage, effective_nthreads(nthreads, None))
+                found = _chunks_of(inspection)
+            if inspection.sections.header is not None:
+                check(inspection.sections.header)
+            return found
+
+        with own_settings:
+            return read_snapshot(self.path, read)
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields for a line of ``list``, and the exit code."""
@@ -140,8 +149,7 @@ class NamedFile:
                 "'%s' is the journal of '%s', and has the bytes that an interrupted "
                 "change replaced: keep it beside that file; 'blpk verify %s' checks "
                 "both, and the next writer of the file removes it"
-                % (self.path, name, name),
-                EXIT_COULD_NOT,
+                % (self.path, name, name)
             )
         report: Report = verify(self.path, nthreads=nthreads, progress=progress)
         report.filename = plain_name(self.path)
@@ -164,7 +172,6 @@ class NamedFile:
     ) -> Recovery | DatasetRecovery:
         """Write an intact file from the good chunks."""
         from ..recover import recover
-        from .console import console
         from .outputs import check_free, check_no_terminal
 
         check_no_terminal(args.target, args)
@@ -173,9 +180,7 @@ class NamedFile:
         else:
             check_free(args.target, args)
         if args.json and descriptor_of(args.target) == 1:
-            raise Refusal(
-                "--json and the new file can't both go to standard output", EXIT_USAGE
-            )
+            raise WrongUsage("--json and the new file can't both go to standard output")
         return recover(
             self.path,
             name_of_output(args.target),
@@ -223,7 +228,7 @@ class NamedFile:
         original_file, new_file = process_append_args(args)
         metadata = process_metadata_args(args)
         if original_file == STREAM:
-            raise Refusal("a file to append to can't be standard input", EXIT_USAGE)
+            raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)
         check_exists("new file", new_file)
         log.verbose("original file is: '%s'" % original_file)
@@ -259,19 +264,13 @@ class NamedFile:
                 with seekable_with_size(standard_input()) as (fp, left):
                     append_from(self.path, fp, left, settings, **options)
             else:
-                if not args.force and os.path.isfile(new_file):
-                    self._check_no_npy(new_file)
+                is_npy = not args.force and begins_with(new_file, NPY_MAGIC)
+                if is_npy and self.is_array():  # its header would become rows
+                    raise WrongUsage(
+                        "'%s' is a .npy file: --npy appends its rows, --force its bytes"
+                        % new_file
+                    )
                 append(self.path, new_file, settings, **options)
-
-    def _check_no_npy(self, new_file: str) -> None:
-        """Raise `Refusal` if the header of a .npy file would be appended as rows."""
-        with open(new_file, "rb") as fp:
-            if fp.read(len(NPY_MAGIC)) == NPY_MAGIC and self.is_array():
-                raise Refusal(
-                    "'%s' is a .npy file: --npy appends its rows, --force its bytes"
-                    % new_file,
-                    EXIT_USAGE,
-                )
 
     # metadata
 
@@ -328,6 +327,24 @@ class NamedFile:
                 "%s; --grow rewrites the file with more space" % error.args[0],
             )
             raise
+
+
+def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:
+    from .._check.findings import ERROR
+
+    intact = {
+        number: (nbytes, cbytes)
+        for number, _, nbytes, cbytes in inspection.intact_chunks()
+    }
+    numbers = range(inspection.geometry.nchunks)
+    damaged = set(numbers) - intact.keys()
+    errors = [
+        str(finding)
+        for finding in inspection.report.findings
+        if finding.severity == ERROR
+        and not (finding.section == "chunks" and finding.chunk in damaged)
+    ]
+    return list(chunk_rows(numbers, intact)), errors
 
 
 def process_append_args(args: Namespace) -> tuple[str, str]:

@@ -1,37 +1,52 @@
-"""Datasets that the user named, with the operations of the verbs: see `named`.
-
-`dataset_rows` finds the rows in the files that ``append`` takes.
-"""
+"""Datasets that the user named, with the operations of the verbs: see `named`."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy
 
 from .. import dataset
-from .._check.findings import counted
+from .._check.findings import ERROR, counted
+from .._storage.base import naming_errors
 from .._storage.urls import is_url, joined_url, public_name, shown_name
-from ..dataset.file_checks import DatasetRecovery, DatasetReport
-from ..exceptions import BloscpackError, UsageError
+from ..constants import MAGIC, NPY_MAGIC
+from ..dataset.file_checks import DatasetRecovery, DatasetReport, FileCheck
+from ..exceptions import BloscpackError, DamageError, UsageError
 from ..log import printable
-from .chunk_table import ChunkTable, of_dataset
-from .console import STREAM, check_exists, console
-from .display import UNKNOWN, dataset_array_text, json_text, size_text, table
-from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from .console import STREAM, check_exists, console, quoted_input, standard_input
+from .display import (
+    UNKNOWN,
+    chunk_rows,
+    dataset_array_text,
+    json_text,
+    size_text,
+    table,
+)
+from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
+from .inputs import is_dataset
 from .progress import Bar
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
 
 # Maximum number of characters of attributes that ``info`` shows.
 MOST_SHOWN = 2**16
 # About the number of plain bytes that ``cat`` reads at a time.
 READ_NBYTES = 16 * 2**20
+
+
+# The first bytes of a ZIP file.
+ZIP_MAGIC = b"PK"
 
 
 class NamedDataset:
@@ -54,9 +69,15 @@ class NamedDataset:
         described = {"path": shown_name(self.path), **dataset.describe(self.path)}
         return described, _code_of(described)
 
-    def chunks(self, nthreads: int) -> ChunkTable:
-        """Return sizes and state of all chunks, array by array."""
-        return of_dataset(self.path, nthreads)
+    def chunks(self, nthreads: int) -> tuple[list[JsonObject], list[str]]:
+        """Check all chunks; return their `chunk_rows`, and the other errors."""
+        from ..dataset.checking import DatasetCheck
+
+        found = DatasetCheck(self.path, nthreads, keep_sound=True)
+        rows: list[JsonObject] = []
+        for _, check in found.files:
+            rows.extend(chunk_rows(check.numbers, check.intact, file=check.file))
+        return rows, [str(f) for f in found.report.findings if f.severity == ERROR]
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields of each array for ``list``, and the exit code.
@@ -116,9 +137,8 @@ class NamedDataset:
     def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
         """Write a new dataset from the intact chunks."""
         if args.target == STREAM:
-            raise Refusal(
-                "the new dataset is a folder, which can't go to standard output",
-                EXIT_USAGE,
+            raise WrongUsage(
+                "the new dataset is a folder, which can't go to standard output"
             )
         return dataset.recover(
             self.path,
@@ -139,13 +159,12 @@ class NamedDataset:
         with dataset.open(self.path, mode, **settings) as found:
             if isinstance(found, dataset.Group):
                 names = list(found)[:5] if found._layout.folder.lists else []
-                raise Refusal(
+                raise WrongUsage(
                     "'%s' is a group: name an array or a table in it%s"
                     % (
                         shown_name(self.path),
                         ", such as '%s'" % names[0] if names else "",
-                    ),
-                    EXIT_USAGE,
+                    )
                 )
             yield found
 
@@ -158,7 +177,7 @@ class NamedDataset:
     ) -> None:
         """Pass the plain bytes of rows to `deliver`, of a table as structured items."""
         with self._opened_rows() as found:
-            row = _row_nbytes(found)
+            row = _nbytes_of(found.dtype, found.shape[1:])
             if rows is not None:
                 for part in _parts(range(*rows.indices(len(found))), row):
                     plain = _plain(found[part.start : part.stop : part.step])
@@ -176,18 +195,15 @@ class NamedDataset:
 
         The dataset keeps its settings.
         """
-        from .dataset_rows import rows_of
-
         for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
             if given:
-                raise Refusal(
-                    "%s is for files: '%s' is a dataset" % (option, self.path),
-                    EXIT_USAGE,
+                raise WrongUsage(
+                    "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
         check_exists("new file", args.new_file)
         with (
             self._opened_rows("r+", sync=args.sync is not False) as found,
-            rows_of(args, args.new_file, found) as rows,
+            _rows_of(args, args.new_file, found) as rows,
         ):
             found.append(rows)
 
@@ -204,8 +220,7 @@ class NamedDataset:
             new = edit(found.attrs.asdict(), "attributes")
             if not isinstance(new, dict):
                 raise Refusal(
-                    "the attributes of '%s' must be a JSON object" % self.path,
-                    EXIT_COULD_NOT,
+                    "the attributes of '%s' must be a JSON object" % self.path
                 )
             found.attrs.put(new)
 
@@ -213,11 +228,8 @@ class NamedDataset:
 # Rows
 
 
-def _row_nbytes(found: Any) -> int:
-    row: int = found.dtype.itemsize
-    for length in found.shape[1:]:
-        row *= length
-    return row
+def _nbytes_of(dtype: DType, shape: Sequence[int]) -> int:
+    return int(dtype.itemsize) * prod(shape)
 
 
 def _plain(items: Items) -> bytes:
@@ -232,6 +244,147 @@ def _parts(rows: range, row: int) -> Iterator[range]:
     step = max(1, READ_NBYTES // max(1, row * rows.step))
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
+
+
+# The rows that `append` adds: of a file or another dataset
+
+
+@contextmanager
+def _rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
+    """Yield the rows in a file or another dataset, for the array or table `found`."""
+    if is_dataset(new_file) or os.path.isdir(new_file):
+        with dataset.open(new_file) as other:
+            yield _rows_of_dataset(other, new_file, found)
+        return
+    with _opened(new_file) as fp:
+        rows = _rows_in(fp, args, new_file, found)
+        is_plain = isinstance(rows, numpy.ndarray) and rows.dtype.names is None
+        if isinstance(found, dataset.Table) and is_plain:
+            raise Refusal(
+                "%s: expected items with the fields %s, found '%s'"
+                % (quoted_input(new_file), ", ".join(found.names), rows.dtype)
+            )
+        yield rows
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    """Open a file that can seek; standard input is copied to a temporary one."""
+    if name != STREAM:
+        with open(name, "rb") as fp:
+            yield fp
+        return
+    import tempfile
+
+    with tempfile.TemporaryFile() as spool:
+        shutil.copyfileobj(standard_input(), spool)
+        spool.flush()
+        spool.seek(0)
+        yield spool
+
+
+def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
+    """Return the rows in a file; its first bytes decide which format it has."""
+    head = fp.read(len(NPY_MAGIC))
+    fp.seek(0)
+    if args.npy or (head == NPY_MAGIC and not args.force):
+        return _rows_of_npy(fp, name)
+    if head.startswith(ZIP_MAGIC) and name.endswith(".npz"):
+        return _rows_of_npz(fp, name, found)
+    if head.startswith(MAGIC) and not args.force:
+        from ..numpy_io import unpack_ndarray_from_file
+
+        return unpack_ndarray_from_file(name)
+    return _raw_rows(fp, name, found.dtype, found.shape[1:])
+
+
+def _rows_of_dataset(other: Any, name: str, found: Any) -> Any:
+    kinds = dataset.Array, dataset.Table
+    if not any(isinstance(other, kind) and isinstance(found, kind) for kind in kinds):
+        raise WrongUsage(
+            "'%s' is a dataset of another kind than '%s'" % (name, found.path)
+        )
+    return dict(other.columns) if isinstance(other, dataset.Table) else other
+
+
+def _rows_of_npy(fp: BinaryIO, name: str) -> Items:
+    """Return the rows of a .npy file, which are read when they are needed."""
+    from ..npy_io import read_header
+
+    with naming_errors(name):
+        array = read_header(fp)
+    order: Any = "F" if array.flags.fnc else "C"
+    return _mapped(fp, name, array.dtype, array.shape, fp.tell(), order)
+
+
+def _mapped(
+    fp: BinaryIO,
+    name: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    offset: int = 0,
+    order: Any = "C",
+) -> Items:
+    """Return the items in a file as an array that the system reads when needed."""
+    size = _nbytes_of(dtype, shape)
+    found = os.fstat(fp.fileno()).st_size - offset
+    if found != size:
+        raise Refusal(
+            "%s: expected '%d' bytes of items, found '%d'"
+            % (quoted_input(name), size, found)
+        )
+    if not size:
+        return numpy.empty(shape, dtype)
+    return numpy.memmap(fp, dtype, "r", offset, shape, order)
+
+
+def _array_in(content: bytes, name: str) -> Items:
+    """Return the array in the content of a .npy file."""
+    import io
+
+    from ..npy_io import read_header
+
+    fp = io.BytesIO(content)
+    with naming_errors(name):
+        array = read_header(fp)
+    items = content[fp.tell() :]
+    if len(items) != array.nbytes:
+        raise DamageError(
+            "expected '%d' bytes of items, found '%d'" % (array.nbytes, len(items)),
+            section="chunks",
+            filename=name,
+        )
+    flat: Items = numpy.frombuffer(items, array.dtype)
+    return flat.reshape(array.shape, order="F" if array.flags.fnc else "C")
+
+
+def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
+    from ..dataset.conversion.array_formats import open_zip, zip_errors
+
+    arrays = {}
+    with open_zip(fp, name) as archive:
+        for member in archive.namelist():
+            place = "%s/%s" % (name, member)
+            with zip_errors(place):
+                content = archive.read(member)
+            arrays[member.removesuffix(".npy")] = _array_in(content, place)
+    if isinstance(found, dataset.Table):
+        return arrays
+    if len(arrays) != 1:
+        raise Refusal("'%s' has '%d' arrays: an array takes one" % (name, len(arrays)))
+    return next(iter(arrays.values()))
+
+
+def _raw_rows(fp: BinaryIO, name: str, dtype: DType, inner: tuple[int, ...]) -> Items:
+    """Return raw bytes as rows, which are read when they are needed."""
+    row = _nbytes_of(dtype, inner)
+    size = os.fstat(fp.fileno()).st_size
+    if not row or size % row:
+        raise Refusal(
+            "%s: expected a multiple of the '%d' bytes of a row, found '%d' bytes"
+            % (quoted_input(name), row, size)
+        )
+    return _mapped(fp, name, dtype, (size // row, *inner))
 
 
 # Descriptions
@@ -250,41 +403,32 @@ def _inner(described: JsonObject) -> list[JsonObject]:
 
 
 def _info_lines(described: JsonObject) -> Iterator[str]:
+    fields = {"kind": described["kind"], "layout": described["layout"]}
+    if described["kind"] == "array":
+        chunks = described["nchunks"], tuple(described["chunks"])
+        shards = described["shards"]
+        codec = described["codec"], described["level"], described["filter"]
+        fields["shape"] = str(tuple(described["shape"]))
+        fields["dtype"] = described["dtype"]
+        fields["chunks"] = "%d of shape %s" % chunks
+        fields["shards"] = UNKNOWN if shards is None else str(tuple(shards))
+        fields["fill value"] = str(described["fill_value"])
+        fields["codec"] = "%s, level %s, filter %s" % codec
+        fields["checksum"] = described["checksum"]
+    elif described["kind"] == "table":
+        fields["rows"] = str(described["rows"])
+        fields["columns"] = str(len(described["columns"]))
+    else:
+        fields["members"] = str(len(described["members"]))
+    for name, key in ("plain", "nbytes"), ("packed", "cbytes"):
+        fields[name] = "%s (%d bytes)" % (size_text(described[key]), described[key])
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     attributes = json_text(described["attributes"], True, encoding)
     if len(attributes) > MOST_SHOWN:
         attributes = attributes[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
-    fields = {"kind": described["kind"], "layout": described["layout"]}
-    if described["kind"] == "array":
-        fields |= {
-            "shape": str(tuple(described["shape"])),
-            "dtype": described["dtype"],
-            "chunks": "%d of shape %s"
-            % (described["nchunks"], tuple(described["chunks"])),
-            "shards": UNKNOWN
-            if described["shards"] is None
-            else str(tuple(described["shards"])),
-            "fill value": str(described["fill_value"]),
-            "codec": "%s, level %s, filter %s"
-            % (described["codec"], described["level"], described["filter"]),
-            "checksum": described["checksum"],
-        }
-    elif described["kind"] == "table":
-        fields |= {
-            "rows": str(described["rows"]),
-            "columns": str(len(described["columns"])),
-        }
-    else:
-        fields["members"] = str(len(described["members"]))
-    fields |= {
-        "plain": "%s (%d bytes)"
-        % (size_text(described["nbytes"]), described["nbytes"]),
-        "packed": "%s (%d bytes)"
-        % (size_text(described["cbytes"]), described["cbytes"]),
-        "ratio": "%.2f" % described["ratio"],
-        "files": str(described["nfiles"]),
-        "attributes": attributes,
-    }
+    fields["ratio"] = _ratio(described)
+    fields["files"] = str(described["nfiles"])
+    fields["attributes"] = attributes
     width = max(map(len, fields)) + 1
     for name, value in fields.items():
         yield "%s %s" % ((name + ":").ljust(width), value)

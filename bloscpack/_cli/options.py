@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from argparse import SUPPRESS, Action
 from itertools import pairwise
 
 from .. import log
 from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
-from ..defaults import (
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_SHUFFLE,
-    available_cpus,
-)
-from .console import STREAM, check_exists, standard_input
-from .exit_codes import EXIT_COULD_NOT, EXIT_OK, EXIT_USAGE, Refusal
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE, available_cpus
+from .console import STREAM, check_exists
+from .exit_codes import EXIT_OK, Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -27,6 +23,27 @@ if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
 
 
+def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> None:
+    """Add an option or an argument to a parser or a group.
+
+    `names` are those of the option and of its value, which begins with a bracket:
+    ``-o --output <file>``. Without the name of a value the option stores True, unless
+    `properties` say otherwise.
+    """
+    strings, *value = re.split(r"(?=[<[])", names, maxsplit=1)
+    if value:
+        properties["metavar"] = value[0]
+    else:
+        properties.setdefault("action", "store_true")
+    group.add_argument(*strings.split(), help=help_, **properties)
+
+
+def set_help(parser: ArgumentParser, text: str) -> None:
+    """Set the text above the options of a verb, and the examples below them."""
+    above, _, below = text.rstrip().partition("\n\nexamples:")
+    parser.description, parser.epilog = above, "examples:" + below
+
+
 # Options of every verb
 
 # The groups of the global options.
@@ -36,8 +53,8 @@ SYNC = "sync"
 PROGRESS = "progress"
 # The options that select which messages are shown: they exclude each other.
 LEVELS = {"verbose": "-v/--verbose", "debug": "-d/--debug", "quiet": "-q/--quiet"}
-VERSION_HELP = "show program's version number and exit"
 FORCE_HELP = "disable overwrite checks for existing files\n(use with caution)"
+NTHREADS_HELP = "set number of threads, (default: %(default)s (ncores))"
 SYNC_HELP = (
     "return only when the output is on the disk (default: where an existing "
     "file is replaced or changed)"
@@ -59,39 +76,32 @@ class _Version(Action):
         parser.exit(EXIT_OK)
 
 
-def global_options() -> Iterator[tuple[str, tuple[str, ...], dict[str, Any]]]:
-    """Yield group, names and properties of the options of every verb."""
-    version = {"action": _Version, "nargs": 0, "dest": SUPPRESS}
-    version |= {"default": SUPPRESS, "help": VERSION_HELP}
-    yield "", ("--version", "-V"), version
-    for names, help_ in (
-        (("-v", "--verbose"), "be verbose about actions"),
-        (("-d", "--debug"), "print debugging output too"),
-        (("-q", "--quiet"), "show only errors"),
-    ):
-        yield LEVEL, names, {"action": "store_true", "help": help_}
-    yield GLOBAL, ("-f", "--force"), {"action": "store_true", "help": FORCE_HELP}
-    yield (
-        GLOBAL,
-        ("-n", "--nthreads"),
-        {
-            "metavar": "[1, %d]" % MAX_THREADS,
-            "type": int,
-            "default": DefaultNumber(min(available_cpus(), MAX_THREADS)),
-            "help": "set number of threads, (default: %(default)s (ncores))",
-        },
-    )
+def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Yield group, names, help and properties of the options of every verb."""
+    version = {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS}
+    yield "", "--version -V", "show program's version number and exit", version
+    yield LEVEL, "-v --verbose", "be verbose about actions", {}
+    yield LEVEL, "-d --debug", "print debugging output too", {}
+    yield LEVEL, "-q --quiet", "show only errors", {}
+    yield GLOBAL, "-f --force", FORCE_HELP, {}
+    number = DefaultNumber(min(available_cpus(), MAX_THREADS))
+    names = "-n --nthreads [1, %d]" % MAX_THREADS
+    yield GLOBAL, names, NTHREADS_HELP, {"type": int, "default": number}
     for dest, help_, help_for_no in (
         (SYNC, SYNC_HELP, "do not wait until the output is on the disk"),
         (PROGRESS, PROGRESS_HELP, "show no progress bar"),
     ):
-        yes = {"action": "store_true", "default": None, "help": help_}
-        yield dest, ("--" + dest,), yes
-        no = {"action": "store_false", "dest": dest, "help": help_for_no}
-        yield dest, ("--no-" + dest,), no
+        yield dest, "--" + dest, help_, {"default": None}
+        no = {"action": "store_false", "dest": dest}
+        yield dest, "--no-" + dest, help_for_no, no
 
 
 # Options of several verbs
+
+METADATA = (
+    "-m --metadata <metadata>",
+    "file containing the metadata, must contain valid JSON",
+)
 
 # The options for a compression level, as those of gzip and zstd.
 LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
@@ -158,79 +168,48 @@ def add_blosc_options(
     """
     shown = "type size of the file" if typesize is None else typesize
     group = parser.add_argument_group(title="blosc settings")
-    group.add_argument(
-        "-t",
-        "--typesize",
+    add(
+        group,
+        "-t --typesize <bytes>",
+        "typesize for blosc (default: %s)" % shown,
         action=StoreGiven,
-        metavar="<bytes>",
         default=typesize,
         type=int,
-        help="typesize for blosc (default: %s)" % shown,
     )
     add_codec_options(group, kept=kept)
 
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
-    group.add_argument(
-        "-l",
-        "--clevel",
+    add(
+        group,
+        "-l --clevel [0, 9]",
+        "compression level (default: %d)" % DEFAULT_CLEVEL,
         action=StoreGiven,
         default=None if kept else DEFAULT_CLEVEL,
         choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
-        metavar="[0, 9]",
         type=int,
-        help="compression level (default: %d)" % DEFAULT_CLEVEL,
     )
-    group.add_argument(
-        *LEVEL_OPTIONS,
-        action=_Level,
-        nargs=0,
-        dest="clevel",
-        help="the same as -l 1 to -l 9",
-    )
-    _add_filters(group.add_mutually_exclusive_group(), kept)
-    group.add_argument(
-        "-c",
-        "--codec",
+    level = {"action": _Level, "nargs": 0, "dest": "clevel"}
+    add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **level)
+    filters = group.add_mutually_exclusive_group()
+    default = None if kept else DEFAULT_SHUFFLE
+    if kept:
+        shuffle = {"action": "store_const", "const": True, "default": default}
+        add(filters, "--shuffle", "shuffle bytes", **shuffle)
+    other = {"action": StoreGiven, "nargs": 0, "default": default, "dest": "shuffle"}
+    add(filters, "-s --no-shuffle", "deactivate shuffle", const=False, **other)
+    bits = "shuffle bits instead of bytes"
+    add(filters, "--bitshuffle", bits, const=BITSHUFFLE, **other)
+    add(
+        group,
+        "-c --codec <codec>",
+        "codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
+        % (KEPT if kept else DEFAULT_CNAME),
         action=StoreGiven,
-        metavar="<codec>",
         choices=_Codecs(),
         default=None if kept else DEFAULT_CNAME,
         dest="cname",
-        help="codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
-        % (KEPT if kept else DEFAULT_CNAME),
-    )
-
-
-def _add_filters(group: _ActionsContainer, kept: bool) -> None:
-    default = None if kept else DEFAULT_SHUFFLE
-    if kept:
-        group.add_argument(
-            "--shuffle",
-            action="store_const",
-            const=True,
-            default=default,
-            help="shuffle bytes",
-        )
-    group.add_argument(
-        "-s",
-        "--no-shuffle",
-        action=StoreGiven,
-        nargs=0,
-        const=False,
-        default=default,
-        dest="shuffle",
-        help="deactivate shuffle",
-    )
-    group.add_argument(
-        "--bitshuffle",
-        action=StoreGiven,
-        nargs=0,
-        const=BITSHUFFLE,
-        default=default,
-        dest="shuffle",
-        help="shuffle bits instead of bytes",
     )
 
 
@@ -240,20 +219,14 @@ def add_auto_option(group: _ActionsContainer) -> None:
     A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
+    auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
-        (DEFAULT_GOAL, ["--auto", "--auto=" + DEFAULT_GOAL], AUTO_HELP),
-        ("speed", ["--auto=speed"], "the same for the highest speed"),
-        ("ratio", ["--auto=ratio"], "a small file, 10 to 30 times as slowly"),
-        (False, ["--no-auto"], "use fixed settings (default)"),
+        (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
+        ("speed", "--auto=speed", "the same for the highest speed"),
+        ("ratio", "--auto=ratio", "a small file, 10 to 30 times as slowly"),
+        (False, "--no-auto", "use fixed settings (default)"),
     ):
-        group.add_argument(
-            *names,
-            action="store_const",
-            const=goal,
-            default=False,
-            dest="auto",
-            help=help_,
-        )
+        add(group, names, help_, const=goal, **auto)
 
 
 def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
@@ -289,9 +262,7 @@ def check_type_size(args: Namespace) -> None:
     """
     is_array = args.subcommand in ("compress", "c") and args.npy
     if is_array and "typesize" in getattr(args, "given", ()):
-        raise Refusal(
-            "--npy takes the type size from the array; -t can't be given", EXIT_USAGE
-        )
+        raise WrongUsage("--npy takes the type size from the array; -t can't be given")
 
 
 def blosc_args(args: Namespace) -> BloscArgs:
@@ -304,28 +275,13 @@ def blosc_args(args: Namespace) -> BloscArgs:
 # Data and metadata
 
 
-def add_npy_option(group: _ActionsContainer, help_: str) -> None:
-    """Add ``--npy``: the plain file is an array."""
-    group.add_argument("--npy", action="store_true", help=help_)
-
-
-def add_metadata_option(group: _ActionsContainer) -> None:
-    """Add ``--metadata``: the name of a file of metadata."""
-    group.add_argument(
-        "-m",
-        "--metadata",
-        metavar="<metadata>",
-        help="file containing the metadata, must contain valid JSON",
-    )
-
-
 def process_metadata_args(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None
     inputs = [getattr(args, name, None) for name in ("in_file", "new_file")]
     if args.metadata == STREAM and STREAM in inputs:
-        raise Refusal("data and metadata can't both be standard input", EXIT_USAGE)
+        raise WrongUsage("data and metadata can't both be standard input")
     metadata = read_metadata(args.metadata)
     if metadata is None:
         log.notice("metadata file '%s' is null: it counts as none" % args.metadata)
@@ -334,20 +290,16 @@ def process_metadata_args(args: Namespace) -> Json:
 
 def read_metadata(name: str) -> Json:
     """Return the JSON value in a file or standard input; raises `Refusal`."""
+    from .inputs import opened_input
+
     check_exists("metadata file", name)
-    if name == STREAM:
-        what = "standard input"
-        raw = standard_input().read()
-    else:
-        what = "metadata file '%s'" % name
-        with open(name, "rb") as fp:
-            raw = fp.read()
+    what = "standard input" if name == STREAM else "metadata file '%s'" % name
+    with opened_input(name) as fp:
+        raw = fp.read()
     try:
         return parse_json(raw.decode("utf-8-sig"), what)
     except ValueError as error:
-        raise Refusal(
-            "%s is not valid JSON: %s" % (what, error), EXIT_COULD_NOT
-        ) from error
+        raise Refusal("%s is not valid JSON: %s" % (what, error)) from error
 
 
 def parse_json(text: str, what: str) -> Json:
@@ -386,74 +338,48 @@ def parse_json(text: str, what: str) -> Json:
 def add_files(parser: ArgumentParser, verb: str) -> None:
     """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
-    parser.add_argument(
-        "in_file", metavar="<in_file>", nargs="?", help="file to be %sed" % verb
-    )
-    parser.add_argument(
-        "out_file", metavar="<out_file>", nargs="?", help="file to %s to" % verb
-    )
-    parser.add_argument(
-        "more",
-        metavar="<file>",
+    add(parser, "in_file <in_file>", "file to be %sed" % verb, nargs="?")
+    add(parser, "out_file <out_file>", "file to %s to" % verb, nargs="?")
+    add(
+        parser,
+        "more <file>",
+        "with three names or more, all are files to be %sed" % verb,
         nargs="*",
-        help="with three names or more, all are files to be %sed" % verb,
     )
     _add_file_options(parser.add_argument_group(title="files"), verb)
 
 
 def _add_file_options(group: _ActionsContainer, verb: str) -> None:
-    group.add_argument("--output", metavar="<file>", help="file to %s to" % verb)
-    group.add_argument(
-        "--output-dir", metavar="<folder>", help="put all outputs into a folder"
-    )
-    group.add_argument(
-        "--suffix",
-        metavar="<text>",
+    add(group, "--output <file>", "file to %s to" % verb)
+    add(group, "--output-dir <folder>", "put all outputs into a folder")
+    add(
+        group,
+        "--suffix <text>",
+        "end of the names of compressed files (default: %s)" % EXTENSION,
         default=EXTENSION,
-        help="end of the names of compressed files (default: %s)" % EXTENSION,
     )
-    group.add_argument(
-        "--files-from",
-        metavar="<file>",
+    add(
+        group,
+        "--files-from <file>",
+        "names of more inputs, one a line, or ended by zero bytes",
         action="append",
-        help="names of more inputs, one a line, or ended by zero bytes",
     )
-    group.add_argument(
-        "-r",
-        "--recursive",
-        action="store_true",
-        help="%s the files in folders and all below" % verb,
-    )
-    group.add_argument(
-        "--rm",
-        action="store_true",
-        help="remove an input when its output is safe on the disk",
-    )
-    group.add_argument(
-        "--no-preserve",
-        action="store_false",
-        dest="preserve",
-        help="don't give outputs the times and permissions of inputs",
-    )
+    add(group, "-r --recursive", "%s the files in folders and all below" % verb)
+    add(group, "--rm", "remove an input when its output is safe on the disk")
+    no_preserve = "don't give outputs the times and permissions of inputs"
+    add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")
 
 
 def add_packed_files(parser: ArgumentParser, help_: str) -> None:
     """Add the argument for several compressed files or folders, and ``-r``."""
     parser.set_defaults(refuse=parser.error)
-    parser.add_argument("files", metavar="<file>", nargs="*", help=help_)
-    parser.add_argument(
-        "-r",
-        "--recursive",
-        action="store_true",
-        help="include all folders below a folder",
-    )
+    add(parser, "files <file>", help_, nargs="*")
+    add(parser, "-r --recursive", "include all folders below a folder")
 
 
 def add_table_options(parser: ArgumentParser, files: str) -> None:
     """Add the argument for several files, and the options for the form of the table."""
     add_packed_files(parser, files)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--bytes", action="store_true", help="show sizes in bytes, without suffix"
-    )
-    form.add_argument("--json", action="store_true", help="print a list of objects")
+    add(form, "--bytes", "show sizes in bytes, without suffix")
+    add(form, "--json", "print a list of objects")

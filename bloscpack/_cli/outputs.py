@@ -13,7 +13,6 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
-from typing import BinaryIO
 
 from .. import log
 from .._commit import journal
@@ -35,10 +34,9 @@ from .console import (
     check_exists,
     console,
     descriptor_of,
-    standard_input,
 )
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from .file_jobs import is_classic
+from .exit_codes import Refusal, WrongUsage
+from .inputs import begins_with, is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
@@ -64,10 +62,9 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
     """Raise `Refusal` if compressed bytes would go to a terminal."""
     descriptor = descriptor_of(out_file)
     if descriptor is not None and os.isatty(descriptor) and not args.force:
-        raise Refusal(
+        raise WrongUsage(
             "compressed bytes are not written to a terminal; redirect them, or use "
-            "--force",
-            EXIT_USAGE,
+            "--force"
         )
 
 
@@ -100,7 +97,6 @@ def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> Non
     if os.path.isdir(name):
         raise Refusal(
             "'%s': %s" % (name, os.strerror(errno.EISDIR)),
-            EXIT_COULD_NOT,
             "for files in the folder: " + _example(args, option, name, *more),
         )
 
@@ -133,21 +129,18 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
             return
         if not args.force:
             raise Refusal(
-                "output file '%s' exists!" % out_file,
-                EXIT_COULD_NOT,
-                _for_two_inputs(out_file, args),
+                "output file '%s' exists!" % out_file, _for_two_inputs(out_file, args)
             )
         why = "'%s' exists and is no Bloscpack file" % out_file
     elif out_file.endswith(args.suffix):
         why = "'%s' has the name of a compressed file" % out_file
-    elif args.force and _begins_with_magic(out_file):
+    elif args.force and begins_with(out_file, MAGIC):
         why = "'%s' is a Bloscpack file" % out_file
     else:
         return
-    raise Refusal(
+    raise WrongUsage(
         "%s; if '%s' is the output: %s"
         % (why, out_file, _example(args, "--output", out_file, args.in_file)),
-        EXIT_USAGE,
         _for_two_inputs(out_file, args),
     )
 
@@ -183,13 +176,6 @@ def _may_be_replaced(out_file: str) -> bool:
         return False
 
 
-def _begins_with_magic(out_file: str) -> bool:
-    if not os.path.isfile(out_file):
-        return False
-    with open(out_file, "rb") as fp:
-        return fp.read(len(MAGIC)) == MAGIC
-
-
 def is_streamed(out_file: str) -> bool:
     """Return whether an output is a stream: bytes written to it can't be undone."""
     return out_file == STREAM or is_stream(out_file)
@@ -212,34 +198,22 @@ def has_journal(in_file: str) -> bool:
 def _check_removable(in_file: str, out_file: str) -> None:
     """Raise `Refusal` or `StorageError` if removing the input could lose data."""
     if is_streamed(out_file):
-        raise Refusal(
-            "--rm removes nothing whose output is not in a file: '%s'" % out_file,
-            EXIT_USAGE,
+        raise WrongUsage(
+            "--rm removes nothing whose output is not in a file: '%s'" % out_file
         )
     if state_of(in_file) is None:
-        raise Refusal(
+        raise WrongUsage(
             "--rm removes nothing but regular files, no links and no streams: '%s'"
-            % shown_name(in_file),
-            EXIT_USAGE,
+            % shown_name(in_file)
         )
     if journal.is_journal(in_file):
-        raise Refusal(
-            "--rm can't remove '%s', the journal of another file" % in_file, EXIT_USAGE
+        raise WrongUsage(
+            "--rm can't remove '%s', the journal of another file" % in_file
         )
     if has_journal(in_file):
         raise StorageError(
             "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
         )
-
-
-@contextmanager
-def opened_input(in_file: str) -> Iterator[BinaryIO]:
-    """Open an input for reading; standard input is read from its current position."""
-    if in_file == STREAM:
-        yield standard_input()
-        return
-    with open(in_file, "rb") as fp:
-        yield fp
 
 
 @contextmanager

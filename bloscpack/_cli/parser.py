@@ -12,15 +12,17 @@ decompresses it if ``-d`` is given.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import suppress
+from functools import partial
 
+from ..constants import EXTENSION
 from ..log import printable
 from . import verb_table
 from .console import STREAM, console
+from .display import BloscPackCustomFormatter, columns, wrapped
 from .exit_codes import EXIT_USAGE
-from .help_text import BloscPackCustomFormatter, columns, wrapped
-from .hints import HABITS, advice, suggestions
 from .options import (
     GLOBAL,
     LEVEL,
@@ -29,6 +31,7 @@ from .options import (
     PROGRESS,
     SYNC,
     DefaultNumber,
+    add,
     check_goal,
     check_type_size,
     global_options,
@@ -48,6 +51,15 @@ if TYPE_CHECKING:
 SHORT = 2
 # The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
 ALIKE = 0.82
+# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
+# that of one letter to a word of four letters with it.
+ALIKE_VERBS = 0.4
+FEW_LETTERS = 2
+# What to use for words that are no verbs: an option, or a verb with an option.
+ANSWERS = {"version": "--version", "map": "info --chunks"}
+# Options of gzip, xz and zstd.
+TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
+HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -208,24 +220,20 @@ class _VerbParser(_BaseParser):
         return action is not None and action.nargs is None
 
 
-def _arguments_adder(
-    verb: VerbRecord, with_user_defaults: bool
-) -> Callable[[ArgumentParser], None]:
-    """Return the function that adds the arguments of a verb to its parser."""
+def _add_arguments(
+    verb: VerbRecord, with_user_defaults: bool, parser: ArgumentParser
+) -> None:
+    """Add the arguments of a verb to its parser."""
+    module_of(verb).add_arguments(parser)
+    _inherit_global_options(parser)
+    if not with_user_defaults or not verb.settings:
+        return
+    from .settings import as_arguments
 
-    def add_arguments(parser: ArgumentParser) -> None:
-        module_of(verb).add_arguments(parser)
-        _inherit_global_options(parser)
-        if not with_user_defaults or not verb.settings:
-            return
-        from .settings import as_arguments
-
-        found: dict[str, object] = dict(as_arguments(verb.settings))
-        if "nthreads" in found:
-            found["default_nthreads"] = found.pop("nthreads")
-        parser.set_defaults(**found)
-
-    return add_arguments
+    found: dict[str, object] = dict(as_arguments(verb.settings))
+    if "nthreads" in found:
+        found["default_nthreads"] = found.pop("nthreads")
+    parser.set_defaults(**found)
 
 
 def module_of(verb: VerbRecord) -> ModuleType:
@@ -259,7 +267,7 @@ class _Parser(_BaseParser):
         # The list of verbs has no metavar, so argparse shows an empty name.
         message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
-        hints = suggestions(word, plain="-d" in before)
+        hints = _suggestions(word, plain="-d" in before)
         if hints:
             hint = " or ".join("'%s'" % hint for hint in hints)
             self._hint = "Did you mean %s?\n" % printable(hint)
@@ -287,19 +295,64 @@ class _Parser(_BaseParser):
         verb.error("unrecognized arguments: %s" % " ".join(unknown))
 
     def refuse_habit(self, arguments: list[str]) -> None:
-        """Exit with an error if there is an option of gzip that this parser lacks."""
-        found = advice(arguments)
-        if found is not None:
-            message, hint = found
-            self._hint = printable(hint) + "\n"
-            self.error(message)
+        """Exit with an error if an option is one of gzip, and there is no verb.
+
+        Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
+        """
+        found = [word for word in arguments if word in HABITS]
+        if not found or any(verb_table.find(word) for word in arguments):
+            return
+        from shlex import quote
+
+        from ..constants import CNAME_AVAIL
+
+        option = found[0]
+        behind = arguments[arguments.index(option) + 1 :]
+        if option == "-dc" and behind[:1] and behind[0] in CNAME_AVAIL:
+            return
+        names = [quote(word) for word in arguments if not word.startswith("-")]
+        verb = "cat" if option in TO_OUTPUT else "decompress"
+        hint = "Did you mean 'blpk %s %s'?" % (verb, names[0] if names else "FILE")
+        if not names:
+            hint += " Standard input is decompressed by 'blpk -d < FILE > OUT'."
+        self._hint = printable(hint) + "\n"
+        self.error("'%s' is an option of gzip, not of blpk" % option)
+
+
+# What a user may have meant
+
+
+def _suggestions(word: str, *, plain: bool) -> list[str]:
+    """Return the verbs, options or commands that a person may have meant.
+
+    The word is no verb. `plain` says that a person may have asked to decompress.
+    """
+    if word in ANSWERS:
+        return [ANSWERS[word]]
+    for verb in verb_table.VERBS:
+        if word in verb.other_names:
+            return [verb.name]
+    if "." in word or "/" in word or os.path.exists(word):  # perhaps a file
+        from shlex import quote
+
+        name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
+        option = "-r " if os.path.isdir(word) else ""
+        return ["blpk %s %s%s" % (name, option, quote(word))]
+    from difflib import get_close_matches
+
+    lower = word.lower()
+    if len(word) <= FEW_LETTERS:
+        return get_close_matches(lower, verb_table.names(), 2, ALIKE_VERBS)
+    return get_close_matches(lower, verb_table.names(), 1)
+
+
+# The command line
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
     parser = create_parser(with_user_defaults=True)
-    if any(word in HABITS for word in arguments):
-        parser.refuse_habit(arguments)
+    parser.refuse_habit(arguments)
     arguments = _with_levels_behind_verb(arguments)
     if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)
@@ -314,7 +367,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
-    _check_levels(parser, args)
+    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
+    if len(given) > 1:  # such options may stand before and behind the verb
+        parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
@@ -323,13 +378,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if takes_names:
         _take_names(args, rest + names)
     return args
-
-
-def _check_levels(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Exit with an error if options exclude each other that stand apart."""
-    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
-    if len(given) > 1:
-        parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
@@ -456,20 +504,17 @@ def create_parser(*, with_user_defaults: bool = False) -> _Parser:
     groups[GLOBAL] = parser.add_argument_group(title="global options")
     for name in (SYNC, PROGRESS):
         groups[name] = groups[GLOBAL].add_mutually_exclusive_group()
-    for group, names, properties in global_options():
-        groups[group].add_argument(*names, **properties)
+    for group, names, help_, properties in global_options():
+        add(groups[group], names, help_, **properties)
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
     for verb in verb_table.VERBS:
-        add_arguments = _arguments_adder(verb, with_user_defaults)
+        add_arguments = partial(_add_arguments, verb, with_user_defaults)
         subparsers.add_parser(verb.name, help=verb.help, add_arguments=add_arguments)
         if verb.letter:
-            subparsers.add_parser(
-                verb.letter,
-                help="alias for '%s'" % verb.name,
-                add_arguments=add_arguments,
-            )
+            alias = "alias for '%s'" % verb.name
+            subparsers.add_parser(verb.letter, help=alias, add_arguments=add_arguments)
     return parser
 
 
@@ -477,13 +522,14 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     """Add the global options to the parser of a verb, without help and defaults."""
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
-    for group, names, properties in global_options():
-        free = [name for name in names if name not in parser._option_string_actions]
-        if not free:
+    for group, names, _, properties in global_options():
+        own = parser._option_string_actions
+        free = [name for name in names.split() if name not in own]
+        if not free[:1] or free[0][:1] != "-":  # nothing, or only the name of a value
             continue
         if group in (SYNC, PROGRESS) and group not in groups:
             groups[group] = parser.add_mutually_exclusive_group()
-        properties |= {"help": argparse.SUPPRESS, "default": argparse.SUPPRESS}
-        groups.get(group, parser).add_argument(*free, **properties)
-        inherited += free
+        properties |= {"default": argparse.SUPPRESS}
+        add(groups.get(group, parser), " ".join(free), argparse.SUPPRESS, **properties)
+        inherited += [name for name in free if name[:1] == "-"]
     parser.inherited = frozenset(inherited)  # type: ignore[attr-defined]

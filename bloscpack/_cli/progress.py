@@ -284,18 +284,21 @@ def shown_for_run(
 
 
 @contextmanager
-def shown(name: str, total: int | None, wanted: bool | None) -> Iterator[Bar | None]:
+def shown(
+    name: str, total: int | Callable[[], int | None] | None, wanted: bool | None
+) -> Iterator[Bar | None]:
     """Yield the progress bar for the work on a file, or None for no bar.
 
-    `total` counts plain bytes; None means unknown. `wanted` has the meaning that it has
-    for `shown_for_run`; without a run the file has a bar of its own.
+    `total` counts plain bytes, or is a function that returns them; None means unknown.
+    `wanted` has the meaning that it has for `shown_for_run`; without a run the file has
+    a bar of its own.
     """
     with nullcontext() if _bar is not None else shown_for_run([name], None, wanted):
         bar = _bar
         if bar is None:
             yield None
             return
-        bar.begin(name, total)
+        bar.begin(name, total() if callable(total) else total)
         try:
             yield bar
         finally:

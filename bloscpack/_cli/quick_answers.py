@@ -11,7 +11,7 @@ from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from ..version import __version__
 from .console import check_exists, console
-from .exit_codes import EXIT_COULD_NOT, Refusal
+from .exit_codes import Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _blosc_versions() -> tuple[str, str]:
 
     package = find_spec("blosc")
     if package is None or not package.submodule_search_locations:
-        raise Refusal("python-blosc is not installed", EXIT_COULD_NOT)
+        raise Refusal("python-blosc is not installed")
     versions = []
     for module, name in (
         ("version", "__version__"),

@@ -23,11 +23,11 @@ from ..defaults import (
     available_cpus,
 )
 from ..log import printable
-from .exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from .exit_codes import Refusal, WrongUsage
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .._storage.protocols import Readable
 
@@ -38,6 +38,7 @@ CONFIG_VARIABLE = "BLPK_CONFIG"
 FOLDER = "bloscpack"
 FILE = "config.toml"
 DEFAULT = "default"
+FILTER_NAMES = list(FILTERS.values())
 
 
 # Checks of the settings: each returns the value, or raises ValueError
@@ -58,22 +59,18 @@ def _number(least: int, most: int, value: object) -> int:
 def _codec(value: object) -> str:
     from ..constants import CNAME_AVAIL
 
-    return _one_of(value, CNAME_AVAIL)
+    return _one_of(CNAME_AVAIL, value)
 
 
 def _checksum(value: object) -> str:
     from ..checksums import CHECKSUMS_AVAIL
 
-    return _one_of(value, CHECKSUMS_AVAIL)
-
-
-def _filter(value: object) -> str:
-    return _one_of(value, FILTERS.values())
+    return _one_of(CHECKSUMS_AVAIL, value)
 
 
 def _filter_number(name: Value) -> int:
     """Return the value of `shuffle`; False and True are those of 0.16."""
-    number = list(FILTERS.values()).index(str(name))
+    number = FILTER_NAMES.index(str(name))
     return number if number == BITSHUFFLE else bool(number)
 
 
@@ -83,12 +80,12 @@ def _auto(value: object) -> Value:
         return DEFAULT_GOAL
     if value is False or value == "false":
         return False
-    return _one_of(value, ["true", "false", *GOALS])
+    return _one_of(["true", "false", *GOALS], value)
 
 
-def _one_of(value: object, names: Iterable[str]) -> str:
-    if value not in (known := list(names)):
-        raise ValueError("expected one of %s, found %r" % (", ".join(known), value))
+def _one_of(names: Sequence[str], value: object) -> str:
+    if value not in names:
+        raise ValueError("expected one of %s, found %r" % (", ".join(names), value))
     return str(value)
 
 
@@ -123,7 +120,7 @@ CHECKS: dict[str, Callable[[object], Value]] = {
     "chunk_size": _chunk_size,
     "checksum": _checksum,
     "typesize": partial(_number, 1, MAX_TYPESIZE),
-    "filter": _filter,
+    "filter": partial(_one_of, FILTER_NAMES),
     "auto": _auto,
 }
 #: Settings whose attribute of the parsed arguments has another name.
@@ -169,18 +166,17 @@ def _read_file(name: str) -> dict[str, object]:
     except OSError as error:
         # An unreadable home folder is no error, unless the user named the file.
         if os.environ.get(CONFIG_VARIABLE):
-            raise Refusal(
-                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror), EXIT_USAGE
+            raise WrongUsage(
+                "%s: '%s': %s" % (CONFIG_VARIABLE, name, error.strerror)
             ) from error
         return {}
     with open(name, "rb") as fp:
         content = _parse(fp, name)
     for key in content:
         if key not in CHECKS:
-            raise Refusal(
+            raise WrongUsage(
                 "'%s': unknown setting '%s', expected one of %s"
-                % (name, key, ", ".join(CHECKS)),
-                EXIT_USAGE,
+                % (name, key, ", ".join(CHECKS))
             )
     return content
 
@@ -193,15 +189,12 @@ def _parse(fp: Readable, name: str) -> dict[str, object]:
     except ImportError as error:
         raise Refusal(
             "'%s' can't be read without the package tomli: pip install "
-            "'bloscpack[config]'" % name,
-            EXIT_COULD_NOT,
+            "'bloscpack[config]'" % name
         ) from error
     try:
         content: dict[str, object] = toml.load(fp)
     except (ValueError, RecursionError) as error:
-        raise Refusal(
-            "'%s' is not valid TOML: %s" % (name, error), EXIT_USAGE
-        ) from error
+        raise WrongUsage("'%s' is not valid TOML: %s" % (name, error)) from error
     return content
 
 
@@ -225,7 +218,7 @@ class UserSetting:
         try:
             return CHECKS[self.name](self._value)
         except ValueError as error:
-            raise Refusal("%s: %s" % (self._place, error), EXIT_USAGE) from error
+            raise WrongUsage("%s: %s" % (self._place, error)) from error
 
     def as_argument(self) -> Value:
         """Return the value in the form that argparse returns; raises `Refusal`."""

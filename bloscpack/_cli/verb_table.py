@@ -38,9 +38,9 @@ class VerbRecord:
         letter: str | None,
         help_: str,
         *,
-        writes: str,
+        writes: str = REPORT,
         inputs: tuple[str, ...] = (),
-        settings: tuple[str, ...] = (),
+        settings: tuple[str, ...] = ("nthreads",),
         many_files: bool = False,
         other_names: tuple[str, ...] = (),
     ) -> None:
@@ -53,6 +53,11 @@ class VerbRecord:
         self.many_files = many_files
         self.other_names = other_names
 
+
+# Settings of the verbs that compress, with settings of their own or of a dataset.
+BLOSC = ("nthreads", "codec", "clevel", "filter")
+# The argument of the verbs that take several compressed files.
+PACKED = ("files",)
 
 # In the order of the help text.
 VERBS: list[VerbRecord] = [
@@ -70,23 +75,17 @@ VERBS: list[VerbRecord] = [
         "d",
         "perform decompression on file",
         writes=FILES,
-        settings=("nthreads",),
         many_files=True,
         other_names=("extract", "unpack"),
     ),
     VerbRecord(
-        "append",
-        "a",
-        "append data to a compressed file",
-        writes=FILES,
-        settings=("nthreads", "codec", "clevel", "filter"),
+        "append", "a", "append data to a compressed file", writes=FILES, settings=BLOSC
     ),
     VerbRecord(
         "repack",
         None,
         "rewrite compressed files with other settings",
         writes=FILES,
-        settings=("nthreads",),
         many_files=True,
         other_names=("recompress", "rewrite"),
     ),
@@ -95,24 +94,22 @@ VERBS: list[VerbRecord] = [
         None,
         "convert arrays and tables between formats",
         writes=FILES,
-        settings=("nthreads", "codec", "clevel", "filter"),
+        settings=BLOSC,
         other_names=("export", "import"),
     ),
     VerbRecord(
         "info",
         "i",
         "print information about a compressed file",
-        writes=REPORT,
-        inputs=("files",),
-        settings=("nthreads",),
+        inputs=PACKED,
         many_files=True,
     ),
     VerbRecord(
         "list",
         "l",
         "show a table of compressed files",
-        writes=REPORT,
-        inputs=("files",),
+        inputs=PACKED,
+        settings=(),
         many_files=True,
         other_names=("ls",),
     ),
@@ -122,32 +119,20 @@ VERBS: list[VerbRecord] = [
         "write plain bytes, or rows of an array, to standard output",
         writes=DATA,
         inputs=("file_",),
-        settings=("nthreads",),
     ),
     VerbRecord(
         "estimate",
         "e",
         "show the space and memory that decompressing needs",
-        writes=REPORT,
-        inputs=("files",),
-        settings=("nthreads",),
+        inputs=PACKED,
         many_files=True,
     ),
-    VerbRecord(
-        "tune",
-        "t",
-        "find good settings for data",
-        writes=REPORT,
-        inputs=("file_",),
-        settings=("nthreads",),
-    ),
+    VerbRecord("tune", "t", "find good settings for data", inputs=("file_",)),
     VerbRecord(
         "verify",
         "v",
         "check everything in compressed files",
-        writes=REPORT,
-        inputs=("files",),
-        settings=("nthreads",),
+        inputs=PACKED,
         many_files=True,
         other_names=("check", "test"),
     ),
@@ -157,7 +142,6 @@ VERBS: list[VerbRecord] = [
         "save the intact chunks of a damaged file",
         writes=FILES,
         inputs=("damaged",),
-        settings=("nthreads",),
         other_names=("repair",),
     ),
     VerbRecord(
@@ -166,40 +150,32 @@ VERBS: list[VerbRecord] = [
         "print or change the metadata of a compressed file",
         writes=FILES,
         inputs=("file_",),
+        settings=(),
     ),
     VerbRecord(
         "refs",
         None,
         "write references through which Zarr reads files",
         writes=DATA,
+        settings=(),
         many_files=True,
         other_names=("references", "kerchunk"),
     ),
-    VerbRecord(
-        "bigfile",
-        None,
-        "work with a BigFile tree: columns as raw files",
-        writes=REPORT,
-        settings=("nthreads",),
-    ),
+    VerbRecord("bigfile", None, "work with a BigFile tree: columns as raw files"),
     VerbRecord(
         "config",
         None,
         "show the settings in force and where they come from",
-        writes=REPORT,
+        settings=(),
     ),
     VerbRecord(
         "completion",
         None,
         "print a completion script for a shell",
         writes=DATA,
+        settings=(),
     ),
-    VerbRecord(
-        "help",
-        None,
-        "show the help of a subcommand, or of all",
-        writes=REPORT,
-    ),
+    VerbRecord("help", None, "show the help of a subcommand, or of all", settings=()),
 ]
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import bloscpack
 from bloscpack import log
-from bloscpack._cli import file_jobs as jobs
 from bloscpack._cli import inputs
+from bloscpack._cli import inputs as jobs
 from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._commit import journal

@@ -10,7 +10,7 @@ import pytest
 from support import environment
 
 from bloscpack._cli import verb_table
-from bloscpack._cli.help_text import BloscPackCustomFormatter
+from bloscpack._cli.display import BloscPackCustomFormatter
 from bloscpack._cli.parser import create_parser
 
 WIDTHS = (40, 60, 80, 132)

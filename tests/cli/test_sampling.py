@@ -11,8 +11,8 @@ from builders import prose as text
 from support import environment
 
 import bloscpack
-from bloscpack._cli import trials
-from bloscpack._cli.trials import sampled
+from bloscpack._cli.verbs.compress import sampled
+from bloscpack._format import automatic
 from bloscpack.cli import main
 
 BLPK = [sys.executable, "-m", "bloscpack"]
@@ -215,7 +215,7 @@ def test_npy_has_a_type_size(options, monkeypatch, capsys):
 
 
 def test_rejoined_pipe_keeps_the_order(monkeypatch):
-    monkeypatch.setattr(trials, "HEAD", 10)
+    monkeypatch.setattr(automatic, "HEAD", 10)
     receiver, sender = os.pipe()
     with os.fdopen(sender, "wb") as fp:
         fp.write(bytes(range(100)))

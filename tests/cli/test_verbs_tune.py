@@ -9,9 +9,9 @@ import pytest
 from cli.verb_support import assert_help_fits, parser_of, run_verb
 
 import bloscpack
-from bloscpack._cli import trials
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack._cli.trials import (
+from bloscpack._cli.verbs import tune
+from bloscpack._cli.verbs.tune import (
     FIELDS,
     Sample,
     Search,
@@ -26,13 +26,13 @@ from bloscpack.cli import main
 from bloscpack.exceptions import StorageError
 
 NBYTES = 2**18
-REPEATS = trials.REPEATS
+REPEATS = tune.REPEATS
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trials, "REPEATS", 1)  # most tests do not depend on speeds
+    monkeypatch.setattr(tune, "REPEATS", 1)  # most tests do not depend on speeds
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def best_of(found):
     ],
 )
 def test_numbers_are_shuffled(capsys, monkeypatch, goal, typesizes):
-    monkeypatch.setattr(trials, "REPEATS", REPEATS)  # the choice depends on the speeds
+    monkeypatch.setattr(tune, "REPEATS", REPEATS)  # the choice depends on the speeds
     np.linspace(0, 1, 1_000_000).tofile("data")
     found = tuned(capsys, "--goal", goal, "--sample", "1M", "data")
     best = best_of(found)

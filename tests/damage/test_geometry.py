@@ -11,7 +11,7 @@ import bloscpack as bp
 from bloscpack._check.evidence import ChunkGeometry
 from bloscpack._check.files import Inspection
 from bloscpack._check.rebuild import Plan
-from bloscpack._cli import chunk_table
+from bloscpack._cli.named import NamedFile
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._storage.base import MemoryStorage
 from bloscpack.recover import recover_fp
@@ -71,8 +71,8 @@ def test_last_chunk_that_is_intact_counts_more_than_the_header(bit, lost):
 def test_table_takes_its_count_from_the_geometry(tmp_path):
     damaged = flipped(packed(), NCHUNKS_AT, 1)
     (tmp_path / "a.blp").write_bytes(damaged)
-    table = chunk_table.of_file(str(tmp_path / "a.blp"), nthreads=1)
-    assert inspected(damaged).geometry.nchunks == len(table.rows)
+    rows, _ = NamedFile(str(tmp_path / "a.blp")).chunks(nthreads=1)
+    assert inspected(damaged).geometry.nchunks == len(rows)
 
 
 @pytest.mark.parametrize("drop", [True, False])

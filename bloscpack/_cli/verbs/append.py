@@ -6,30 +6,25 @@ from argparse import ArgumentParser, Namespace
 
 from ... import log
 from ..named import named
-from ..options import add_blosc_options, add_metadata_option, add_npy_option
+from ..options import METADATA, add, add_blosc_options
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add_blosc_options(parser, None)
-    parser.add_argument(
-        "original_file", metavar="<original_file>", help="file or dataset to append to"
+    add(parser, "original_file <original_file>", "file or dataset to append to")
+    add(parser, "new_file <new_file>", "file or dataset to append from")
+    add(
+        parser,
+        "-e --no-check-extension",
+        "disable checking original file for extension (*.blp)",
     )
-    parser.add_argument(
-        "new_file", metavar="<new_file>", help="file or dataset to append from"
-    )
-    parser.add_argument(
-        "-e",
-        "--no-check-extension",
-        action="store_true",
-        help="disable checking original file for extension (*.blp)",
-    )
-    add_metadata_option(parser)
-    add_npy_option(parser, "append the rows of a .npy file to an array")
-    parser.add_argument(
+    add(parser, *METADATA)
+    add(parser, "--npy", "append the rows of a .npy file to an array")
+    add(
+        parser,
         "--grow",
-        action="store_true",
-        help="rewrite the original file with more room if it has no room for the new "
+        "rewrite the original file with more room if it has no room for the new "
         "chunks or the metadata",
     )
 

@@ -12,20 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ...bigfile import Column, File
-from ...bigfile.attributes import AttributeSet
-from ...bigfile.header import Array, DType
+import numpy
+
+from ..._check.findings import counted
+from ..._storage.stream import seekable_with_size
+from ...bigfile import Column, File, copy, verify
+from ...bigfile.attributes import FORMATS, AttributeSet, humane
+from ...bigfile.file import RawItems, Watched
+from ...bigfile.header import MODULUS, Array, DType, folded
 from ...log import encodable, printable
 from ..console import console
 from ..display import say_json, say_json_list
-from ..exit_codes import (
-    EXIT_COULD_NOT,
-    EXIT_DAMAGED,
-    EXIT_OK,
-    EXIT_USAGE,
-    Refusal,
-    for_each_file,
-)
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
+from ..options import add
 from ..progress import shown
 
 if TYPE_CHECKING:
@@ -37,44 +36,33 @@ RAW_NBYTES = 2**22
 TEXT_NBYTES = 2**19
 
 
+EXAMPLES = """\
+examples:
+  %(prog)s ls -l PART_018              type, row width, rows of each block
+  %(prog)s cat -o 9 -c 5 PART_018 0/Mass
+  %(prog)s set-attr PART_018 Header Time 0.5"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     parser.description = "work with a BigFile tree, a folder of columns:\n" + "\n".join(
         "  %-13s%s" % (name, a[1]) for name, a in ACTIONS.items()
     )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s ls -l PART_018              type, row width, rows of each block\n"
-        "  %(prog)s cat -o 9 -c 5 PART_018 0/Mass\n"
-        "  %(prog)s set-attr PART_018 Header Time 0.5"
-    )
-    parser.add_argument(
-        "action", metavar="<action>", choices=[*ACTIONS], help="see above"
-    )
-    parser.add_argument("tree", metavar="<tree>", help="the folder of the tree")
-    parser.add_argument(
-        "names", metavar="<argument>", nargs="*", default=[], help="see above"
-    )
+    parser.epilog = EXAMPLES
+    add(parser, "action <action>", "see above", choices=[*ACTIONS])
+    add(parser, "tree <tree>", "the folder of the tree")
+    add(parser, "names <argument>", "see above", nargs="*", default=[])
     parser.set_defaults(refuse=parser.error)
-    for names, properties in OPTIONS:
-        if "action" not in properties:
-            metavar = "<n>" if "type" in properties else "<dtype>"
-            properties = {"metavar": metavar, **properties}
-        parser.add_argument(*names, **properties)  # type: ignore[arg-type]
-
-
-OPTIONS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
-    (("-l",), {"action": "store_true", "dest": "long", "help": "ls: all fields"}),
-    (("-b",), {"action": "store_true", "dest": "binary", "help": "cat: raw items"}),
-    (("-o",), {"type": int, "dest": "offset", "default": 0, "help": "cat: first row"}),
-    (("-c",), {"type": int, "dest": "count", "help": "cat: the number of rows"}),
-    (("-N",), {"type": int, "dest": "nfile", "help": "number of data files"}),
-    (("-t",), {"dest": "dtype", "help": "type of the items, like f4 or <i8"}),
-    (("--nmemb",), {"type": int, "default": 1, "help": "create: items in a row"}),
-    (("--size",), {"type": int, "help": "create: rows, without any data"}),
-    (("--to",), {"metavar": "<tree>", "help": "copy: another tree"}),
-    (("--json",), {"action": "store_true", "help": "print JSON, for programs"}),
-)
+    add(parser, "-l", "ls: all fields", dest="long")
+    add(parser, "-b", "cat: raw items", dest="binary")
+    add(parser, "-o <n>", "cat: first row", dest="offset", type=int, default=0)
+    add(parser, "-c <n>", "cat: the number of rows", dest="count", type=int)
+    add(parser, "-N <n>", "number of data files", dest="nfile", type=int)
+    add(parser, "-t <dtype>", "type of the items, like f4 or <i8", dest="dtype")
+    add(parser, "--nmemb <n>", "create: items in a row", type=int, default=1)
+    add(parser, "--size <n>", "create: rows, without any data", type=int)
+    add(parser, "--to <tree>", "copy: another tree")
+    add(parser, "--json", "print JSON, for programs")
 
 
 def writes_data(args: Namespace) -> bool:
@@ -86,17 +74,14 @@ def run(args: Namespace) -> int:
     """Run the action."""
     action, _, least, most = ACTIONS[args.action]
     if not least <= len(args.names) <= most:
-        raise Refusal(
+        raise WrongUsage(
             "bigfile %s: wrong number of arguments: %s"
-            % (args.action, ACTIONS[args.action][1]),
-            EXIT_USAGE,
+            % (args.action, ACTIONS[args.action][1])
         )
     return action(args) or EXIT_OK
 
 
 def _open(args: Namespace, *, create: bool = False) -> File:
-    from ...bigfile import File
-
     return File(args.tree, create, nthreads=args.nthreads)
 
 
@@ -125,8 +110,6 @@ def _list(args: Namespace) -> int:
 
 
 def _describe(column: Column, name: str) -> JsonObject:
-    from ...bigfile.header import MODULUS, folded
-
     header = column._layout
     return {
         "name": name,
@@ -142,7 +125,7 @@ def _describe(column: Column, name: str) -> JsonObject:
 
 def _cat(args: Namespace) -> None:
     if args.offset < 0 or (args.count or 0) < 0:
-        raise Refusal("bigfile cat: -o and -c must be >= 0", EXIT_USAGE)
+        raise WrongUsage("bigfile cat: -o and -c must be >= 0")
     column = _open(args).open(args.names[0])
     start = min(args.offset, column.size)
     left = column.size - start
@@ -150,9 +133,8 @@ def _cat(args: Namespace) -> None:
     row_nbytes = max(1, column.nbytes // max(1, column.size))
     step = max(1, (RAW_NBYTES if args.binary else TEXT_NBYTES) // row_nbytes)
     if args.binary and sys.stdout.isatty() and not args.force:
-        raise Refusal(
-            "bytes are not written to a terminal; redirect them, or use --force",
-            EXIT_USAGE,
+        raise WrongUsage(
+            "bytes are not written to a terminal; redirect them, or use --force"
         )
     sys.stdout.flush()
     with shown(args.names[0], (stop - start) * row_nbytes, args.progress) as bar:
@@ -181,17 +163,10 @@ def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
 
 
 def _formatter(column: Column) -> Callable[[object], str]:
-    from ...bigfile.attributes import FORMATS
-
     kind = column.dtype.kind
-    show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:])
-    if show is not None:
-        return show
-    if kind in "iu":
-        return FORMATS["i8"]  # type: ignore[no-any-return]
-    if kind == "f":
-        return FORMATS["f8"]  # type: ignore[no-any-return]
-    return lambda value: printable(str(_plain(value)))
+    other = {"i": FORMATS["i8"], "u": FORMATS["i8"], "f": FORMATS["f8"]}.get(kind)
+    show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:], other)
+    return show or (lambda value: printable(str(_plain(value))))
 
 
 def _plain(value: object) -> object:
@@ -206,9 +181,6 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    from ..._storage.stream import seekable_with_size
-    from ...bigfile.file import RawItems, Watched
-
     tree = _open(args, create=True)
     name, *more = args.names
     _check_free(tree, name, args)
@@ -236,37 +208,32 @@ def _opened(names: list[str]) -> AbstractContextManager[BinaryIO]:
 
 
 def _dtype(given: Any) -> DType:
-    import numpy
-
     try:
         dtype: DType = numpy.dtype(given)
         return dtype
     except (TypeError, ValueError) as error:
         text = given[0] if isinstance(given, tuple) else given
-        raise Refusal("'%s' is no type of NumPy" % text, EXIT_USAGE) from error
+        raise WrongUsage("'%s' is no type of NumPy" % text) from error
 
 
 def _check_free(tree: File, name: str, args: Namespace) -> None:
     if name in tree and not args.force:
         raise Refusal(
             "'%s' has the block '%s' already; use --force to replace it"
-            % (tree.basename, name),
-            EXIT_COULD_NOT,
+            % (tree.basename, name)
         )
 
 
 def _repartition(args: Namespace) -> None:
     block, new_block, nfile = args.names
     if not nfile.isdecimal():
-        raise Refusal("expected a number of files, found '%s'" % nfile, EXIT_USAGE)
+        raise WrongUsage("expected a number of files, found '%s'" % nfile)
     _copy_block(args, _open(args), block, new_block, int(nfile))
 
 
 def _copy(args: Namespace) -> None:
     if args.to is None and len(args.names) != 2:
-        raise Refusal("copy: expected <block> <new block>, or --to", EXIT_USAGE)
-    from ...bigfile import File, copy
-
+        raise WrongUsage("copy: expected <block> <new block>, or --to")
     tree = _open(args)
     target = None if args.to is None else File(args.to, create=True)
     if args.names:
@@ -289,8 +256,6 @@ def _copy_block(
     nfile: int | None,
     target: File | None = None,
 ) -> None:
-    from ...bigfile import copy
-
     target = tree if target is None else target
     _check_free(target, new_block, args)
     dtype = None if args.dtype is None else _dtype(args.dtype)
@@ -301,8 +266,6 @@ def _copy_block(
 
 
 def _get_attr(args: Namespace) -> None:
-    from ...bigfile.attributes import humane
-
     block, *names = args.names
     attrs = _open(args).open(block).attrs
     found = {name: attrs.raw(name) for name in _checked_names(attrs, names, block)}
@@ -320,15 +283,11 @@ def _get_attr(args: Namespace) -> None:
 def _checked_names(attrs: AttributeSet, names: list[str], block: str) -> list[str]:
     for name in names:
         if name not in attrs:
-            raise Refusal(
-                "the block '%s' has no attribute '%s'" % (block, name), EXIT_COULD_NOT
-            )
+            raise Refusal("the block '%s' has no attribute '%s'" % (block, name))
     return names or list(attrs)
 
 
 def _json_of(value: object) -> object:
-    import numpy
-
     if isinstance(value, numpy.ndarray):
         plain = value.astype(str) if value.dtype.kind in "mM" else value
         return [_plain(item) for item in plain.tolist()]
@@ -336,20 +295,16 @@ def _json_of(value: object) -> object:
 
 
 def _set_attr(args: Namespace) -> None:
-    import numpy
-
     block, name, *texts = args.names
     attrs = _open(args).open(block).attrs
     kept = attrs.raw(name).dtype_name if name in attrs else None
     dtype = args.dtype or (kept if kept and kept[1:] != "a1" else None)
     values: list[object] = [_value(text) for text in texts]
-    if dtype is None and (
-        kept is not None or any(isinstance(value, str) for value in values)
-    ):
-        values = list(texts)
+    has_text = any(isinstance(value, str) for value in values)
+    if dtype is None and (kept is not None or has_text):
         attrs[name] = texts[0] if len(texts) == 1 else texts
         return
-    given = texts if _is_text(dtype) else values
+    given = texts if dtype is not None and "S" in dtype else values
     try:
         with numpy.errstate(invalid="ignore"):
             found = numpy.array(given, dtype)
@@ -357,19 +312,14 @@ def _set_attr(args: Namespace) -> None:
         found = None
     # NumPy makes an integer of 1.5 without an error.
     if found is None or (found.dtype.kind in "iu" and found.tolist() != given):
-        raise Refusal(
+        raise WrongUsage(
             "set-attr: the type '%s' of the attribute '%s' can't hold '%s'; "
-            "-t sets another" % (dtype, name, " ".join(texts)),
-            EXIT_USAGE,
+            "-t sets another" % (dtype, name, " ".join(texts))
         )
     try:
         attrs[name] = found
     except (TypeError, ValueError) as error:
-        raise Refusal("set-attr: %s" % error, EXIT_USAGE) from error
-
-
-def _is_text(dtype: str | None) -> bool:
-    return dtype is not None and "S" in dtype
+        raise WrongUsage("set-attr: %s" % error) from error
 
 
 def _value(text: str) -> object:
@@ -383,7 +333,6 @@ def _value(text: str) -> object:
 
 
 def _verify(args: Namespace) -> int:
-    from ...bigfile import verify
     from .verify import tell
 
     tree = _open(args)
@@ -394,9 +343,8 @@ def _verify(args: Namespace) -> int:
         say_json(report.as_dict())
     elif not (args.quiet and report.ok):
         state = "ok" if report.ok else "damaged"
-        parts = (report.nblocks, "block"), (report.nfiles, "data file")
-        counts = ["%d %s%s" % (n, noun, "s" * (n != 1)) for n, noun in parts]
-        text = "%s, %d bytes" % (", ".join(counts), report.nbytes)
+        counts = counted(report.nblocks, "block"), counted(report.nfiles, "data file")
+        text = "%s, %s, %d bytes" % (*counts, report.nbytes)
         console.say("%s: %s (%s)" % (printable(args.tree), state, text))
         tell(report)
     return EXIT_OK if report.ok else EXIT_DAMAGED

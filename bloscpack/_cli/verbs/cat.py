@@ -13,39 +13,37 @@ from collections.abc import Callable
 
 from ..console import console
 from ..display import parse_size
-from ..exit_codes import EXIT_USAGE, Refusal
+from ..exit_codes import WrongUsage
 from ..named import named
+from ..options import add, set_help
+
+HELP = """\
+write plain bytes to standard output, decompressing only the chunks that
+contain them; without an option all bytes. Spans are those of Python: the
+end is excluded, and negative numbers count from the end. A table of a
+dataset is written row by row, as a structured array.
+
+examples:
+  %(prog)s data.blp | wc -c
+  %(prog)s --bytes 1K:2M data.blp > part
+  %(prog)s --bytes=-100: data.blp
+  %(prog)s --rows ::10 array.blp > every-tenth-row
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write plain bytes to standard output, decompressing only the chunks that\n"
-        "contain them; without an option all bytes. Spans are those of Python: the\n"
-        "end is excluded, and negative numbers count from the end. A table of a\n"
-        "dataset is written row by row, as a structured array."
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.blp | wc -c\n"
-        "  %(prog)s --bytes 1K:2M data.blp > part\n"
-        "  %(prog)s --bytes=-100: data.blp\n"
-        "  %(prog)s --rows ::10 array.blp > every-tenth-row"
-    )
+    set_help(parser, HELP)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--bytes",
-        metavar="<A:B>",
-        help="bytes from A to B, both optional; suffixes B K M G T\nare powers of 1024",
+    add(
+        what,
+        "--bytes <A:B>",
+        "bytes from A to B, both optional; suffixes B K M G T\nare powers of 1024",
     )
-    what.add_argument(
-        "--rows",
-        metavar="<A:B:C>",
-        help="items along the first axis of an array, every C-th one",
+    add(
+        what, "--rows <A:B:C>", "items along the first axis of an array, every C-th one"
     )
-    parser.add_argument(
-        "file_", metavar="<file>", help="file or dataset to be read; - may be a pipe"
-    )
+    add(parser, "file_ <file>", "file or dataset to be read; - may be a pipe")
 
 
 def run(args: Namespace) -> None:
@@ -53,9 +51,8 @@ def run(args: Namespace) -> None:
     bytes_ = None if args.bytes is None else parse_span(args.bytes)
     rows = None if args.rows is None else parse_rows(args.rows)
     if sys.stdout.isatty() and not args.force:
-        raise Refusal(
-            "plain bytes are not written to a terminal; redirect them, or use --force",
-            EXIT_USAGE,
+        raise WrongUsage(
+            "plain bytes are not written to a terminal; redirect them, or use --force"
         )
     sys.stdout.flush()
 
@@ -72,9 +69,7 @@ def parse_rows(text: str) -> slice:
     """Return the span of rows ``A:B`` or ``A:B:C``; raises `Refusal`."""
     rows = slice(*_numbers(text, "--rows", "A:B or A:B:C", 3, int))
     if rows.step is not None and rows.step < 1:
-        raise Refusal(
-            "--rows: the step must be at least 1, not '%d'" % rows.step, EXIT_USAGE
-        )
+        raise WrongUsage("--rows: the step must be at least 1, not '%d'" % rows.step)
     return rows
 
 
@@ -89,6 +84,6 @@ def _numbers(
             raise ValueError("it has %s" % found)
         return [number(part) if part.strip() else None for part in parts]
     except ValueError as error:
-        raise Refusal(
-            "%s: expected %s, found '%s': %s" % (option, form, text, error), EXIT_USAGE
+        raise WrongUsage(
+            "%s: expected %s, found '%s': %s" % (option, form, text, error)
         ) from error

@@ -6,7 +6,8 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 
 from ..console import console
-from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..exit_codes import Refusal
+from ..options import add, set_help
 from ..verb_table import names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -15,20 +16,20 @@ FILES = ("<metadata>", "<out>")
 FOLDERS = ("<folder>",)
 
 
+HELP = """\
+print a script that lets a shell complete verbs, options and file names
+
+examples:
+  %(prog)s bash > ~/.local/share/bash-completion/completions/blpk
+  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath
+  %(prog)s fish > ~/.config/fish/completions/blpk.fish
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "print a script that lets a shell complete verbs, options and file names"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s bash > ~/.local/share/bash-completion/completions/blpk\n"
-        "  %(prog)s zsh > ~/.zfunc/_blpk      with ~/.zfunc in $fpath\n"
-        "  %(prog)s fish > ~/.config/fish/completions/blpk.fish"
-    )
-    parser.add_argument(
-        "shell", choices=SHELLS, metavar="<shell>", help="one of %(choices)s"
-    )
+    set_help(parser, HELP)
+    add(parser, "shell <shell>", "one of %(choices)s", choices=SHELLS)
 
 
 def run(args: Namespace) -> None:
@@ -37,14 +38,12 @@ def run(args: Namespace) -> None:
         import shtab
     except ImportError as error:
         raise Refusal(
-            "completion needs the package shtab: pip install 'bloscpack[completion]'",
-            EXIT_COULD_NOT,
+            "completion needs the package shtab: pip install 'bloscpack[completion]'"
         ) from error
     if args.shell not in shtab.SUPPORTED_SHELLS:
         raise Refusal(
             "the installed shtab %s knows no %s: pip install -U shtab"
-            % (shtab.__version__, args.shell),
-            EXIT_COULD_NOT,
+            % (shtab.__version__, args.shell)
         )
     from ..parser import create_parser
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
+from ..._storage.base import read_up_to
+from ..._storage.protocols import Readable
+from ..._storage.stream import size_of as size_left
 from ..._storage.urls import without_url
-from ...args import BloscArgs, BloscpackArgs, MetadataArgs
+from ...args import BloscArgs
 from ...constants import MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -17,22 +22,25 @@ from ...defaults import (
     DEFAULT_TYPESIZE,
 )
 from ...exceptions import UsageError
-from .. import file_jobs, outputs
+from .. import inputs, outputs
 from ..console import STREAM, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import EXIT_USAGE, Refusal
+from ..exit_codes import WrongUsage
 from ..inputs import size_of
 from ..options import (
     KEPT,
+    METADATA,
     StoreGiven,
+    add,
     add_auto_option,
     add_blosc_options,
     add_files,
-    add_metadata_option,
-    add_npy_option,
     blosc_args,
     process_metadata_args,
 )
 from ..progress import shown
+
+if TYPE_CHECKING:
+    from ..._format.automatic import Setting
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -40,6 +48,15 @@ EXAMPLES = """examples:
   %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
   tar c folder | %(prog)s - - > folder.tar.blp
 """
+
+# Fields of a setting that an option, a variable or the configuration file may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
+
+# Settings of the file, beside those for Blosc.
+FILE_SETTINGS = (
+    *("offsets", "checksum", "max_app_chunks"),
+    *("meta_checksum", "meta_codec", "max_meta_size"),
+)
 
 
 # Options
@@ -52,12 +69,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_auto_option(group.add_mutually_exclusive_group())
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group)
-    add_metadata_option(group)
-    add_npy_option(group, "the input is a .npy file: store its array")
-    group.add_argument(
+    add(group, *METADATA)
+    add(group, "--npy", "the input is a .npy file: store its array")
+    add(
+        group,
         "--shard",
-        action="store_true",
-        help="with --npy, make the file a shard of a Zarr v3 array\n"
+        "with --npy, make the file a shard of a Zarr v3 array\n"
         "too; its checksum is then crc32c by default",
     )
     add_room_options(group)
@@ -70,63 +87,40 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
-    group.add_argument(
-        "-z",
-        "--chunk-size",
+    add(
+        group,
+        "-z --chunk-size <size>",
+        "set desired chunk size or 'max' (default: %s)"
+        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
         action=StoreGiven,
-        metavar="<size>",
         type=_chunk_size,
         default=None if kept else DEFAULT_CHUNK_SIZE,
-        help="set desired chunk size or 'max' (default: %s)"
-        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
     )
     names = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
-    group.add_argument(
-        "-k",
-        "--checksum",
+    add(
+        group,
+        "-k --checksum <checksum>",
+        "set desired checksum:\n%s (default: %s)"
+        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
         action=StoreGiven,
-        metavar="<checksum>",
         choices=CHECKSUMS_AVAIL,
         default=None if kept else DEFAULT_CHECKSUM,
-        help="set desired checksum:\n%s (default: %s)"
-        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
     )
-    group.add_argument(
-        "-o",
-        "--no-offsets",
-        action="store_false",
-        default=DEFAULT_OFFSETS,
-        dest="offsets",
-        help="deactivate offsets",
-    )
+    no_offsets = {"action": "store_false", "default": DEFAULT_OFFSETS}
+    add(group, "-o --no-offsets", "deactivate offsets", dest="offsets", **no_offsets)
 
 
 def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for reserved space; `kept` is that of `add_chunk_options`."""
-    group.add_argument(
-        "--max-app-chunks",
-        metavar="<n>",
-        type=int,
-        help="reserve offsets for n more chunks (default: %s)"
-        % (KEPT if kept else "10 x"),
-    )
-    group.add_argument(
-        "--max-meta-size",
-        metavar="<size>",
-        type=_meta_size,
-        help="space to reserve for metadata (default: %s)" % (KEPT if kept else "10 x"),
-    )
-    shown = " (default: %s)" % KEPT if kept else ""
-    group.add_argument(
-        "--meta-codec",
-        metavar="<codec>",
-        help="codec for metadata: zlib or None" + shown,
-    )
-    group.add_argument(
-        "--meta-checksum",
-        metavar="<checksum>",
-        help="checksum for metadata, one of those above" + shown,
-    )
+    default = " (default: %s)" % (KEPT if kept else "10 x")
+    chunks = "reserve offsets for n more chunks" + default
+    add(group, "--max-app-chunks <n>", chunks, type=int)
+    size = "space to reserve for metadata" + default
+    add(group, "--max-meta-size <size>", size, type=_meta_size)
+    shown = default if kept else ""
+    checksum = "checksum for metadata, one of those above" + shown
+    add(group, "--meta-codec <codec>", "codec for metadata: zlib or None" + shown)
+    add(group, "--meta-checksum <checksum>", checksum)
 
 
 def _size(option: str, text: str) -> int:
@@ -137,7 +131,7 @@ def _size(option: str, text: str) -> int:
     try:
         return parse_size(text)
     except ValueError as error:
-        raise Refusal("%s error: %s" % (option, error), EXIT_USAGE) from error
+        raise WrongUsage("%s error: %s" % (option, error)) from error
 
 
 def _meta_size(text: str) -> int:
@@ -151,78 +145,54 @@ def _chunk_size(text: str) -> int:
         return MAX_BUFFERSIZE
     size = _size("-z", text)
     if size <= 0:
-        raise Refusal("-z must be > 0", EXIT_USAGE)
+        raise WrongUsage("-z must be > 0")
     try:
         return parse_chunk_size(size)
     except UsageError as error:
-        raise Refusal(str(error), EXIT_USAGE) from error
+        raise WrongUsage(str(error)) from error
 
 
 # All files
 
 
-writes_data = file_jobs.writes_data  # the dispatcher calls it
+writes_data = inputs.writes_data  # the dispatcher calls it
 
 
 def run(args: Namespace) -> int:
     """Compress the files."""
     if args.shard and not args.npy:
-        raise Refusal("--shard needs --npy: a shard holds an array", EXIT_USAGE)
+        raise WrongUsage("--shard needs --npy: a shard holds an array")
     log.verbose("getting ready for compression")
-    if file_jobs.is_classic(args):
+    if inputs.is_classic(args):
         in_file, out_file, settings = process_compression_args(args)
         todo = [(in_file, out_file)]
     else:
         settings = blosc_args(args)
-        todo = file_jobs.plan(
-            args, lambda name: file_jobs.compressed_name(name, args.suffix)
-        )
+        todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
     metadata = process_metadata_args(args)
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return file_jobs.run_jobs(todo, act, size_of, args.progress)
+    return inputs.run_jobs(todo, act, size_of, args.progress)
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     """Return input file, output file and blosc arguments of compress."""
     out_file = args.out_file
     if out_file is None:
-        out_file = file_jobs.compressed_name(args.in_file, args.suffix)
+        out_file = inputs.compressed_name(args.in_file, args.suffix)
     return args.in_file, out_file, blosc_args(args)
 
 
-def _given(**values: Any) -> dict[str, Any]:
-    """Return the values that are not None; the others keep their defaults."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _bloscpack_args(args: Namespace) -> BloscpackArgs:
-    from ...args import BloscpackArgs
-
-    checksum = args.checksum
+def _settings(args: Namespace) -> dict[str, Any]:
+    """Return the settings of the file that are not left to the library."""
+    given = {name: getattr(args, name) for name in FILE_SETTINGS}
     if args.shard and "checksum" not in getattr(args, "given", ()):
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
-        checksum = DEFAULT_SHARD_CHECKSUM
-    return BloscpackArgs(
-        offsets=args.offsets,
-        checksum=checksum,
-        **_given(max_app_chunks=args.max_app_chunks),
-    )
-
-
-def _metadata_args(args: Namespace) -> MetadataArgs:
-    from ...args import MetadataArgs
-
-    return MetadataArgs(
-        **_given(
-            meta_checksum=args.meta_checksum,
-            meta_codec=args.meta_codec,
-            max_meta_size=args.max_meta_size,
-        )
-    )
+        given["checksum"] = DEFAULT_SHARD_CHECKSUM
+    return {name: value for name, value in given.items() if value is not None}
 
 
 # One file
@@ -254,7 +224,7 @@ def _compress_plain(
     from ...file_io import log_packed, pack_fp_to_fp
 
     with (
-        outputs.opened_input(in_file) as in_fp,
+        inputs.opened_input(in_file) as in_fp,
         outputs.opened_output(in_fp, out_file, args) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size
@@ -268,10 +238,9 @@ def _compress_plain(
                 chunk_size,
                 metadata,
                 settings,
-                _bloscpack_args(args),
-                _metadata_args(args),
                 nthreads=args.nthreads,
                 progress=bar,
+                **_settings(args),
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
@@ -283,8 +252,6 @@ def _chosen(
     args: Namespace, in_fp: BinaryIO, settings: BloscArgs
 ) -> tuple[BinaryIO, BloscArgs, int]:
     """Return the input, and the settings and the chunk size that fit its data."""
-    from ..trials import sampled
-
     settings.check()  # the trials use the values
     source, setting = sampled(args, in_fp)
     return source, settings.of_setting(setting), setting.chunk_size
@@ -296,7 +263,6 @@ def _chosen_for_npy(
     """Return the settings and the chunk size that fit the array in a .npy file."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
-    from ..trials import chosen_at
 
     settings.check()
     with open(name, "rb") as fp:
@@ -322,13 +288,83 @@ def _compress_npy(
             name_of_output(out_file),
             "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
             settings,
-            _bloscpack_args(args),
-            _metadata_args(args),
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
+            **_settings(args),
         )
     return size
+
+
+# The choice of --auto: a regular file is sampled in pieces from its whole length. The
+# sample of a pipe is its beginning, which is kept, and compressed with the rest.
+
+
+class _HeadAndRest(io.RawIOBase):
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._parts: list[Readable] = [io.BytesIO(head), rest]
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe."""
+        return self._rest.fileno()
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer; return the number of bytes."""
+        while self._parts:
+            data = read_up_to(self._parts[0], len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            del self._parts[0]
+        return 0
+
+
+def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
+    """Return the setting for an input, and a file object with all its bytes.
+
+    The file object is `in_fp` at its current position, or replaces it.
+    """
+    from ..._format.automatic import HEAD
+
+    size = size_left(in_fp)
+    if size is not None:
+        return in_fp, chosen_at(args, in_fp, size)
+    head = read_up_to(in_fp, HEAD)
+    raw: Any = _HeadAndRest(head, in_fp)
+    return io.BufferedReader(raw), chosen_at(args, io.BytesIO(head), len(head))
+
+
+def chosen_at(
+    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
+) -> Setting:
+    """Return the setting for the next `size` bytes of a file that can seek.
+
+    The position remains unchanged. `typesizes` are the type sizes of the data, if they
+    are known: they take precedence over the type size of the user.
+    """
+    from ..._format.automatic import choose
+
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    given = {*FIELDS} & {*getattr(args, "given", ())}
+    if typesizes:
+        given.discard("typesize")
+    fixed = {name: getattr(args, name) for name in given}
+    setting = choose(read, size, args.auto, typesizes, fixed)
+    fp.seek(begin)
+    log.verbose("settings chosen for the data: %s" % setting)
+    return setting

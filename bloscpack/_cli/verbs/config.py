@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, Namespace
+
 from .. import settings
 from ..console import console
 from ..display import say_json
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+from ..options import add
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -29,10 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         '  $EDITOR "$(%(prog)s --path)"'
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--path", action="store_true", help="show the name of the configuration file"
-    )
-    how.add_argument("--json", action="store_true", help="show everything as JSON")
+    add(how, "--path", "show the name of the configuration file")
+    add(how, "--json", "show everything as JSON")
 
 
 def writes_data(args: Namespace) -> bool:

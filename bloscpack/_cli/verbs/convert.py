@@ -10,10 +10,17 @@ from ..._storage.urls import shown_name, without_url
 from ...exceptions import StorageError
 from ..console import STREAM, check_exists
 from ..display import say_json
-from ..exit_codes import EXIT_USAGE, Refusal
-from ..options import add_codec_options
+from ..exit_codes import WrongUsage
+from ..options import add, add_codec_options, set_help
+from ..outputs import Clock, check_free
+from ..progress import shown
 
-EXAMPLES = """examples:
+HELP = """\
+convert an array, a table or a group to another format, in bounded memory:
+npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and
+bcolz; the input may also be any Zarr store
+
+examples:
   %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
@@ -23,41 +30,28 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "convert an array, a table or a group to another format, in bounded memory:\n"
-        "npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and\n"
-        "bcolz; the input may also be any Zarr store"
-    )
-    parser.epilog = EXAMPLES
-    parser.add_argument(
-        "--to",
-        metavar="<format>",
-        help="format of the target (default: the end of its name)",
-    )
-    parser.add_argument(
-        "--dtype",
-        metavar="<name>=<type>",
+    set_help(parser, HELP)
+    add(parser, "--to <format>", "format of the target (default: the end of its name)")
+    add(
+        parser,
+        "--dtype <name>=<type>",
+        "type of a column of a CSV file, as NumPy names it:\n"
+        "i4, f8, M8[D], U10, U (the longest text)",
         action="append",
         default=[],
-        help="type of a column of a CSV file, as NumPy names it:\n"
-        "i4, f8, M8[D], U10, U (the longest text)",
     )
-    parser.add_argument("--json", action="store_true", help="print an object")
+    add(parser, "--json", "print an object")
     add_codec_options(parser.add_argument_group(title="blosc settings"))
-    parser.add_argument("source", metavar="<source>", help="file or folder to convert")
-    parser.add_argument(
-        "target", metavar="<target>", help="file or folder to be written"
-    )
+    add(parser, "source <source>", "file or folder to convert")
+    add(parser, "target <target>", "file or folder to be written")
 
 
 def run(args: Namespace) -> None:
     """Convert the file or folder."""
     from ...dataset import convert
-    from ..outputs import Clock
-    from ..progress import shown
 
     if STREAM in (args.source, args.target):
-        raise Refusal("convert needs files or folders, not streams", EXIT_USAGE)
+        raise WrongUsage("convert needs files or folders, not streams")
     check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
@@ -94,8 +88,6 @@ def _check_target(args: Namespace) -> None:
 
     With that option, the library says whether a folder may be replaced.
     """
-    from ..outputs import check_free
-
     if not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:
@@ -108,9 +100,8 @@ def _dtypes(given: list[str]) -> dict[str, str]:
     for text in given:
         name, equals, dtype = text.rpartition("=")
         if not equals or not name or not dtype:
-            raise Refusal(
-                "--dtype must be a name and a type, like day=M8[D], not '%s'" % text,
-                EXIT_USAGE,
+            raise WrongUsage(
+                "--dtype must be a name and a type, like day=M8[D], not '%s'" % text
             )
         found[name] = dtype
     return found

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import log
-from ..._commit.ownership import Attributes
+from ..._commit.ownership import Attributes, attributes_of_input
 from ..._storage.protocols import BinaryFile, Seekable
-from ..._storage.urls import is_url, last_part, shown_name
+from ..._storage.urls import is_url, last_part, shown_name, size_of_input
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
-from .. import file_jobs, outputs
+from .. import inputs, outputs
 from ..console import (
     INPUT_NAME,
     STREAM,
@@ -24,9 +24,9 @@ from ..console import (
     standard_input,
     warn_of_second_file,
 )
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of
-from ..options import add_files, add_npy_option
+from ..options import add, add_files
 from ..progress import shown
 from ..quick_answers import log_metadata
 
@@ -47,32 +47,21 @@ IN_NPY = frozenset(("dtype", "shape", "order", "container", "shard"))
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.add_argument(
-        "-e",
-        "--no-check-extension",
-        action="store_true",
-        help="disable checking input file for extension (*.blp)\n"
+    add(
+        parser,
+        "-e --no-check-extension",
+        "disable checking input file for extension (*.blp)\n"
         "(requires use of <out_file>)",
     )
-    parser.add_argument(
-        "--metadata-to",
-        metavar="<file>",
-        help="write the metadata to a file, as JSON",
-    )
+    add(parser, "--metadata-to <file>", "write the metadata to a file, as JSON")
     form = parser.add_mutually_exclusive_group()
-    add_npy_option(form, "write the array as a .npy file")
-    form.add_argument(
-        "--raw",
-        action="store_true",
-        help="write the bytes of an array, also to *.npy",
+    add(form, "--npy", "write the array as a .npy file")
+    add(form, "--raw", "write the bytes of an array, also to *.npy")
+    no_sparse = (
+        "write blocks of zeros too; by default they become holes, which take no disk "
+        "space"
     )
-    parser.add_argument(
-        "--no-sparse",
-        action="store_false",
-        dest="sparse",
-        help="write blocks of zeros too; by default they become holes, which take no "
-        "disk space",
-    )
+    add(parser, "--no-sparse", no_sparse, action="store_false", dest="sparse")
     add_files(parser, "decompress")
     parser.epilog = EXAMPLES
 
@@ -83,25 +72,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 def writes_data(args: Namespace) -> bool:
     """Return whether data or metadata go to standard output."""
     of_metadata = args.metadata_to is not None and descriptor_of(args.metadata_to) == 1
-    return file_jobs.writes_data(args) or of_metadata
+    return inputs.writes_data(args) or of_metadata
 
 
 def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
-    if file_jobs.is_classic(args):
+    if inputs.is_classic(args):
         todo = [process_decompression_args(args)]
     else:
-        todo = file_jobs.plan(args, lambda name: _plain_name(name, args))
+        todo = inputs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
-            file_jobs.check_extension("input file", todo[0][0], args.suffix)
+            inputs.check_extension("input file", todo[0][0], args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
-        raise Refusal("--metadata-to is for one input", EXIT_USAGE)
-    return file_jobs.run_jobs(
-        todo,
-        lambda *files: decompress(args, *files),
-        plain_size_of,
-        args.progress,
+        raise WrongUsage("--metadata-to is for one input")
+    return inputs.run_jobs(
+        todo, lambda *files: decompress(args, *files), plain_size_of, args.progress
     )
 
 
@@ -111,16 +97,16 @@ def process_decompression_args(args: Namespace) -> tuple[str, str]:
         if args.out_file is None:
             raise UsageError("--no-check-extension requires use of <out_file>")
         return args.in_file, args.out_file
-    file_jobs.check_extension("input file", args.in_file, args.suffix)
+    inputs.check_extension("input file", args.in_file, args.suffix)
     if args.out_file is not None:
         return args.in_file, args.out_file
-    return args.in_file, file_jobs.plain_name(args.in_file, args.suffix)
+    return args.in_file, inputs.plain_name(args.in_file, args.suffix)
 
 
 def _plain_name(name: str, args: Namespace) -> str:
     """Return the name of the plain file for one of several inputs."""
     if not args.no_check_extension or name.endswith(args.suffix):
-        return file_jobs.plain_name(name, args.suffix)
+        return inputs.plain_name(name, args.suffix)
     if args.output_dir is None:
         raise UsageError(
             "'%s' does not end with '%s': --no-check-extension requires use of "
@@ -157,9 +143,7 @@ def _decompress(
     Returns the number of plain bytes from the header, the metadata, and the attributes
     of the input.
     """
-    from ..._commit.ownership import attributes_of_input
     from ..._commit.snapshot import ATTEMPTS, read_snapshot
-    from ..._storage.urls import size_of_input
     from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
     from ...fp_io import plain_sink
 
@@ -168,23 +152,21 @@ def _decompress(
         from ...npy_io import npy_sink, sink_by_content
 
         make_sink = npy_sink if args.npy else sink_by_content
-    nbytes: int | None = None
-    like: Attributes | None = None
 
-    def read(in_fp: BinaryFile, check: Check) -> Json:
-        nonlocal like
+    def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, Attributes | None]:
+        nbytes = 0
         like = attributes_of_input(in_fp)
 
         def begin(header: BloscpackHeader) -> None:
             nonlocal nbytes
-            nbytes = header.nbytes
+            nbytes = header.nbytes or 0
             check(header)
             if bar is not None:
-                bar.expect(nbytes)
+                bar.expect(header.nbytes)
 
         output = outputs.opened_output(in_fp, out_file, args)
         with output as out_fp, shown(in_file, None, args.progress) as bar:
-            return unpack_fp_to_fp(
+            metadata = unpack_fp_to_fp(
                 in_fp,
                 out_fp,
                 begin,
@@ -193,22 +175,20 @@ def _decompress(
                 behind=partial(warn_of_second_file, in_file),
                 make_sink=partial(make_sink, sparse=args.sparse),
             )
+        return nbytes, metadata, like
 
+    if in_file == STREAM and not outputs.has_journal(INPUT_NAME):
+        return read(standard_input(), lambda header: None)
     streamed = outputs.is_streamed(out_file)
     attempts = 1 if streamed else ATTEMPTS
     if in_file == STREAM:
-        if outputs.has_journal(INPUT_NAME):
-            in_file = name_of_input(STREAM)
-            metadata = read_snapshot(in_file, read, attempts)
-        else:
-            metadata = read(standard_input(), lambda header: None)
-        return nbytes or 0, metadata, like
+        return read_snapshot(name_of_input(STREAM), read, attempts)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
-    metadata = read_snapshot(in_file, read, attempts)
+    found = read_snapshot(in_file, read, attempts)
     if not streamed:
         log_unpacked(in_size, out_file)
-    return nbytes or 0, metadata, like
+    return found
 
 
 def _is_npy(out_file: str, args: Namespace) -> bool:
@@ -227,7 +207,7 @@ def _check_metadata_to(args: Namespace, in_file: str, out_file: str) -> None:
     same = os.path.realpath(name) in map(os.path.realpath, (in_file, out_file))
     descriptor = descriptor_of(name)
     if same or (descriptor is not None and descriptor == descriptor_of(out_file)):
-        raise Refusal("metadata and data can't both be '%s'" % name, EXIT_USAGE)
+        raise WrongUsage("metadata and data can't both be '%s'" % name)
     if name != STREAM:
         outputs.check_free(name, args)
 
@@ -260,8 +240,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     if behind:
         raise Refusal(
             "'%s' has '%d' bytes behind the last chunk, which --rm would lose"
-            % (in_file, behind),
-            EXIT_COULD_NOT,
+            % (in_file, behind)
         )
     if npy and (args.npy or is_array(metadata)):
         # Without an array, --npy fails later.
@@ -272,14 +251,12 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
             hint = "; --metadata-to FILE keeps them" if more == {USER_METADATA} else ""
             raise Refusal(
                 "'%s' has metadata that a .npy file can't have, and --rm would lose: "
-                "%s%s" % (in_file, ", ".join(sorted(more)), hint),
-                EXIT_COULD_NOT,
+                "%s%s" % (in_file, ", ".join(sorted(more)), hint)
             )
     elif metadata is not None and args.metadata_to is None:
         raise Refusal(
             "'%s' has metadata, which --rm would lose: --metadata-to FILE keeps them"
-            % in_file,
-            EXIT_COULD_NOT,
+            % in_file
         )
 
 

@@ -15,7 +15,7 @@ from ...describe import describe
 from ...log import printable
 from ..display import show_files, size_text
 from ..exit_codes import EXIT_OK
-from ..options import add_table_options
+from ..options import add_table_options, set_help
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
@@ -26,19 +26,21 @@ TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "n
 BLOCKS_OF_BLOSC = 6
 
 
+HELP = """\
+show the exact size of files after decompression, and an upper bound for the
+memory that decompressing needs beside the program itself: to a file, to a
+pipe, and as a whole in memory; with the number of threads that -n sets
+
+examples:
+  %(prog)s data.blp           one line
+  %(prog)s --bytes *.blp      exact sizes, and a total
+  blpk -n 1 estimate *.blp       memory with a single thread
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "show the exact size of files after decompression, and an upper bound for the\n"
-        "memory that decompressing needs beside the program itself: to a file, to a\n"
-        "pipe, and as a whole in memory; with the number of threads that -n sets"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.blp           one line\n"
-        "  %(prog)s --bytes *.blp      exact sizes, and a total\n"
-        "  blpk -n 1 estimate *.blp       memory with a single thread"
-    )
+    set_help(parser, HELP)
     add_table_options(parser, "files to be decompressed, or folders of them")
 
 

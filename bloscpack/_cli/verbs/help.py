@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
+
+from ..options import add
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the argument of the verb."""
     parser.description = "show the help of the command, or of a subcommand"
-    parser.add_argument(
-        "verb", metavar="<subcommand>", nargs="?", help="compress, for example"
-    )
+    add(parser, "verb <subcommand>", "compress, for example", nargs="?")
 
 
 def run(args: Namespace) -> None:

@@ -1,4 +1,8 @@
-"""``blpk info``: show the header and metadata of a file, as 0.16 did, or as JSON."""
+"""``blpk info``: show the header and metadata of a file, as 0.16 did, or as JSON.
+
+With ``--chunks`` all chunks are checked. A damaged or missing chunk has a row without
+sizes, and errors outside of the chunks follow the table.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import os
 from ... import log
 from ..._storage.urls import shown_name
 from ...log import printable
-from ..display import say_json
-from ..exit_codes import for_each_file
+from ..console import console, plain_name, shown_input
+from ..display import UNKNOWN, say_json, size_text
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..inputs import is_dataset, packed_files
 from ..named import named
-from ..options import add_packed_files
+from ..options import add, add_packed_files
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -21,16 +26,14 @@ if TYPE_CHECKING:
     from ..named import Named
 
 
+# Plain size, compressed size, ratio, number, state.
+ROW = "%8s  %8s  %8s  %8s  %s"
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.add_argument(
-        "--chunks",
-        action="store_true",
-        help="check all chunks, and show sizes and state of each",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print a JSON object with all fields"
-    )
+    add(parser, "--chunks", "check all chunks, and show sizes and state of each")
+    add(parser, "--json", "print a JSON object with all fields")
     add_packed_files(parser, "file or dataset to show info for, or a folder of files")
 
 
@@ -59,14 +62,57 @@ def run(args: Namespace) -> int:
 def _show(args: Namespace, item: Named, found: list[JsonObject]) -> int:
     """Show a file or dataset, or add it to a list for JSON; return the exit code."""
     if args.chunks:
-        chunks = item.chunks(args.nthreads)
+        table = _chunk_table(item, args.nthreads)
         if args.json:
-            found.append(chunks.as_dict(item.path))
+            found.append(table)
         else:
-            chunks.show(item.path)
-        return chunks.code
+            _show_chunks(table, shown_input(item.path))
+        return EXIT_DAMAGED if table["ndamaged"] or table["errors"] else EXIT_OK
     if not args.json:
         return item.show()
     described, code = item.describe()
     found.append(described)
     return code
+
+
+# The chunks
+
+
+def _chunk_table(item: Named, nthreads: int) -> JsonObject:
+    rows, errors = item.chunks(nthreads)
+    return {
+        "file": plain_name(item.path),
+        "nchunks": len(rows),
+        "ndamaged": sum(row["nbytes"] is None for row in rows),
+        "chunks": rows,
+        "errors": errors,
+    }
+
+
+def _show_chunks(table: JsonObject, name: str) -> None:
+    """Print the table, a total, and the errors."""
+    from ..._check.findings import counted
+
+    console.say(ROW % ("plain", "packed", "ratio", "chunk", "state"))
+    nbytes = cbytes = 0
+    for row in table["chunks"]:
+        state = "damaged" if row["nbytes"] is None else "ok"
+        if "file" in row:
+            state += "  " + row["file"]
+        nbytes += row["nbytes"] or 0
+        cbytes += row["cbytes"] or 0
+        console.say(ROW % (*_sizes(row["nbytes"], row["cbytes"]), row["chunk"], state))
+    counts = counted(table["nchunks"], "chunk"), table["ndamaged"], name
+    total = "%s, %d damaged: %s" % counts
+    console.say("%8s  %8s  %8s  %s" % (*_sizes(nbytes, cbytes), total))
+    for error in table["errors"]:
+        console.say(error)
+
+
+def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:
+    """Return plain size, compressed size and ratio as texts."""
+    if nbytes is None or cbytes is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    from ...describe import ratio_of
+
+    return size_text(nbytes), size_text(cbytes), "%.2f" % ratio_of(nbytes, cbytes)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from ...describe import ratio_of
 from ...log import printable
-from ..display import (
-    UNKNOWN,
-    array_text,
-    dataset_array_text,
-    show_files,
-    size_text,
-)
+from ..display import UNKNOWN, array_text, dataset_array_text, show_files, size_text
 from ..named import named
-from ..options import add_table_options
+from ..options import add_table_options, set_help
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -20,31 +14,24 @@ if TYPE_CHECKING:
 
     from ...serializers import JsonObject
 
-TITLES = (
-    "plain",
-    "packed",
-    "ratio",
-    "codec",
-    "chunks",
-    "checksum",
-    "array",
-    "name",
-)
+TITLES = ("plain", "packed", "ratio", "codec", "chunks", "checksum", "array", "name")
 SET_LEFT = (3, 5, 6)
+
+
+HELP = """\
+show size, ratio, codec and array of each file, read from its beginning
+
+examples:
+  %(prog)s *.blp              a table, with a total
+  %(prog)s -r folder          all *.blp in a folder and below
+  %(prog)s --bytes *.blp      exact sizes
+  %(prog)s --json data.blp    a list of objects, for programs
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "show size, ratio, codec and array of each file, read from its beginning"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s *.blp              a table, with a total\n"
-        "  %(prog)s -r folder          all *.blp in a folder and below\n"
-        "  %(prog)s --bytes *.blp      exact sizes\n"
-        "  %(prog)s --json data.blp    a list of objects, for programs"
-    )
+    set_help(parser, HELP)
     add_table_options(parser, "files of any layout, datasets, or folders")
 
 

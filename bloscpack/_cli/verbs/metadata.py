@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..console import console, is_input
 from ..display import json_text
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from ..exit_codes import Refusal, WrongUsage
 from ..named import named
-from ..options import parse_json, read_metadata
+from ..options import add, parse_json, read_metadata, set_help
 
 if TYPE_CHECKING:
     from ...serializers import Json
@@ -24,50 +24,46 @@ if TYPE_CHECKING:
     Edit = Callable[[Json, str], Json]
 
 
+HELP = """\
+show the metadata of a file as JSON, or change them in place, within the
+space that the file reserves for them; a file without metadata is rewritten.
+In an array file the changes are made to the value of the key 'metadata',
+beside the description of the array. A dataset has attributes instead.
+
+examples:
+  %(prog)s data.blp
+  %(prog)s --update 'unit="metre"' --update 'range=[1, 2]' data.blp
+  %(prog)s --remove unit data.blp
+  %(prog)s --compact a.blp | %(prog)s --set - b.blp
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "show the metadata of a file as JSON, or change them in place, within the\n"
-        "space that the file reserves for them; a file without metadata is rewritten.\n"
-        "In an array file the changes are made to the value of the key 'metadata',\n"
-        "beside the description of the array. A dataset has attributes instead."
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s data.blp\n"
-        "  %(prog)s --update 'unit=\"metre\"' --update 'range=[1, 2]' data.blp\n"
-        "  %(prog)s --remove unit data.blp\n"
-        "  %(prog)s --compact a.blp | %(prog)s --set - b.blp"
-    )
-    parser.add_argument(
-        "--compact", action="store_true", help="show the metadata on a single line"
-    )
-    parser.add_argument(
-        "--set",
-        metavar="<file>",
+    set_help(parser, HELP)
+    add(parser, "--compact", "show the metadata on a single line")
+    add(
+        parser,
+        "--set <file>",
+        "replace the metadata by the JSON in a file, '-' for standard input",
         dest="set_",
-        help="replace the metadata by the JSON in a file, '-' for standard input",
     )
-    parser.add_argument(
-        "--update",
-        metavar="<key=json>",
+    add(
+        parser,
+        "--update <key=json>",
+        "give a key a value, which is JSON: text needs quotes; may be repeated",
         action="append",
         default=[],
-        help="give a key a value, which is JSON: text needs quotes; may be repeated",
     )
-    parser.add_argument(
-        "--remove",
-        metavar="<key>",
+    add(
+        parser,
+        "--remove <key>",
+        "remove a key and its value; may be repeated",
         action="append",
         default=[],
-        help="remove a key and its value; may be repeated",
     )
-    parser.add_argument(
-        "--grow",
-        action="store_true",
-        help="rewrite the file if the reserved space is too small",
-    )
-    parser.add_argument("file_", metavar="<file>", help="file or dataset")
+    add(parser, "--grow", "rewrite the file if the reserved space is too small")
+    add(parser, "file_ <file>", "file or dataset")
 
 
 def writes_data(args: Namespace) -> bool:
@@ -83,11 +79,11 @@ def run(args: Namespace) -> None:
         console.put(json_text(found, args.compact, encoding) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
-        raise Refusal("--set replaces everything: no --update, no --remove", EXIT_USAGE)
+        raise WrongUsage("--set replaces everything: no --update, no --remove")
     if args.compact:
-        raise Refusal("--compact is for showing, not for changing", EXIT_USAGE)
+        raise WrongUsage("--compact is for showing, not for changing")
     if is_input(args.file_):
-        raise Refusal("a file to change can't be standard input", EXIT_USAGE)
+        raise WrongUsage("a file to change can't be standard input")
     edit = _edit(args) if args.set_ is None else _replacement(args.set_)
     named(args.file_).change_metadata(args, edit)
 
@@ -96,9 +92,8 @@ def _replacement(name: str) -> Edit:
     """Return a function that replaces any metadata by those in a file."""
     new = read_metadata(name)
     if new is None:
-        raise Refusal(
-            "metadata file '%s' is null, which counts as none; {} can be set" % name,
-            EXIT_USAGE,
+        raise WrongUsage(
+            "metadata file '%s' is null, which counts as none; {} can be set" % name
         )
     return lambda old, noun: new
 
@@ -113,22 +108,14 @@ def _edit(args: Namespace) -> Edit:
         if not isinstance(old, dict):
             raise Refusal(
                 "'%s': the %s are no JSON object, so they have no keys"
-                % (args.file_, noun),
-                EXIT_COULD_NOT,
+                % (args.file_, noun)
             )
         missing = [key for key in args.remove if key not in old]
         if missing:
+            keys = ", but these: " + ", ".join(sorted(old)) if old else ""
             raise Refusal(
                 "'%s': the %s have no key '%s'%s"
-                % (
-                    args.file_,
-                    noun,
-                    missing[0],
-                    ", but these: " + ", ".join(sorted(old))
-                    if old
-                    else ": there are no keys",
-                ),
-                EXIT_COULD_NOT,
+                % (args.file_, noun, missing[0], keys or ": there are no keys")
             )
         kept = {key: old[key] for key in old if key not in args.remove}
         return {**kept, **values}
@@ -139,7 +126,7 @@ def _edit(args: Namespace) -> Edit:
 def _parse_update(argument: str) -> tuple[str, Json]:
     key, equals, text = argument.partition("=")
     if not equals:
-        raise Refusal("--update: expected KEY=JSON, found '%s'" % argument, EXIT_USAGE)
+        raise WrongUsage("--update: expected KEY=JSON, found '%s'" % argument)
     hint = "; text needs JSON quotes inside the quotes of the shell: '%s=\"%s\"'" % (
         key,
         text.strip("\"'"),
@@ -147,7 +134,6 @@ def _parse_update(argument: str) -> tuple[str, Json]:
     try:
         return key, parse_json(text, "--update %s" % key)
     except ValueError as error:
-        raise Refusal(
-            "--update %s: '%s' is not valid JSON: %s%s" % (key, text, error, hint),
-            EXIT_USAGE,
+        raise WrongUsage(
+            "--update %s: '%s' is not valid JSON: %s%s" % (key, text, error, hint)
         ) from error

@@ -12,8 +12,9 @@ from ...log import printable
 from ...recover import Recovery
 from ..console import console, descriptor_of, shown_input
 from ..display import say_json
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK, EXIT_USAGE, Refusal
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage
 from ..named import NamedFile, named
+from ..options import add, set_help
 from ..progress import shown
 
 # Maximum numbers of findings and of losses shown.
@@ -24,39 +25,38 @@ NOTES_ON_FILE = ("no-checksum", "trailing", ANOTHER)
 NOTES_ON_DATASET = ("changed", "missing", "unreached")
 
 
+HELP = """\
+write an intact file from the good chunks of a damaged one, which is not
+changed; exit code 0 if it is certain that nothing is lost, 3 if data are or
+may be lost, also if a second file follows or no chunk is intact, 1 if the
+file is no Bloscpack file or can't be read, or if the new one can't be written
+
+examples:
+  %(prog)s bad.blp good.blp              lost chunks become zero bytes
+  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255
+  %(prog)s --drop bad.blp good.blp       lost chunks are left out
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write an intact file from the good chunks of a damaged one, which is not\n"
-        "changed; exit code 0 if it is certain that nothing is lost, 3 if data are or\n"
-        "may be lost, also if a second file follows or no chunk is intact, 1 if the\n"
-        "file is no Bloscpack file or can't be read, or if the new one can't be written"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s bad.blp good.blp              lost chunks become zero bytes\n"
-        "  %(prog)s --fill 255 bad.blp good.blp   lost chunks become bytes 255\n"
-        "  %(prog)s --drop bad.blp good.blp       lost chunks are left out"
-    )
-    parser.add_argument(
-        "damaged", metavar="<damaged>", help="file or dataset to be recovered"
-    )
-    parser.add_argument(
-        "target",
-        metavar="<out_file>",
-        help="file to be written, '-' for standard output; the folder\nof the "
-        "new dataset",
+    set_help(parser, HELP)
+    add(parser, "damaged <damaged>", "file or dataset to be recovered")
+    add(
+        parser,
+        "target <out_file>",
+        "file to be written, '-' for standard output; the folder\nof the new dataset",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument(
-        "--fill",
-        metavar="<byte>",
-        type=_byte,
-        help="value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
+    add(
+        form,
+        "--fill <byte>",
+        "value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
         "in a dataset the fill value of each array)",
+        type=_byte,
     )
-    form.add_argument("--drop", action="store_true", help="leave lost chunks out")
-    parser.add_argument("--json", action="store_true", help="print an object")
+    add(form, "--drop", "leave lost chunks out")
+    add(parser, "--json", "print an object")
 
 
 def _byte(text: str) -> int:
@@ -66,7 +66,7 @@ def _byte(text: str) -> int:
         value = -1
     if not 0 <= value <= 255:
         message = "--fill must be a number from 0 to 255, not '%s'" % text
-        raise Refusal(message, EXIT_USAGE)
+        raise WrongUsage(message)
     return value
 
 
@@ -78,9 +78,7 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> int:
     """Recover the file or the dataset."""
     damaged = named(args.damaged)
-    with shown(args.damaged, None, args.progress) as bar:
-        if bar is not None:
-            bar.expect(damaged.plain_size())
+    with shown(args.damaged, damaged.plain_size, args.progress) as bar:
         recovery = damaged.recover(args, bar)
     if args.json:
         names = {"file": shown_name(args.damaged), "out_file": args.target}

@@ -9,35 +9,36 @@ from argparse import ArgumentParser, Namespace
 from ..._storage.urls import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
-from ..exit_codes import EXIT_COULD_NOT, Refusal
+from ..exit_codes import Refusal
+from ..options import add, set_help
+
+HELP = """\
+write references, in the format of kerchunk, through which Zarr and xarray
+read the chunks of files in place and verify their digests; a folder of
+bcolz or BLZ, without digests, is an array or a table of them
+
+examples:
+  %(prog)s -o all.json *.blp                one array for each file
+  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows
+  %(prog)s --location https://host/d a.blp  where the file will be read
+  %(prog)s -o prices.json prices.bcolz      the columns of a table
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "write references, in the format of kerchunk, through which Zarr and xarray\n"
-        "read the chunks of files in place and verify their digests; a folder of\n"
-        "bcolz or BLZ, without digests, is an array or a table of them"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s -o all.json *.blp                one array for each file\n"
-        "  %(prog)s -o t.json --concat t-*.blp       one array, joined by rows\n"
-        "  %(prog)s --location https://host/d a.blp  where the file will be read\n"
-        "  %(prog)s -o prices.json prices.bcolz      the columns of a table"
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="<file>",
-        default=STREAM,
-        help="write a JSON file, or a folder of Parquet files if the name ends\n"
+    set_help(parser, HELP)
+    add(
+        parser,
+        "-o --output <file>",
+        "write a JSON file, or a folder of Parquet files if the name ends\n"
         "in .parq; standard output by default",
+        default=STREAM,
     )
-    parser.add_argument(
+    add(
+        parser,
         "--concat",
-        action="store_true",
-        help="join the arrays along the first axis, in the order of the names",
+        "join the arrays along the first axis, in the order of the names",
     )
     parser.add_argument(
         "--zarr-format",
@@ -46,31 +47,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=2,
         help="format of the Zarr documents (default: 2)",
     )
-    parser.add_argument(
-        "--flat", action="store_true", help="make each array one-dimensional"
-    )
-    parser.add_argument(
-        "--unverified",
-        action="store_true",
-        help="accept checksums that no Zarr reader verifies",
-    )
-    parser.add_argument(
-        "--name", metavar="<name>", help="name of the array, if there is only one"
-    )
-    parser.add_argument(
-        "--dims", metavar="<a,b>", help="names of the axes, separated by commas"
-    )
-    parser.add_argument(
-        "--location",
-        metavar="<url>",
-        help="folder or URL where readers find the files",
-    )
-    parser.add_argument(
-        "files",
-        metavar="<file>",
-        nargs="*",
-        help="file, URL or dataset to be referenced",
-    )
+    add(parser, "--flat", "make each array one-dimensional")
+    add(parser, "--unverified", "accept checksums that no Zarr reader verifies")
+    add(parser, "--name <name>", "name of the array, if there is only one")
+    add(parser, "--dims <a,b>", "names of the axes, separated by commas")
+    add(parser, "--location <url>", "folder or URL where readers find the files")
+    add(parser, "files <file>", "file, URL or dataset to be referenced", nargs="*")
     parser.set_defaults(refuse=parser.error)
 
 
@@ -79,9 +61,7 @@ def run(args: Namespace) -> None:
     out = args.output
     without_url(out, "an output of the command")
     if out != STREAM and os.path.lexists(out) and not args.force:
-        raise Refusal(
-            "output file '%s' exists! Use -f to replace it" % out, EXIT_COULD_NOT
-        )
+        raise Refusal("output file '%s' exists! Use -f to replace it" % out)
     found = references(
         args.files[0] if len(args.files) == 1 else args.files,
         zarr_format=args.zarr_format,

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from typing import Any
 
 from ... import log
-from ...repacking import Settings
 from ..console import STREAM, check_exists
-from ..exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from ..file_jobs import run as run_all
-from ..inputs import plain_size_of
+from ..exit_codes import Refusal, WrongUsage
+from ..inputs import plain_size_of, run_jobs
 from ..named import NamedFile
-from ..options import add_blosc_options, add_metadata_option, read_metadata
+from ..options import (
+    METADATA,
+    add,
+    add_blosc_options,
+    read_metadata,
+    set_help,
+)
 from .compress import add_chunk_options, add_room_options
 
-EXAMPLES = """examples:
+# Arguments that are settings of `repack` under the same name.
+SETTINGS = (
+    *("typesize", "clevel", "shuffle", "cname", "checksum", "offsets", "shard"),
+    *("max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
+)
+HELP = """\
+rewrite files with other settings; what no option sets stays unchanged
+
+examples:
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
   %(prog)s -k sha256 data.blp           new digests, copied chunks
@@ -24,71 +37,50 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "rewrite files with other settings; what no option sets stays unchanged"
-    )
-    parser.epilog = EXAMPLES
+    set_help(parser, HELP)
     add_blosc_options(parser, None, kept=True)
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
     metadata = group.add_mutually_exclusive_group()
-    add_metadata_option(metadata)
-    metadata.add_argument(
-        "--no-metadata", action="store_true", help="remove the metadata"
-    )
+    add(metadata, *METADATA)
+    add(metadata, "--no-metadata", "remove the metadata")
     shard = group.add_mutually_exclusive_group()
-    shard.add_argument(
+    add(
+        shard,
         "--shard",
-        action="store_true",
-        default=None,
-        help="make an array file a shard of a Zarr v3 array; its\n"
+        "make an array file a shard of a Zarr v3 array; its\n"
         "checksum is then crc32c by default",
+        default=None,
     )
-    shard.add_argument(
-        "--no-shard",
-        action="store_false",
-        dest="shard",
-        help="drop the index for Zarr",
-    )
+    no_shard = "drop the index for Zarr"
+    add(shard, "--no-shard", no_shard, action="store_false", dest="shard")
     add_room_options(group, kept=True)
-    parser.add_argument("files", metavar="<file>", nargs="*", help="file to rewrite")
+    add(parser, "files <file>", "file to rewrite", nargs="*")
     parser.set_defaults(refuse=parser.error)
 
 
 def run(args: Namespace) -> int:
     """Rewrite the files."""
     if STREAM in args.files:
-        raise Refusal("a file to rewrite can't be standard input", EXIT_USAGE)
+        raise WrongUsage("a file to rewrite can't be standard input")
     settings = _settings(args)
 
-    def act(name: str) -> None:
+    def act(name: str, _: str) -> None:
         _repack(args, name, settings)
 
-    return run_all(args.files, act, plain_size_of, args.progress)
+    jobs = [(name, name) for name in args.files]
+    return run_jobs(jobs, act, plain_size_of, args.progress)
 
 
-def _settings(args: Namespace) -> Settings:
+def _settings(args: Namespace) -> dict[str, Any]:
     """Return the settings that are to change."""
-    settings: Settings = {
-        "typesize": args.typesize,
-        "clevel": args.clevel,
-        "shuffle": args.shuffle,
-        "cname": args.cname,
-        "checksum": args.checksum,
-        "offsets": args.offsets,
-        "max_app_chunks": args.max_app_chunks,
-        "shard": args.shard,
-        "meta_checksum": args.meta_checksum,
-        "meta_codec": args.meta_codec,
-        "max_meta_size": args.max_meta_size,
-    }
+    settings: dict[str, Any] = {name: getattr(args, name) for name in SETTINGS}
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
     if args.no_metadata and args.shard:
-        raise Refusal(
-            "--shard needs the metadata of an array, which --no-metadata removes",
-            EXIT_USAGE,
+        raise WrongUsage(
+            "--shard needs the metadata of an array, which --no-metadata removes"
         )
     if args.no_metadata:
         settings["metadata"] = None
@@ -96,15 +88,14 @@ def _settings(args: Namespace) -> Settings:
     elif args.metadata is not None:
         settings["metadata"] = read_metadata(args.metadata)
         if settings["metadata"] is None:
-            raise Refusal(
+            raise WrongUsage(
                 "metadata file '%s' is null, which counts as none: --no-metadata "
-                "removes the metadata" % args.metadata,
-                EXIT_USAGE,
+                "removes the metadata" % args.metadata
             )
     return settings
 
 
-def _repack(args: Namespace, name: str, settings: Settings) -> None:
+def _repack(args: Namespace, name: str, settings: dict[str, Any]) -> None:
     from ...repacking import repack
     from ..progress import shown
 
@@ -112,8 +103,7 @@ def _repack(args: Namespace, name: str, settings: Settings) -> None:
     if args.no_metadata and not args.force and NamedFile(name).is_array():
         raise Refusal(
             "'%s' holds an array: without metadata its dtype and shape are lost; "
-            "--force removes them" % name,
-            EXIT_COULD_NOT,
+            "--force removes them" % name
         )
     log.verbose("rewriting '%s'" % name)
     with shown(name, None, args.progress) as bar:

@@ -21,7 +21,7 @@ from ..exit_codes import (
 )
 from ..inputs import packed_files
 from ..named import named
-from ..options import add_packed_files
+from ..options import add, add_packed_files, set_help
 from ..progress import shown, shown_for_run
 
 if TYPE_CHECKING:
@@ -36,22 +36,24 @@ UNREADABLE = {
 }
 
 
+HELP = """\
+check everything in files: header, metadata, offset table, every chunk with
+its digest, and the bytes in between; in datasets all files, and what else
+is there; exit code 0 if intact, 3 if damaged, 1 if a file is no Bloscpack
+file or can't be read, or if Blosc lacks its codec
+
+examples:
+  %(prog)s *.blp              a line for each file, and its damage
+  %(prog)s -r folder          all *.blp in a folder and below
+  %(prog)s --json data.blp    a list of objects, for programs
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = (
-        "check everything in files: header, metadata, offset table, every chunk with\n"
-        "its digest, and the bytes in between; in datasets all files, and what else\n"
-        "is there; exit code 0 if intact, 3 if damaged, 1 if a file is no Bloscpack\n"
-        "file or can't be read, or if Blosc lacks its codec"
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s *.blp              a line for each file, and its damage\n"
-        "  %(prog)s -r folder          all *.blp in a folder and below\n"
-        "  %(prog)s --json data.blp    a list of objects, for programs"
-    )
+    set_help(parser, HELP)
     add_packed_files(parser, "files of any layout, datasets, or folders of them")
-    parser.add_argument("--json", action="store_true", help="print a list of objects")
+    add(parser, "--json", "print a list of objects")
 
 
 def run(args: Namespace) -> int:
@@ -60,9 +62,7 @@ def run(args: Namespace) -> int:
 
     def act(path: str) -> int:
         item = named(path)
-        with shown(path, None, args.progress) as bar:
-            if bar is not None:
-                bar.expect(item.plain_size())
+        with shown(path, item.plain_size, args.progress) as bar:
             report = item.verify(args.nthreads, bar)
         code, state = state_of(report)
         if args.json:
