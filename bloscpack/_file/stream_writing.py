@@ -31,6 +31,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from .._commit.end_changes import changeable
 from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
 from .._engine.blosc_settings import own_settings
@@ -48,13 +49,17 @@ from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
 from ..abstract_objects import plain_number
-from ..append import append_fp, append_locked
 from ..args import BLOSC_ARGS, pack_settings
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..headers import BloscpackHeader
-from .appending import read_sections
+from .appending import (
+    AppendSettings,
+    append_chunks,
+    append_locked,
+    read_sections,
+)
 
 if TYPE_CHECKING:
     from ..args import PackKeywords
@@ -104,12 +109,12 @@ class Settings:
         self.section: Section | None = None
         if metadata is not None:
             self.section = encode_section(metadata, metadata_args)
-        # The keywords for `append_fp`: a file that exists keeps the other settings.
-        self.append_keywords: dict[str, Any] = {
-            name: value for name, value in keywords.items() if name in BLOSC_ARGS
-        }
-        self.append_keywords["nthreads"] = nthreads
-        self.append_keywords["metadata"] = UNCHANGED if metadata is None else metadata
+        # A file that exists keeps the other settings.
+        of_blosc: Any = {k: v for k, v in keywords.items() if k in BLOSC_ARGS}
+        new_metadata = UNCHANGED if metadata is None else metadata
+        self.appending = AppendSettings(
+            None, metadata=new_metadata, nthreads=nthreads, **of_blosc
+        )
 
     def header(
         self, sizes: tuple[int, int, int], max_app_chunks: int
@@ -399,7 +404,8 @@ class Appended(Output):
     """Plain bytes that are kept until all of them are appended in a single change.
 
     They are in memory, or in a file without a name in `folder` if they are many.
-    `append` is called with what `opening` yields, a file object and its size.
+    `append` is called with the target that `opening` yields, a file object and its
+    size.
     """
 
     begins_file = False
@@ -444,7 +450,7 @@ def output_to_path(path: str, kind: str, settings: Settings) -> Output:
     if kind == "a":
         without_url(path, "appending")
     if kind == "a" and not is_stream(path) and _has_content(path):
-        append = partial(append_locked, grow=True, **settings.append_keywords)
+        append = partial(append_locked, how=settings.appending, grow=True)
         folder = os.path.dirname(os.path.realpath(path))
         return Appended(_locked(path, settings.sync is not False), folder, append)
     opening = replacing(
@@ -473,6 +479,6 @@ def output_to_object(fp: Any, kind: str, settings: Settings) -> Output:
             )
         fp.seek(0)
         if bytes_left(fp):
-            append = partial(append_fp, **settings.append_keywords)
-            return Appended(nullcontext(fp), None, append)
+            append = partial(append_chunks, how=settings.appending)
+            return Appended(changeable(fp), None, append)
     return Written(nullcontext(fp), settings, lambda fp: None)
