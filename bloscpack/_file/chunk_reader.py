@@ -55,8 +55,8 @@ Witness = tuple[int, int, int]
 # Number, offset, next offset and plain size of a chunk.
 Extent = tuple[int, int, int, int]
 
-# Size of the reads of a file that is far, when its chunk headers are read.
-FAR_READ = 2**20
+# Size of the reads of a remote file, when its chunk headers are read.
+REMOTE_READ = 2**20
 # Any size that an entry of an offset table can state.
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
@@ -96,7 +96,7 @@ class ChunkReader:
         limits: Limits | None = None,
     ) -> None:
         self.storage = storage
-        self._cache = cache
+        self._cache = ChunkCache(0) if cache is None else cache
         self._limits = limits
         self._runs = RunReader(storage)
         self._plain_workspace = Workspace()
@@ -131,7 +131,7 @@ class ChunkReader:
             return index
 
     def _read_headers(self) -> ChunkIndex:
-        size = FAR_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
             cursor = Cursor(fp)
             cursor.move(self._first)
@@ -177,11 +177,6 @@ class ChunkReader:
         return end
 
     # Loading
-
-    def cached(self, number: int, size: int) -> bytes | None:
-        """Return the plain bytes of a chunk if the cache has them, with this size."""
-        plain = None if self._cache is None else self._cache.get(number)
-        return plain if plain is not None and len(plain) == size else None
 
     def each(
         self,
@@ -248,7 +243,7 @@ class ChunkReader:
                 raise error
 
         # An empty cache has no chunk.
-        cached = self.cached if self._cache else None
+        cached = self._cache.get if self._cache else None
         is_remote, index = self.storage.is_remote, self.index
         runs = plan_runs(self._extents(numbers), cached, is_remote)
         nbytes = 0  # from the first chunk to the last one
@@ -275,8 +270,7 @@ class ChunkReader:
         again, and decompressing into memory that is in use already is faster. Only the
         last chunk is kept then, where the next read may go on.
         """
-        index = self.index
-        limit = -1 if self._cache is None else self._cache.limit
+        index, limit = self.index, self._cache.limit
         size = index.chunk_size or index.nbytes // max(1, index.nchunks)
         if not numbers or size > limit:
             return index.nchunks
@@ -321,7 +315,6 @@ class ChunkReader:
                 if place is None:
                     check_plain_size(header, size)
                 if place is None and number >= keep_from:
-                    assert self._cache is not None
                     plain = decompress(chunk, header)
                     self._cache.put(number, plain)
                     place = memoryview(plain)
@@ -397,7 +390,8 @@ MANY = 4096
 class ChunkIndex:
     """The positions of the chunks of a file.
 
-    ``nchunks`` is their number and ``nbytes`` the number of plain bytes.
+    ``nchunks`` is their number and ``nbytes`` the number of plain bytes. ``chunk_size``
+    is the plain size of all chunks but the last one; 0 if they have several.
     ``from_table`` says that the offsets are those of the offset table.
     """
 
@@ -413,7 +407,12 @@ class ChunkIndex:
         Otherwise, it is where the plain bytes of each chunk start.
         """
         self._offsets = offsets
-        self._chunk_size = chunk_size
+        self._starts: Array | None = None
+        self.chunk_size = 0
+        if isinstance(chunk_size, int):
+            self.chunk_size = chunk_size
+        else:
+            self._starts = chunk_size
         self.nchunks = len(offsets)
         self.nbytes = nbytes
         self.from_table = from_table
@@ -421,11 +420,6 @@ class ChunkIndex:
     def offset(self, number: int) -> int:
         """Return where a chunk starts in the file."""
         return int(self._offsets[number])
-
-    @property
-    def chunk_size(self) -> int:
-        """The plain size of all chunks but the last one; 0 if they have several."""
-        return self._chunk_size if isinstance(self._chunk_size, int) else 0
 
     def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield the extents of chunks; the next offset of the last one is -1."""
@@ -442,10 +436,10 @@ class ChunkIndex:
             following = numpy.minimum(some + 1, self.nchunks - 1)
             begins, ends = self._offsets[some], self._offsets[following]
             ends[following == some] = -1
-            if isinstance(self._chunk_size, int):
-                sizes = numpy.full(len(some), self._chunk_size)
+            if self._starts is None:
+                sizes = numpy.full(len(some), self.chunk_size)
             else:
-                sizes = self._chunk_size[following] - self._chunk_size[some]
+                sizes = self._starts[following] - self._starts[some]
             if some[-1] + 1 == self.nchunks:
                 sizes[-1] = self.nbytes - self._start(self.nchunks - 1)
             columns = some, begins, ends, sizes
@@ -457,9 +451,9 @@ class ChunkIndex:
         return bool((offsets == other._offsets).all())
 
     def _start(self, number: int) -> int:
-        if isinstance(self._chunk_size, int):
-            return number * self._chunk_size
-        return int(self._chunk_size[number])
+        if self._starts is None:
+            return number * self.chunk_size
+        return int(self._starts[number])
 
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
@@ -476,11 +470,11 @@ class ChunkIndex:
 
     def _number_at(self, position: int) -> int:
         """Return the number of the chunk that has the plain byte at a position."""
-        if isinstance(self._chunk_size, int):
+        if self._starts is None:
             last = self.nchunks - 1
             # A single chunk may have any size, even if the stated size is 0.
-            return min(position // self._chunk_size, last) if self._chunk_size else last
-        return int(self._chunk_size.searchsorted(position, "right")) - 1
+            return min(position // self.chunk_size, last) if self.chunk_size else last
+        return int(self._starts.searchsorted(position, "right")) - 1
 
 
 def index_from_table(

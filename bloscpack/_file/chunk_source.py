@@ -16,7 +16,7 @@ from _thread import allocate_lock
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from .._engine.forks import renew_after_fork
@@ -108,13 +108,6 @@ class ChunkSource(ABC):
             if plain is not None:
                 view[: stop - start] = plain[start - first : stop - first]
                 return stop - start
-        self._load_into(view, start, stop, numbers)
-        return stop - start
-
-    def _load_into(
-        self, view: memoryview, start: int, stop: int, numbers: Sequence[int]
-    ) -> None:
-        """Fill a view from the span [start, stop), which is in chunks."""
 
         def room(number: int) -> memoryview | None:
             first, after = self.span(number)
@@ -129,6 +122,7 @@ class ChunkSource(ABC):
             view[begin - start : end - start] = plain[begin - first : end - first]
 
         self.load(numbers, use, room=room)
+        return stop - start
 
 
 class ChunkCache:
@@ -151,12 +145,17 @@ class ChunkCache:
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def get(self, key: Hashable) -> bytes | None:
-        """Return a chunk; None if it is not here."""
+    def get(self, key: Hashable, size: int = -1) -> bytes | None:
+        """Return a chunk; None if it is not here, or has another size than `size`.
+
+        The last chunk of a file may have grown since it was put here.
+        """
         with self._lock:
             plain = self._chunks.pop(key, None)
             if plain is not None:
                 self._chunks[key] = plain  # a dictionary keeps the order of insertion
+                if size not in (-1, len(plain)):
+                    return None
             return plain
 
     def put(self, key: Hashable, plain: bytes) -> None:
@@ -180,11 +179,11 @@ class ChunkCache:
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
 # would leave threads without work.
 LOCAL_RUN = 512 * 2**10
-# Maximum number of bytes of a request for several chunks of a file that is far: two
-# chunks of 1 MiB. Larger requests are slower, because fewer run at once.
-FAR_RUN = 5 * 2**19
-# Maximum number of bytes between two chunks that are worth one request.
-FAR_GAP = 64 * 2**10
+# Maximum number of bytes of a remote request for several chunks: two chunks of 1 MiB.
+# Larger requests are slower, because fewer run at once.
+REMOTE_RUN = 5 * 2**19
+# Maximum number of bytes between two chunks that are worth one remote request.
+REMOTE_GAP = 64 * 2**10
 # Maximum number of requests in a group, and about the bytes in their responses.
 REQUESTS_AT_A_TIME = 32
 BYTES_AT_A_TIME = 16 * 2**20
@@ -228,16 +227,15 @@ def plan_runs(
     is_remote
         Whether each read is a round trip.
     """
-    gap = FAR_GAP if is_remote else 0
+    gap = REMOTE_GAP if is_remote else 0
     run = None
     nbytes = 0  # the plain bytes of the run
     for chunk in extents:
         number, offset, stop, size = chunk
-        # A cached chunk of another size: the last chunk has grown since.
         plain = cached(number, size) if cached is not None else None
         if run is not None:
             in_all = stop - run.offset if is_remote else nbytes + size
-            fits = in_all <= (FAR_RUN if is_remote else LOCAL_RUN)
+            fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
             if plain is None and fits and 0 <= offset - run.stop <= gap:
                 run.chunks.append(chunk)
                 run.stop, nbytes = stop, nbytes + size
@@ -308,17 +306,16 @@ class RunReader:
     def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield the runs with their bytes, which are requested before they are due."""
         groups = _grouped(runs)
-        first, second = next(groups, []), next(groups, None)
-        if second is None or not self._storage.concurrent:
-            rest = [] if second is None else [second]
-            for group in chain([first], rest, groups):
+        first = list(islice(groups, 2))
+        if len(first) < 2 or not self._storage.concurrent:
+            for group in chain(first, groups):
                 yield from self._fetched(group)
             return
         # After an error, and after Ctrl-C, a request may still be under way: it must
         # not delay the error. Its thread ends when `ahead` is deleted.
         ahead = Ahead(1 + GROUPS_AHEAD)
         tasks: list[Task] = []
-        for group in chain([first, second], groups):
+        for group in chain(first, groups):
             tasks.append(ahead.submit(partial(self._fetched, group)))
             if len(tasks) > GROUPS_AHEAD:
                 yield from ahead.result(tasks.pop(0))
