@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakValueDictionary
 
@@ -226,15 +227,16 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         """Return how an array is opened again, if the file was opened by name."""
         if self._place is None:
             return None
-        options = {**self._options, "storage_options": self._settings.storage_options}
-        return _open_again, (self._place, name, options)
+        return partial(_open_again, self._place, name, self._reading_options())
+
+    def _reading_options(self) -> dict[str, Any]:
+        return {**self._options, "storage_options": self._settings.storage_options}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the archive again, in any process, for reading."""
         if self._place is None:
             raise UsageError("only an archive that was opened by name can be pickled")
-        options = {**self._options, "storage_options": self._settings.storage_options}
-        return _reopened, (self._place, options)
+        return partial(loadz, self._place, **self._reading_options()), ()
 
     # Changes
 
@@ -360,11 +362,6 @@ def loadz(
             )
     options = {"cache_nbytes": cache_nbytes, "nthreads": nthreads, "limits": limits}
     return ArrayArchive(file, mode, checked, options)
-
-
-def _reopened(file: str, options: dict[str, Any]) -> ArrayArchive:
-    """Return an archive that was pickled."""
-    return loadz(file, **options)
 
 
 def _open_again(file: str, name: str, options: dict[str, Any]) -> LazyArray:

@@ -62,13 +62,11 @@ class ArrayReader:
         self.shape = shape
         self.order = order
         self.closed = False
+        # A slice with this step has the axes from the slowest to the fastest one.
+        self._direction = -1 if order == "F" else 1
         self._source = source
         self._unit = dtype.itemsize if unit is None else unit
         self._allocate = allocate
-
-    def _in_order(self, axes: Sequence[Any]) -> Any:
-        """Return the axes from the slowest to the fastest one, or the reverse."""
-        return axes[::-1] if self.order == "F" else axes
 
     def get(self, key: Any) -> Any:
         """Return the items that an index of NumPy selects, or a field of all items.
@@ -119,11 +117,10 @@ class ArrayReader:
         shape = self.shape
         if len(entries) != len(shape):
             return None
-        if self.order == "F":
-            entries, shape = entries[::-1], shape[::-1]
         position = 0
         # Horner's scheme, from the slowest axis to the fastest one.
-        for i, n in zip(entries, shape, strict=True):
+        pairs = list(zip(entries, shape, strict=True))[:: self._direction]
+        for i, n in pairs:
             if type(i) is not int:
                 if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
                     return None
@@ -157,7 +154,7 @@ class ArrayReader:
         base, subshape = self.dtype, ()
         if dtype is not None:
             base, subshape = dtype.base, dtype.shape
-        shape = self._in_order([axis.count for axis in axes])
+        shape = [axis.count for axis in axes][:: self._direction]
         result = self._allocate((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
@@ -179,7 +176,7 @@ class ArrayReader:
         itemsize = self.dtype.itemsize
         size = result.nbytes // math.prod(axis.count for axis in axes)
         cell, part = self._unit, (offset, size)
-        cell_axes = list(self._in_order(axes))
+        cell_axes = axes[:: self._direction]
         if cell != itemsize:  # a chunk may end inside an item
             cell = math.gcd(cell, offset, size)
             last = Steps(itemsize // cell, offset // cell, 1, size // cell)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -246,6 +247,10 @@ class ChunkReader:
         cached = self._cache.get if self._cache else None
         is_remote, index = self.storage.is_remote, self.index
         runs = plan_runs(self._extents(numbers), cached, is_remote)
+        if is_remote:
+            runs = self._runs.requested(runs)
+        elif not self.storage.concurrent:
+            runs = self._runs.read_now(runs)
         nbytes = 0  # from the first chunk to the last one
         if numbers:
             nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
@@ -259,9 +264,7 @@ class ChunkReader:
             batch = 1
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
-            for_each(
-                self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
-            )
+            for_each(runs, work_on_run, deliver_run, nthreads, batch)
 
     def _first_kept(self, numbers: Sequence[int]) -> int:
         """Return the number of the first chunk that is put into the cache.
@@ -398,21 +401,17 @@ class ChunkIndex:
     def __init__(
         self,
         offsets: Array,
-        chunk_size: int | Array,
+        starts: Sequence[int] | Array,
         nbytes: int,
         from_table: bool,
     ) -> None:
-        """`chunk_size` is a number if all chunks but the last have this plain size.
+        """`starts` is where the plain bytes of each chunk start.
 
-        Otherwise, it is where the plain bytes of each chunk start.
+        It is a range if all chunks but the last have the same size.
         """
         self._offsets = offsets
-        self._starts: Array | None = None
-        self.chunk_size = 0
-        if isinstance(chunk_size, int):
-            self.chunk_size = chunk_size
-        else:
-            self._starts = chunk_size
+        self._starts = starts
+        self.chunk_size = starts.step if isinstance(starts, range) else 0
         self.nchunks = len(offsets)
         self.nbytes = nbytes
         self.from_table = from_table
@@ -436,12 +435,12 @@ class ChunkIndex:
             following = numpy.minimum(some + 1, self.nchunks - 1)
             begins, ends = self._offsets[some], self._offsets[following]
             ends[following == some] = -1
-            if self._starts is None:
-                sizes = numpy.full(len(some), self.chunk_size)
-            else:
+            if isinstance(self._starts, numpy.ndarray):
                 sizes = self._starts[following] - self._starts[some]
+            else:
+                sizes = numpy.full(len(some), self.chunk_size)
             if some[-1] + 1 == self.nchunks:
-                sizes[-1] = self.nbytes - self._start(self.nchunks - 1)
+                sizes[-1] = self.nbytes - self._starts[-1]
             columns = some, begins, ends, sizes
             yield from zip(*(column.tolist() for column in columns), strict=True)
 
@@ -450,31 +449,20 @@ class ChunkIndex:
         offsets = self._offsets[: other.nchunks]
         return bool((offsets == other._offsets).all())
 
-    def _start(self, number: int) -> int:
-        if self._starts is None:
-            return number * self.chunk_size
-        return int(self._starts[number])
-
     def span(self, number: int) -> tuple[int, int]:
         """Return start and stop of a chunk in the plain bytes."""
         last = number + 1 == self.nchunks
-        return self._start(number), self.nbytes if last else self._start(number + 1)
+        stop = self.nbytes if last else int(self._starts[number + 1])
+        return int(self._starts[number]), stop
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""
         if start >= min(stop, self.nbytes):
             return range(0)
-        if stop >= self.nbytes:
-            return range(self._number_at(start), self.nchunks)
-        return range(self._number_at(start), self._number_at(stop - 1) + 1)
-
-    def _number_at(self, position: int) -> int:
-        """Return the number of the chunk that has the plain byte at a position."""
-        if self._starts is None:
-            last = self.nchunks - 1
-            # A single chunk may have any size, even if the stated size is 0.
-            return min(position // self.chunk_size, last) if self.chunk_size else last
-        return int(self._starts.searchsorted(position, "right")) - 1
+        first = bisect_right(self._starts, start) - 1
+        if stop >= self.nbytes:  # also chunks without plain bytes at the end
+            return range(first, self.nchunks)
+        return range(first, bisect_left(self._starts, stop))
 
 
 def index_from_table(
@@ -494,8 +482,9 @@ def index_from_table(
 
     offsets = numpy.frombuffer(table, "<i8")
     # A header with a single chunk need not state the chunk size.
-    chunk_size = max(header.chunk_size, 0)
-    return ChunkIndex(offsets, chunk_size, header.nbytes, True)
+    size = header.chunk_size
+    starts = range(0, len(offsets) * size, size) if size > 0 else [0] * len(offsets)
+    return ChunkIndex(offsets, starts, header.nbytes, True)
 
 
 def index_from_headers(

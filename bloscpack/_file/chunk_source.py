@@ -293,17 +293,14 @@ class RunReader:
         view = self._workspace.view(run.stop - run.offset)
         return view[: self._storage.read_into(view, run.offset)]
 
-    def prepare(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs; the thread of the caller reads those that others can't."""
-        if self._storage.is_remote:
-            yield from self._requested(runs)
-            return
+    def read_now(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which the thread of the caller reads."""
         for run in runs:
-            if run.plain is None and not self._storage.concurrent:
+            if run.plain is None:
                 run.content = self.read(run.offset, run.stop - run.offset)
             yield run
 
-    def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
+    def requested(self, runs: Iterator[Run]) -> Iterator[Run]:
         """Yield the runs with their bytes, which are requested before they are due."""
         groups = _grouped(runs)
         first = list(islice(groups, 2))
