@@ -1,6 +1,6 @@
 """Write plain bytes of unknown length: cut, compress in threads, store in order.
 
-Strategy: `ChunkWriter` cuts the bytes into chunks. Worker threads compress them while
+Strategy: `Written` cuts the bytes into chunks. Worker threads compress them while
 the caller produces the next bytes; the thread of the caller stores them. The first
 compressed chunks stay in memory. If the caller closes the file by then, the number of
 chunks is known before anything is written, and the file is the one that `pack` writes.
@@ -53,7 +53,6 @@ from ..args import BLOSC_ARGS, pack_settings
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..headers import BloscpackHeader
 from .appending import (
     AppendSettings,
     append_chunks,
@@ -116,14 +115,6 @@ class Settings:
             None, metadata=new_metadata, nthreads=nthreads, **of_blosc
         )
 
-    def header(
-        self, sizes: tuple[int, int, int], max_app_chunks: int
-    ) -> BloscpackHeader:
-        """Return the header of a file; `sizes` as in `header_for`."""
-        has_metadata = self.section is not None
-        args = self.blosc_args, self.bloscpack_args
-        return header_for(*args, sizes, max_app_chunks, has_metadata)
-
 
 class _Sink(CompressedFPSink):
     """A sink for chunks whose number is known at the end.
@@ -138,14 +129,6 @@ class _Sink(CompressedFPSink):
         super().__init__(out_fp, new=new)
         self._insert = insert
         self._free = free
-
-    def begin(self, settings: Settings, header: BloscpackHeader) -> None:
-        """Write the sections in front of the chunks."""
-        self.configure(settings.blosc_args, header)
-        self.write_bloscpack_header()
-        if settings.section is not None:
-            self.write_section(settings.section.blocks())
-        self.init_offsets()
 
     def finalize(self) -> None:
         if self._insert is None:
@@ -186,35 +169,72 @@ def insert_bytes(fp: BinaryIO, data: bytes, start: int, stop: int) -> None:
         write_all(file, data)
 
 
-class ChunkWriter:
-    """Writes plain bytes to a file object in the format of Bloscpack.
+class Output:
+    """The contract of this module.
+
+    `opened` is what has to be left at the end: with the error of `abandon`, or without
+    an error. ``begins_file`` says whether the first byte that is written begins the
+    plain bytes.
+    """
+
+    begins_file = True
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._opened = opened
+
+    def write(self, view: Buffer) -> None:
+        """Write bytes, perhaps later."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Store the chunks that are complete."""
+
+    def finish(self) -> None:
+        """Complete the output."""
+        self._opened.close()
+
+    def abandon(self, error: BaseException) -> None:
+        """Drop the output because of an error."""
+        self._opened.__exit__(type(error), error, error.__traceback__)
+
+    def leave(self) -> None:
+        """Close the files in a process that has inherited the output.
+
+        Otherwise the order in which Python drops them at the end of the process decides
+        what happens to the buffers and the file positions of the owner.
+        """
+        Output.abandon(self, StorageError("the output belongs to another process"))
+
+
+class Written(Output):
+    """A new file, or a file object of the caller: chunks are written as they come.
 
     All methods must be called by one thread at a time. After an error nothing more can
     be written.
 
     Parameters
     ----------
-    fp
-        The output, from its current position on. It stays open.
+    opening
+        Yields the output, which is used from its current position on.
     settings
         The settings.
-    insert
-        How bytes are inserted into the output, if it is a new file that no other
-        program uses.
+    insert_into
+        Returns how bytes are inserted into the output, if it is a new file that no
+        other program uses.
     """
 
     def __init__(
-        self, fp: Writable, settings: Settings, insert: Insert | None = None
+        self,
+        opening: AbstractContextManager[Any],
+        settings: Settings,
+        insert_into: Callable[[Any], Insert | None],
     ) -> None:
-        self._fp = fp
         self._settings = settings
-        self._insert = insert
-        self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
         self._checksum = CHECKSUMS_LOOKUP[settings.bloscpack_args.checksum]
         self._sink: _Sink | None = None
         self._kept: Frames = []
         self._kept_nbytes = 0
-        self.nbytes = 0
+        self._nbytes = 0
         # Plain bytes that do not fill a batch yet.
         self._batch = bytearray()
         chunk_size = settings.chunk_size
@@ -223,10 +243,15 @@ class ChunkWriter:
         self._ahead = Ahead(nthreads)
         self._max_tasks = nthreads + 1
         self._tasks: deque[Task] = deque()
+        with ExitStack() as stack:
+            self._fp = stack.enter_context(opening)
+            self._insert = insert_into(self._fp)
+            self._can_seek = is_seekable(self._fp)
+            super().__init__(stack.pop_all())
 
     def write(self, view: Buffer) -> None:
         """Write bytes; the caller may change `view` afterwards."""
-        self.nbytes += len(view)
+        self._nbytes += len(view)
         room = self._batch_nbytes - len(self._batch)
         if len(view) < room:
             self._batch += view
@@ -244,25 +269,29 @@ class ChunkWriter:
     def flush(self) -> None:
         """Store all chunks that are complete."""
         self._deliver(0)
+        if hasattr(self._fp, "flush"):
+            self._fp.flush()
 
     def finish(self) -> None:
         """Store the rest, and complete the output; nothing can be written any more."""
-        if self._batch or not self.nbytes:  # an empty file has an empty chunk
+        if self._batch or not self._nbytes:  # an empty file has an empty chunk
             self._submit(self._batch)
             self._batch = bytearray()
         self._deliver(0)
         if self._sink is None:  # all chunks are in memory
             args = self._settings.bloscpack_args
-            sizes = calculate_nchunks(self.nbytes, self._settings.chunk_size)
+            sizes = calculate_nchunks(self._nbytes, self._settings.chunk_size)
             self._begin(sizes, args.effective_max_app_chunks(sizes[0]), None)
         assert self._sink is not None
         self._sink.finalize()
         self._ahead.close()
+        super().finish()
 
-    def abandon(self) -> None:
+    def abandon(self, error: BaseException) -> None:
         """Drop everything that has not been stored."""
         self._ahead.close()
         self._tasks.clear()
+        super().abandon(error)
 
     def _submit(self, batch: bytes | bytearray) -> None:
         self._tasks.append(self._ahead.submit(lambda: self._compress(batch)))
@@ -320,77 +349,22 @@ class ChunkWriter:
         insert: Insert | None,
         free: int = 0,
     ) -> None:
-        new = self._insert is not None
-        self._sink = _Sink(self._fp, insert, new, free)
-        self._sink.begin(self._settings, self._settings.header(sizes, max_app_chunks))
+        settings = self._settings
+        self._sink = _Sink(self._fp, insert, self._insert is not None, free)
+        header = header_for(
+            settings.blosc_args,
+            settings.bloscpack_args,
+            sizes,
+            max_app_chunks,
+            settings.section is not None,
+        )
+        self._sink.configure(settings.blosc_args, header)
+        self._sink.write_bloscpack_header()
+        if settings.section is not None:
+            self._sink.write_section(settings.section.blocks())
+        self._sink.init_offsets()
         kept, self._kept = self._kept, []
         self._store(kept)
-
-
-class Output:
-    """The contract of this module.
-
-    `opened` is what has to be left at the end: with the error of `abandon`, or without
-    an error. ``begins_file`` says whether the first byte that is written begins the
-    plain bytes.
-    """
-
-    begins_file = True
-
-    def __init__(self, opened: ExitStack) -> None:
-        self._opened = opened
-
-    def write(self, view: Buffer) -> None:
-        """Write bytes, perhaps later."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Store the chunks that are complete."""
-
-    def finish(self) -> None:
-        """Complete the output."""
-        self._opened.close()
-
-    def abandon(self, error: BaseException) -> None:
-        """Drop the output because of an error."""
-        self._opened.__exit__(type(error), error, error.__traceback__)
-
-    def leave(self) -> None:
-        """Close the files in a process that has inherited the output.
-
-        Otherwise the order in which Python drops them at the end of the process decides
-        what happens to the buffers and the file positions of the owner.
-        """
-        Output.abandon(self, StorageError("the output belongs to another process"))
-
-
-class Written(Output):
-    """A new file, or a file object of the caller: chunks are written as they come."""
-
-    def __init__(
-        self,
-        opening: AbstractContextManager[Any],
-        settings: Settings,
-        insert_into: Callable[[Any], Insert | None],
-    ) -> None:
-        with ExitStack() as stack:
-            self._fp = stack.enter_context(opening)
-            self._writer = ChunkWriter(self._fp, settings, insert_into(self._fp))
-            super().__init__(stack.pop_all())
-        self.write = self._writer.write  # type: ignore[method-assign]
-
-    def flush(self) -> None:
-        self._writer.flush()
-        if hasattr(self._fp, "flush"):
-            self._fp.flush()
-
-    def finish(self) -> None:
-        self._writer.finish()
-        super().finish()
-
-    def abandon(self, error: BaseException) -> None:
-        self._writer.abandon()
-        super().abandon(error)
 
 
 def _inserter(fp: Any) -> Insert | None:
