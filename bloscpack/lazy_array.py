@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._file.array_reader import ArrayReader
+from ._file.array_reader import CACHE_NBYTES, ArrayReader
 from ._file.indexing import iterate_rows
-from ._file.opened import CACHE_NBYTES, OpenedFile, open_parts
+from ._file.opened import OpenedFile, open_parts
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
 from ._storage.base import Storage, naming_errors

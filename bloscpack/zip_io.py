@@ -32,8 +32,8 @@ from ._file.archive_reading import (
     parents_of,
 )
 from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
-from ._file.chunk_source import ChunkCache
-from ._file.opened import CACHE_NBYTES, OpenedFile
+from ._file.array_reader import CACHE_NBYTES, ChunkCache
+from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Storage, naming_errors
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable

@@ -8,6 +8,11 @@ Where each chunk is, in the file and in the plain bytes.
 The offset table gives the positions in one read; its entries are only compared with
 each other, and each chunk that is loaded is compared with its entry and the next one.
 Without a table that can be true, the headers of all chunks are read, once.
+
+From a local file every worker reads its own runs. From a place where each read is a
+round trip (`Storage.is_remote`), groups of runs are requested at once; one more thread
+requests the next group while the workers decompress. Only the thread of the caller
+reads a storage that is not ``concurrent``.
 """
 
 from __future__ import annotations
@@ -18,11 +23,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
-from .._engine.threads import Workspace, for_each, run_length
+from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
 from .._format import offsets as offset_table
 from .._format.blosc_header import BloscHeader, check_plain_size, decode_header
 from .._format.chunks import check_digest, decompress, decompress_into
@@ -36,11 +42,12 @@ from .._format.sections import (
 )
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
+from .._storage.protocols import Buffer
 from .._storage.stream import Cursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
-from .chunk_source import LOCAL_RUN, ChunkCache, Room, Run, RunReader, plan_runs
+from .array_reader import ChunkCache, Room
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -62,6 +69,298 @@ REMOTE_READ = 2**20
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
+
+
+# Positions of chunks
+
+# Number of chunks below which single steps are faster than NumPy.
+FEW = 4
+# Number of chunks whose extents are in memory at a time.
+MANY = 4096
+
+
+class ChunkIndex:
+    """The positions of the chunks of a file.
+
+    ``nchunks`` is their number and ``nbytes`` the number of plain bytes. ``chunk_size``
+    is the plain size of all chunks but the last one; 0 if they have several.
+    ``from_table`` says that the offsets are those of the offset table.
+    """
+
+    def __init__(
+        self,
+        offsets: Array,
+        starts: Sequence[int] | Array,
+        nbytes: int,
+        from_table: bool,
+    ) -> None:
+        """`starts` is where the plain bytes of each chunk start.
+
+        It is a range if all chunks but the last have the same size.
+        """
+        self._offsets = offsets
+        self._starts = starts
+        self.chunk_size = starts.step if isinstance(starts, range) else 0
+        self.nchunks = len(offsets)
+        self.nbytes = nbytes
+        self.from_table = from_table
+
+    def offset(self, number: int) -> int:
+        """Return where a chunk starts in the file."""
+        return int(self._offsets[number])
+
+    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+        """Yield the extents of chunks; the next offset of the last one is -1."""
+        if len(numbers) < FEW:
+            for number in numbers:
+                start, stop = self.span(number)
+                pair = self._offsets[number : number + 2].tolist()
+                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
+            return
+        import numpy
+
+        for first in range(0, len(numbers), MANY):
+            some = numpy.asarray(numbers[first : first + MANY])
+            following = numpy.minimum(some + 1, self.nchunks - 1)
+            begins, ends = self._offsets[some], self._offsets[following]
+            ends[following == some] = -1
+            if isinstance(self._starts, numpy.ndarray):
+                sizes = self._starts[following] - self._starts[some]
+            else:
+                sizes = numpy.full(len(some), self.chunk_size)
+            if some[-1] + 1 == self.nchunks:
+                sizes[-1] = self.nbytes - self._starts[-1]
+            columns = some, begins, ends, sizes
+            yield from zip(*(column.tolist() for column in columns), strict=True)
+
+    def begins_like(self, other: ChunkIndex) -> bool:
+        """Return whether the chunks of `other` start at the same places in the file."""
+        offsets = self._offsets[: other.nchunks]
+        return bool((offsets == other._offsets).all())
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        last = number + 1 == self.nchunks
+        stop = self.nbytes if last else int(self._starts[number + 1])
+        return int(self._starts[number]), stop
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        if start >= min(stop, self.nbytes):
+            return range(0)
+        first = bisect_right(self._starts, start) - 1
+        if stop >= self.nbytes:  # also chunks without plain bytes at the end
+            return range(first, self.nchunks)
+        return range(first, bisect_left(self._starts, stop))
+
+
+def index_from_table(
+    beginning: Beginning, first: int, file_size: int
+) -> ChunkIndex | None:
+    """Return the index that the offset table gives; None if it can't be true.
+
+    The first chunk starts at `first` in a file of `file_size` bytes.
+    """
+    header, table = beginning.header, beginning.table
+    if not table or header.nbytes is None:
+        return None
+    smallest = SMALLEST_CHUNK + header.checksum_impl.size
+    if not offset_table.is_plausible(table, first, file_size, smallest):
+        return None
+    import numpy  # `is_plausible` has imported it
+
+    offsets = numpy.frombuffer(table, "<i8")
+    # A header with a single chunk need not state the chunk size.
+    size = header.chunk_size
+    starts = range(0, len(offsets) * size, size) if size > 0 else [0] * len(offsets)
+    return ChunkIndex(offsets, starts, header.nbytes, True)
+
+
+def index_from_headers(
+    cursor: Cursor, beginning: Beginning, limits: Limits | None = None
+) -> ChunkIndex:
+    """Return the index that the headers of all chunks give.
+
+    The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
+    if the plain bytes exceed the `limits`.
+    """
+    import numpy
+
+    offsets, starts, nbytes = [], [], 0
+    for frame in skip_frames(cursor, beginning.header, limits):
+        offsets.append(frame.offset or 0)
+        starts.append(frame.start)
+        nbytes = frame.start + frame.header.nbytes
+    return ChunkIndex(
+        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
+    )
+
+
+# Runs of chunks
+
+# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
+# would leave threads without work.
+LOCAL_RUN = 512 * 2**10
+# Maximum number of bytes of a remote request for several chunks: two chunks of 1 MiB.
+# Larger requests are slower, because fewer run at once.
+REMOTE_RUN = 5 * 2**19
+# Maximum number of bytes between two chunks that are worth one remote request.
+REMOTE_GAP = 64 * 2**10
+# Maximum number of requests in a group, and about the bytes in their responses.
+REQUESTS_AT_A_TIME = 32
+BYTES_AT_A_TIME = 16 * 2**20
+# Number of groups that are requested while the chunks of another one are decompressed.
+GROUPS_AHEAD = 1
+
+
+class Run:
+    """Chunks that one read fetches, or one chunk from the cache.
+
+    ``chunks`` has the number, the file positions and the plain size of each chunk,
+    ``offset`` and ``stop`` are file positions. ``content`` is the bytes between them,
+    None if a worker is to read them. ``plain`` is the plain bytes of the chunk if they
+    come from the cache.
+    """
+
+    __slots__ = ("chunks", "content", "offset", "plain", "stop")
+
+    def __init__(self, chunk: Extent) -> None:
+        self.chunks = [chunk]
+        self.offset = chunk[1]
+        self.stop = chunk[2]
+        self.content: Buffer | None = None
+        self.plain: bytes | None = None
+
+
+def plan_runs(
+    extents: Iterator[Extent],
+    cached: Callable[[int, int], bytes | None] | None,
+    is_remote: bool,
+) -> Iterator[Run]:
+    """Yield the runs of chunks, without their content.
+
+    Parameters
+    ----------
+    extents
+        The chunks, in the order of the file.
+    cached
+        Returns the plain bytes of a chunk by its number and plain size, None if they
+        are not in memory; None if no chunk is.
+    is_remote
+        Whether each read is a round trip.
+    """
+    gap = REMOTE_GAP if is_remote else 0
+    run = None
+    nbytes = 0  # the plain bytes of the run
+    for chunk in extents:
+        number, offset, stop, size = chunk
+        plain = cached(number, size) if cached is not None else None
+        if run is not None:
+            in_all = stop - run.offset if is_remote else nbytes + size
+            fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
+            if plain is None and fits and 0 <= offset - run.stop <= gap:
+                run.chunks.append(chunk)
+                run.stop, nbytes = stop, nbytes + size
+                continue
+            yield run
+        run, nbytes = Run(chunk), size
+        if plain is not None:
+            run.plain = plain
+            yield run
+            run = None
+    if run is not None:
+        yield run
+
+
+def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
+    """Yield the runs in groups that are requested together."""
+    group: list[Run] = []
+    nbytes = 0
+    for run in runs:
+        group.append(run)
+        nbytes += run.stop - run.offset
+        if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+            yield group
+            group, nbytes = [], 0
+    if group:
+        yield group
+
+
+class RunReader:
+    """Reads the runs of one storage.
+
+    Attributes
+    ----------
+    tail
+        File position and content of bytes that were read before, and that no read needs
+        to fetch again.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.tail = 0, b""
+        self._storage = storage
+        self._workspace = Workspace()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file; the bytes of the tail come from memory."""
+        start, tail = self.tail
+        if start <= offset and offset + size <= start + len(tail):
+            return tail[offset - start : offset - start + size]
+        return self._storage.read_at(offset, size)
+
+    def content(self, run: Run) -> memoryview:
+        """Return the bytes of a run, in memory of this thread if it reads them now."""
+        if run.content is not None:
+            return memoryview(run.content)
+        view = self._workspace.view(run.stop - run.offset)
+        return view[: self._storage.read_into(view, run.offset)]
+
+    def read_now(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which the thread of the caller reads."""
+        for run in runs:
+            if run.plain is None:
+                run.content = self.read(run.offset, run.stop - run.offset)
+            yield run
+
+    def requested(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which are requested before they are due."""
+        groups = _grouped(runs)
+        first = list(islice(groups, 2))
+        if len(first) < 2 or not self._storage.concurrent:
+            for group in chain(first, groups):
+                yield from self._fetched(group)
+            return
+        # After an error, and after Ctrl-C, a request may still be under way: it must
+        # not delay the error. Its thread ends when `ahead` is deleted.
+        ahead = Ahead(1 + GROUPS_AHEAD)
+        tasks: list[Task] = []
+        for group in chain(first, groups):
+            tasks.append(ahead.submit(partial(self._fetched, group)))
+            if len(tasks) > GROUPS_AHEAD:
+                yield from ahead.result(tasks.pop(0))
+        for task in tasks:
+            yield from ahead.result(task)
+        ahead.close()
+
+    def _fetched(self, group: list[Run]) -> list[Run]:
+        start, tail = self.tail
+        wanted = []
+        for run in group:
+            if run.plain is not None:
+                continue
+            if start <= run.offset and run.stop <= start + len(tail):
+                run.content = tail[run.offset - start : run.stop - start]
+            else:
+                wanted.append(run)
+        if wanted:
+            extents = [(run.offset, run.stop) for run in wanted]
+            contents = self._storage.read_many(extents)
+            for run, content in zip(wanted, contents, strict=True):
+                run.content = content
+        return group
+
+
+# Chunks
 
 
 class ChunkReader:
@@ -382,126 +681,3 @@ class ChunkReader:
         """Return the file position of an entry of the offset table."""
         nentries = self.header.nchunks + self.header.max_app_chunks
         return self._first - OFFSET_LENGTH * (nentries - number)
-
-
-# Number of chunks below which single steps are faster than NumPy.
-FEW = 4
-# Number of chunks whose extents are in memory at a time.
-MANY = 4096
-
-
-class ChunkIndex:
-    """The positions of the chunks of a file.
-
-    ``nchunks`` is their number and ``nbytes`` the number of plain bytes. ``chunk_size``
-    is the plain size of all chunks but the last one; 0 if they have several.
-    ``from_table`` says that the offsets are those of the offset table.
-    """
-
-    def __init__(
-        self,
-        offsets: Array,
-        starts: Sequence[int] | Array,
-        nbytes: int,
-        from_table: bool,
-    ) -> None:
-        """`starts` is where the plain bytes of each chunk start.
-
-        It is a range if all chunks but the last have the same size.
-        """
-        self._offsets = offsets
-        self._starts = starts
-        self.chunk_size = starts.step if isinstance(starts, range) else 0
-        self.nchunks = len(offsets)
-        self.nbytes = nbytes
-        self.from_table = from_table
-
-    def offset(self, number: int) -> int:
-        """Return where a chunk starts in the file."""
-        return int(self._offsets[number])
-
-    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
-        """Yield the extents of chunks; the next offset of the last one is -1."""
-        if len(numbers) < FEW:
-            for number in numbers:
-                start, stop = self.span(number)
-                pair = self._offsets[number : number + 2].tolist()
-                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
-            return
-        import numpy
-
-        for first in range(0, len(numbers), MANY):
-            some = numpy.asarray(numbers[first : first + MANY])
-            following = numpy.minimum(some + 1, self.nchunks - 1)
-            begins, ends = self._offsets[some], self._offsets[following]
-            ends[following == some] = -1
-            if isinstance(self._starts, numpy.ndarray):
-                sizes = self._starts[following] - self._starts[some]
-            else:
-                sizes = numpy.full(len(some), self.chunk_size)
-            if some[-1] + 1 == self.nchunks:
-                sizes[-1] = self.nbytes - self._starts[-1]
-            columns = some, begins, ends, sizes
-            yield from zip(*(column.tolist() for column in columns), strict=True)
-
-    def begins_like(self, other: ChunkIndex) -> bool:
-        """Return whether the chunks of `other` start at the same places in the file."""
-        offsets = self._offsets[: other.nchunks]
-        return bool((offsets == other._offsets).all())
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-        last = number + 1 == self.nchunks
-        stop = self.nbytes if last else int(self._starts[number + 1])
-        return int(self._starts[number]), stop
-
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
-        if start >= min(stop, self.nbytes):
-            return range(0)
-        first = bisect_right(self._starts, start) - 1
-        if stop >= self.nbytes:  # also chunks without plain bytes at the end
-            return range(first, self.nchunks)
-        return range(first, bisect_left(self._starts, stop))
-
-
-def index_from_table(
-    beginning: Beginning, first: int, file_size: int
-) -> ChunkIndex | None:
-    """Return the index that the offset table gives; None if it can't be true.
-
-    The first chunk starts at `first` in a file of `file_size` bytes.
-    """
-    header, table = beginning.header, beginning.table
-    if not table or header.nbytes is None:
-        return None
-    smallest = SMALLEST_CHUNK + header.checksum_impl.size
-    if not offset_table.is_plausible(table, first, file_size, smallest):
-        return None
-    import numpy  # `is_plausible` has imported it
-
-    offsets = numpy.frombuffer(table, "<i8")
-    # A header with a single chunk need not state the chunk size.
-    size = header.chunk_size
-    starts = range(0, len(offsets) * size, size) if size > 0 else [0] * len(offsets)
-    return ChunkIndex(offsets, starts, header.nbytes, True)
-
-
-def index_from_headers(
-    cursor: Cursor, beginning: Beginning, limits: Limits | None = None
-) -> ChunkIndex:
-    """Return the index that the headers of all chunks give.
-
-    The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
-    if the plain bytes exceed the `limits`.
-    """
-    import numpy
-
-    offsets, starts, nbytes = [], [], 0
-    for frame in skip_frames(cursor, beginning.header, limits):
-        offsets.append(frame.offset or 0)
-        starts.append(frame.start)
-        nbytes = frame.start + frame.header.nbytes
-    return ChunkIndex(
-        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
-    )

@@ -33,14 +33,11 @@ from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from ..headers import check_range
 from ..serializers import user_metadata
+from .array_reader import CACHE_NBYTES, ChunkCache, ChunkSource, Room
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
-from .chunk_source import ChunkCache, ChunkSource, Room
 
 if TYPE_CHECKING:
     from ..args import AnyLimits, Limits
-
-# Default number of plain bytes that an opened file keeps of the chunks used last.
-CACHE_NBYTES = 32 * 2**20
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096

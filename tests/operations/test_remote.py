@@ -15,7 +15,7 @@ from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
 from bloscpack._engine.threads import Ahead
-from bloscpack._file.chunk_source import RunReader
+from bloscpack._file.chunk_reader import RunReader
 from bloscpack._file.opened import open_parts
 from bloscpack._format import offsets
 from bloscpack.headers import BloscpackHeader
