@@ -255,27 +255,26 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             self._change(new)
 
     def _change(self, new: Mapping[str, Any], removed: str | None = None) -> None:
+        """Replace the file; changes of other threads wait."""
         with self._owner:
-            self._replace(new, removed)
-
-    def _replace(self, new: Mapping[str, Any], removed: str | None) -> None:
-        """Replace the file; no other thread does so meanwhile."""
-        self._check_open()
-        if self._mode != "r+":
-            raise UsageError("the archive was opened for reading: use the mode 'r+'")
-        path = self._place
-        assert path is not None
-        with replacing(path, self._settings.sync) as fp:
-            # No other program can replace the file now, but one may have done so.
-            old = ArchiveFile(path)
-            try:
-                self._write_changed(old, fp, new, removed)
-            finally:
-                old.close()
-        file = ArchiveFile(path)
-        file.name = self._file.name
-        self._opened[id(file)] = file
-        self._file = file
+            self._check_open()
+            if self._mode != "r+":
+                raise UsageError(
+                    "the archive was opened for reading: use the mode 'r+'"
+                )
+            path = self._place
+            assert path is not None
+            with replacing(path, self._settings.sync) as fp:
+                # No other program can replace the file now, but one may have done so.
+                old = ArchiveFile(path)
+                try:
+                    self._write_changed(old, fp, new, removed)
+                finally:
+                    old.close()
+            file = ArchiveFile(path)
+            file.name = self._file.name
+            self._opened[id(file)] = file
+            self._file = file
 
     def _write_changed(
         self,

@@ -286,80 +286,6 @@ def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
         yield group
 
 
-class RunReader:
-    """Reads the runs of one storage.
-
-    Attributes
-    ----------
-    tail
-        File position and content of bytes that were read before, and that no read needs
-        to fetch again.
-    """
-
-    def __init__(self, storage: Storage) -> None:
-        self.tail = 0, b""
-        self._storage = storage
-        self._workspace = Workspace()
-
-    def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file; the bytes of the tail come from memory."""
-        start, tail = self.tail
-        if start <= offset and offset + size <= start + len(tail):
-            return tail[offset - start : offset - start + size]
-        return self._storage.read_at(offset, size)
-
-    def content(self, run: Run) -> memoryview:
-        """Return the bytes of a run, in memory of this thread if it reads them now."""
-        if run.content is not None:
-            return memoryview(run.content)
-        view = self._workspace.view(run.stop - run.offset)
-        return view[: self._storage.read_into(view, run.offset)]
-
-    def read_now(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs with their bytes, which the thread of the caller reads."""
-        for run in runs:
-            if run.plain is None:
-                run.content = self.read(run.offset, run.stop - run.offset)
-            yield run
-
-    def requested(self, runs: Iterator[Run]) -> Iterator[Run]:
-        """Yield the runs with their bytes, which are requested before they are due."""
-        groups = _grouped(runs)
-        first = list(islice(groups, 2))
-        if len(first) < 2 or not self._storage.concurrent:
-            for group in chain(first, groups):
-                yield from self._fetched(group)
-            return
-        # After an error, and after Ctrl-C, a request may still be under way: it must
-        # not delay the error. Its thread ends when `ahead` is deleted.
-        ahead = Ahead(1 + GROUPS_AHEAD)
-        tasks: list[Task] = []
-        for group in chain(first, groups):
-            tasks.append(ahead.submit(partial(self._fetched, group)))
-            if len(tasks) > GROUPS_AHEAD:
-                yield from ahead.result(tasks.pop(0))
-        for task in tasks:
-            yield from ahead.result(task)
-        ahead.close()
-
-    def _fetched(self, group: list[Run]) -> list[Run]:
-        start, tail = self.tail
-        wanted = []
-        for run in group:
-            if run.plain is not None:
-                continue
-            if start <= run.offset and run.stop <= start + len(tail):
-                run.content = tail[run.offset - start : run.stop - start]
-            else:
-                wanted.append(run)
-        if wanted:
-            extents = [(run.offset, run.stop) for run in wanted]
-            contents = self._storage.read_many(extents)
-            for run, content in zip(wanted, contents, strict=True):
-                run.content = content
-        return group
-
-
 # Chunks
 
 
@@ -398,8 +324,10 @@ class ChunkReader:
         self.storage = storage
         self._cache = ChunkCache(0) if cache is None else cache
         self._limits = limits
-        self._runs = RunReader(storage)
+        self._workspace = Workspace()
         self._plain_workspace = Workspace()
+        # Position and content of bytes that were read before, and are not read again.
+        self._tail = 0, b""
         self._end_lock = ForkSafeLock()
         self._end: int | None = None
         self.replaced_table = False
@@ -460,9 +388,9 @@ class ChunkReader:
         digest_size = self.header.checksum_impl.size
         if self.storage.is_remote:
             most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
-            self._runs.tail = offset, self.storage.read_at(offset, most)
+            self._tail = offset, self.storage.read_at(offset, most)
         try:
-            last = decode_header(self._runs.read(offset, BLOSC_HEADER_LENGTH))
+            last = decode_header(self._read(offset, BLOSC_HEADER_LENGTH))
         except FormatError:
             last = None
         if last is None or last.nbytes != stop - start:
@@ -471,7 +399,7 @@ class ChunkReader:
             return self._end or 0
         end = offset + last.ctbytes + digest_size
         if end < self.storage.size and starts_with_frame(
-            partial(self._runs.read, end), self.header
+            partial(self._read, end), self.header
         ):
             raise frame_behind(self.header, end)
         return end
@@ -547,9 +475,9 @@ class ChunkReader:
         is_remote, index = self.storage.is_remote, self.index
         runs = plan_runs(self._extents(numbers), cached, is_remote)
         if is_remote:
-            runs = self._runs.requested(runs)
+            runs = self._requested(runs)
         elif not self.storage.concurrent:
-            runs = self._runs.read_now(runs)
+            runs = self._read_now(runs)
         nbytes = 0  # from the first chunk to the last one
         if numbers:
             nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
@@ -564,6 +492,57 @@ class ChunkReader:
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
             for_each(runs, work_on_run, deliver_run, nthreads, batch)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file; the bytes of the tail come from memory."""
+        start, tail = self._tail
+        if start <= offset and offset + size <= start + len(tail):
+            return tail[offset - start : offset - start + size]
+        return self.storage.read_at(offset, size)
+
+    def _read_now(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which the thread of the caller reads."""
+        for run in runs:
+            if run.plain is None:
+                run.content = self._read(run.offset, run.stop - run.offset)
+            yield run
+
+    def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which are requested before they are due."""
+        groups = _grouped(runs)
+        first = list(islice(groups, 2))
+        if len(first) < 2 or not self.storage.concurrent:
+            for group in chain(first, groups):
+                yield from self._fetched(group)
+            return
+        # After an error, and after Ctrl-C, a request may still be under way: it must
+        # not delay the error. Its thread ends when `ahead` is deleted.
+        ahead = Ahead(1 + GROUPS_AHEAD)
+        tasks: list[Task] = []
+        for group in chain(first, groups):
+            tasks.append(ahead.submit(partial(self._fetched, group)))
+            if len(tasks) > GROUPS_AHEAD:
+                yield from ahead.result(tasks.pop(0))
+        for task in tasks:
+            yield from ahead.result(task)
+        ahead.close()
+
+    def _fetched(self, group: list[Run]) -> list[Run]:
+        start, tail = self._tail
+        wanted = []
+        for run in group:
+            if run.plain is not None:
+                continue
+            if start <= run.offset and run.stop <= start + len(tail):
+                run.content = tail[run.offset - start : run.stop - start]
+            else:
+                wanted.append(run)
+        if wanted:
+            extents = [(run.offset, run.stop) for run in wanted]
+            contents = self.storage.read_many(extents)
+            for run, content in zip(wanted, contents, strict=True):
+                run.content = content
+        return group
 
     def _first_kept(self, numbers: Sequence[int]) -> int:
         """Return the number of the first chunk that is put into the cache.
@@ -607,7 +586,11 @@ class ChunkReader:
                 place[:] = run.plain
             yield number, memoryview(run.plain) if place is None else place
             return
-        content = self._runs.content(run)
+        if run.content is None:
+            view = self._workspace.view(run.stop - run.offset)
+            content = view[: self.storage.read_into(view, run.offset)]
+        else:
+            content = memoryview(run.content)
         for number, offset, stop, size in run.chunks:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
