@@ -271,13 +271,14 @@ class ArrayReader:
         Return None for every other key, and for integers that are out of range.
         """
         entries = key if isinstance(key, tuple) else (key,)
-        shape = self.shape
-        if len(entries) != len(shape):
+        if len(entries) != len(self.shape):
             return None
+        shape = self.shape
+        if self.order == "F":
+            entries, shape = entries[::-1], shape[::-1]
         position = 0
         # Horner's scheme, from the slowest axis to the fastest one.
-        pairs = list(zip(entries, shape, strict=True))[:: self._direction]
-        for i, n in pairs:
+        for i, n in zip(entries, shape, strict=True):
             if type(i) is not int:
                 if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
                     return None

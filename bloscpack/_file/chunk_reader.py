@@ -148,10 +148,14 @@ class ChunkIndex:
         """Return the numbers of the chunks that hold the span [start, stop)."""
         if start >= min(stop, self.nbytes):
             return range(0)
-        first = bisect_right(self._starts, start) - 1
-        if stop >= self.nbytes:  # also chunks without plain bytes at the end
-            return range(first, self.nchunks)
-        return range(first, bisect_left(self._starts, stop))
+        if size := self.chunk_size:  # the last chunk may be longer
+            first = min(start // size, self.nchunks - 1)
+            after = min(-(-stop // size), self.nchunks)
+        else:
+            first = bisect_right(self._starts, start) - 1
+            after = bisect_left(self._starts, stop)
+        # Chunks without plain bytes may be the last ones.
+        return range(first, self.nchunks if stop >= self.nbytes else after)
 
 
 def index_from_table(
