@@ -1,7 +1,7 @@
 """Append to a file, ``bloscpack.append(file, new)``, and replace its metadata.
 
 Each function opens and locks its file, or takes a file object, and hands it to
-``_appending``, which changes it in place: after a failure the file has its old bytes.
+``_file/appending``, which changes it: after a failure the file has its old bytes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import log
 from ._commit.end_changes import changeable
-from ._commit.locking import LockedFile, open_locked
+from ._commit.locking import open_locked
 from ._commit.replacing import check_distinct
 from ._compat import make_callable, sibling_names
 from ._file.appending import (
     AppendSettings,
     append_chunks,
-    append_to_copy,
-    lacks_room,
+    append_locked,
     read_sections,
     replace_metadata,
     rewrite_or_grow,
@@ -32,7 +30,6 @@ from ._storage.stream import seekable_with_size
 from ._storage.urls import without_url
 from .abstract_io import Progress
 from .exceptions import NoMetadataFound, UsageTypeError
-from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,14 +46,10 @@ if TYPE_CHECKING:
         progress: Progress | None
         expect: Callable[[int], object] | None
 
-    class LockedKeywords(ContentKeywords, total=False):
-        """The keywords of `append_locked`."""
-
-        grow: bool
-
-    class AppendKeywords(LockedKeywords, total=False):
+    class AppendKeywords(ContentKeywords, total=False):
         """The keywords of the functions that append to a file with a name."""
 
+        grow: bool
         sync: bool
 
 
@@ -257,7 +250,8 @@ def append_from(
     *,
     accept: Callable[[object], None] | None = None,
     sync: bool = True,
-    **keywords: Unpack[LockedKeywords],
+    grow: bool = False,
+    **keywords: Unpack[ContentKeywords],
 ) -> None:
     """Append bytes of a file object to a compressed file.
 
@@ -290,34 +284,8 @@ def append_from(
     with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
         if accept is not None:
             accept(read_sections(locked_file)[0].metadata)
-        append_locked(locked_file, new_content_fp, new_size, blosc_args, **keywords)
-
-
-def append_locked(
-    locked_file: LockedFile,
-    new_content_fp: Readable,
-    new_size: int,
-    blosc_args: AnyBloscArgs | None = None,
-    *,
-    grow: bool = False,
-    **keywords: Unpack[ContentKeywords],
-) -> None:
-    """Append bytes of a file object to a file that is locked.
-
-    The parameters and the errors are those of `append_from`.
-    """
-    old_size = locked_file.size
-    log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
-    log.verbose("new file size: %s" % double_pretty_size(new_size))
-    how = AppendSettings(blosc_args, **keywords)
-    if grow and lacks_room(locked_file, new_size, how.metadata):
-        append_to_copy(locked_file, new_content_fp, new_size, how)
-    else:
-        append_chunks(locked_file, new_content_fp, new_size, how)
-    size = locked_file.size
-    log.verbose("orig file size after append: %s" % double_pretty_size(size))
-    ratio = (size - old_size) / max(new_size, 1)
-    log.verbose("Approximate compression ratio of appended data: %f" % ratio)
+        how = AppendSettings(blosc_args, **keywords)
+        append_locked(locked_file, new_content_fp, new_size, how, grow)
 
 
 def append_bytes_to_file(

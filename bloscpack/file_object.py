@@ -1,9 +1,9 @@
 """A compressed file as a file object, ``bloscpack.open(file)``, like gzip and bz2.
 
-Strategy: `BloscpackFile` checks the mode and the state of the file; `_streams` reads
-and writes. Reads go through an `io.BufferedReader`, writes to one of the outputs of
-`_streams.outputs`, which decide when a change takes effect. An error in the content of
-the file is raised by the first method that needs the content, as in bz2.
+Strategy: `BloscpackFile` checks the mode and the state of the file. Reads go through an
+`io.BufferedReader` over a raw file of ``_file/stream_reading``, writes to an output of
+``_file/stream_writing``, which decides when a change takes effect. An error in the
+content of the file is raised by the first method that needs the content, as in bz2.
 """
 
 from __future__ import annotations

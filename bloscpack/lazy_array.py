@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._file.array_reader import ArrayReader
+from ._file.array_reader import CACHE_NBYTES, ArrayReader
 from ._file.indexing import iterate_rows
-from ._file.opened import CACHE_NBYTES, OpenedFile, open_parts
+from ._file.opened import OpenedFile, open_parts
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
 from ._storage.base import Storage, naming_errors
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from .args import AnyLimits
     from .serializers import Json
 
-    # A function that opens the array again, and its arguments.
-    Origin = tuple[Callable[..., "LazyArray"], tuple[Any, ...]]
+    # A function that opens the array again, with the name of the file as an argument.
+    Origin = partial["LazyArray"]
 
 
 class LazyArray:
@@ -200,7 +201,7 @@ class LazyArray:
             raise UsageTypeError(
                 "an array can be pickled only if its file was opened by name"
             )
-        return _reopen, (*self._origin, self._state())
+        return _reopen, (self._origin, self._state())
 
     def _state(self) -> tuple[object, ...]:
         """Return a value that differs for arrays with different content."""
@@ -283,7 +284,7 @@ def open_ndarray(
     }
     origin = None
     if isinstance(file, (str, os.PathLike)):
-        origin = _open_again, (full_name(os.fsdecode(file)), options)
+        origin = partial(open_ndarray, full_name(os.fsdecode(file)), **options)
     parts = open_parts(file, **options)
     try:
         with naming_errors(parts.name or ""):
@@ -307,21 +308,13 @@ def _token_name(name: str) -> tuple[str, str]:
     return shown_name(full_name(name)), sha256(query.encode()).hexdigest()
 
 
-def _open_again(name: str, options: dict[str, Any]) -> LazyArray:
-    return open_ndarray(name, **options)
-
-
-def _reopen(
-    open_again: Callable[..., LazyArray],
-    arguments: tuple[Any, ...],
-    state: tuple[object, ...],
-) -> LazyArray:
+def _reopen(origin: Origin, state: tuple[object, ...]) -> LazyArray:
     """Return an array that was pickled; raise `StorageError` if its file differs."""
-    array = open_again(*arguments)
+    array = origin()
     if array._state() != state:
         array.close()
         raise StorageError(
             "the file has changed since the array in it was pickled: '%s'"
-            % shown_name(arguments[0])
+            % shown_name(origin.args[0])
         )
     return array

@@ -1,6 +1,6 @@
 """Random access: read part of the plain bytes, or of the rows of an array.
 
-Strategy: positions become chunk numbers. `_reading` loads these chunks on all threads;
+Strategy: positions become chunk numbers. `ChunkReader` loads them on all threads;
 each is trimmed, and the caller gets the parts in order.
 """
 

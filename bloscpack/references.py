@@ -15,7 +15,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ._compat import make_callable
@@ -207,7 +207,9 @@ def _named(
     if isinstance(files, Mapping):
         named = [(key, [path]) for key, path in files.items()]
     else:
-        paths = _listed(files)
+        if isinstance(files, (str, bytes, os.PathLike)):
+            files = [files]
+        paths = list(files)
         if not paths:
             raise UsageError("expected at least one file")
         named = [(_stem(path), [path]) for path in paths]
@@ -268,12 +270,6 @@ def _with_datasets(
 
 def _is_folder(path: Path) -> bool:
     return not is_url(local_path(path)) and os.path.isdir(local_path(path))
-
-
-def _listed(files: Path | Iterable[Path]) -> list[Path]:
-    if isinstance(files, (str, bytes, os.PathLike)):
-        return [files]
-    return list(files)
 
 
 def _stem(path: Path) -> str:

@@ -1,42 +1,27 @@
 """Rewrite a file with other settings: a new file replaces it in one step.
 
 The headers of all chunks are read first, which shows the sizes of the chunks and finds
-most damage before anything is written. If chunks of the same size with the same
-compression are wanted, they are copied byte by byte. Otherwise they are decompressed
-and cut again. Either way every digest is verified, and the work is done by all threads,
-a few chunks at a time. A file without digests is decompressed to find damage.
+most damage before anything is written. ``_file/repack_plan`` plans the new file, and
+``_file/repack_writing`` writes it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import log
 from ._commit.locking import open_locked
-from ._engine.blosc_settings import own_settings
-from ._engine.threads import for_each
-from ._file.repack_plan import SETTINGS, Plan, Survey
 from ._file.repack_plan import Settings as Settings
+from ._file.repack_writing import repack_fp as repack_fp
 from ._format.append_plan import UNCHANGED as UNCHANGED
-from ._format.chunks import Frame
-from ._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from ._storage.base import naming_errors
-from ._storage.protocols import BinaryFile, Buffer, Path, Writable
-from .abstract_io import PlainSource, Progress
-from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
-from .fp_io import CompressedFPSink, CompressedFPSource
-from .headers import plain_numbers
+from ._storage.protocols import Path
+from .abstract_io import Progress
 from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    # The first byte of a span of plain bytes, its end, and the old chunks in it.
-    Span = tuple[int, int, list["_OldChunk"]]
-
-__all__ = ["UNCHANGED", "repack", "repack_fp"]
 
 
 def repack(
@@ -122,189 +107,3 @@ def repack(
             )
         log.verbose("size before: %s" % double_pretty_size(old_size))
         log.verbose("size after: %s" % double_pretty_size(locked_file.size))
-
-
-def repack_fp(
-    in_fp: BinaryFile,
-    out_fp: Writable,
-    *,
-    nthreads: int | None = None,
-    progress: Progress | None = None,
-    expect: Callable[[int], object] | None = None,
-    **settings: Unpack[Settings],
-) -> None:
-    """Write the file in one file object with other settings into another.
-
-    Parameters
-    ----------
-    in_fp
-        The file, used from its beginning. It must be able to seek.
-    out_fp
-        A new file, which is written.
-    settings, nthreads, progress, expect
-        As in `repack`, and so are the errors.
-    """
-    refuse_all_but(SETTINGS, settings)
-    old = Survey(in_fp)
-    # The metadata may be any value, which stays as it is.
-    numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
-    settings.update(numbers)  # type: ignore[typeddict-item]
-    plan = Plan(old, settings)
-    if expect is not None:
-        expect(old.nbytes)
-    write_planned(old, plan, in_fp, out_fp, nthreads, progress)
-
-
-# Writing the new file
-
-
-def write_planned(
-    old: Survey,
-    plan: Plan,
-    in_fp: BinaryFile,
-    out_fp: Writable,
-    nthreads: int | None,
-    progress: Progress | None,
-) -> None:
-    """Write the new file of a plan. The arguments are those of `repack_fp`."""
-    count = effective_nthreads(nthreads, None)
-    in_fp.seek(0)
-    source = CompressedFPSource(in_fp)
-    sink = CompressedFPSink(out_fp, new=True)
-    if plan.blosc_args is None:
-        _copy(source, sink, plan, effective_nthreads(count, old.geometry[0]), progress)
-        return
-    pack(
-        _Recut(source, old.nbytes),
-        sink,
-        *plan.geometry,
-        metadata=plan.section,
-        blosc_args=plan.blosc_args,
-        bloscpack_args=BloscpackArgs(
-            plan.header.offsets, plan.header.checksum, plan.header.max_app_chunks
-        ),
-        nthreads=count,
-        progress=progress,
-    )
-
-
-# Copying chunks
-
-
-def _copy(
-    source: CompressedFPSource,
-    sink: CompressedFPSink,
-    plan: Plan,
-    nthreads: int,
-    progress: Progress | None,
-) -> None:
-    """Copy the chunks, and the digests too if the checksum is the same."""
-    header = plan.header
-    old, new = source.bloscpack_header.checksum_impl, header.checksum_impl
-    sink.configure(BloscArgs(), header)
-    sink.write_bloscpack_header()
-    if plan.section is not None:
-        sink.write_metadata(plan.section, MetadataArgs())
-    sink.init_offsets()
-
-    def work(frame: Frame) -> tuple[bytes, bytes, int]:
-        compressed, digest = map(bytes, source.load_verified(frame))
-        if not old.size:
-            source.plain(frame, compressed)  # raises if the chunk is damaged
-        if new is not old:
-            digest = new(compressed)
-        return compressed, digest, frame.header.nbytes
-
-    def deliver(chunk: tuple[bytes, bytes, int]) -> None:
-        compressed, digest, nbytes = chunk
-        sink.put_digested(0, compressed, digest)
-        if progress is not None:
-            progress(nbytes)
-
-    size = max(header.chunk_size, 1)
-    batch = max(1, RUN_TO_COMPRESS // size)
-    with own_settings:
-        for_each(source.tasks(), work, deliver, nthreads, batch, size < QUICK_CHUNK)
-    sink.finalize()
-
-
-# Cutting chunks again
-
-
-class _OldChunk:
-    """A chunk that is decompressed once, for all new chunks that overlap it.
-
-    `uses` is the number of these chunks; after as many calls of `take` the plain bytes
-    are forgotten.
-    """
-
-    def __init__(self, source: CompressedFPSource, frame: Frame, uses: int) -> None:
-        from threading import Lock
-
-        self._source = source
-        self._frame = frame
-        self._uses = uses
-        self._plain: bytes | None = None
-        self._lock = Lock()
-        self.start = frame.start
-        self.stop = frame.start + frame.header.nbytes
-
-    def take(self) -> bytes:
-        """Return the plain bytes; the first thread that calls this decompresses."""
-        with self._lock:
-            if self._plain is None:
-                self._plain = self._source.plain(self._frame)
-            plain = self._plain
-            self._uses -= 1
-            if not self._uses:
-                self._plain = None
-        return plain
-
-
-class _Recut(PlainSource):
-    """Yields the plain bytes of a compressed source in chunks of another size."""
-
-    concurrent = True
-
-    def __init__(self, source: CompressedFPSource, nbytes: int) -> None:
-        self._source = source
-        self._nbytes = nbytes
-
-    def __iter__(self) -> Iterator[Buffer]:
-        return map(self.load, self.tasks())
-
-    def tasks(self) -> Iterator[Span]:
-        frames = self._source.tasks()
-        chunks: deque[_OldChunk] = deque()
-        read = 0
-        for start, stop in self.spans():
-            while chunks and chunks[0].stop <= start:
-                chunks.popleft()
-            # The chunks of the last span include empty ones at the end.
-            while read < stop or stop == self._nbytes:
-                frame = next(frames, None)
-                if frame is None:
-                    break
-                chunks.append(_OldChunk(self._source, frame, self._uses(frame)))
-                read = chunks[-1].stop
-            yield start, stop, list(chunks)
-
-    def _uses(self, frame: Frame) -> int:
-        """Return the number of new chunks that overlap an old chunk."""
-        size = max(self.chunk_size, 1)
-        last = max(frame.header.nbytes - 1, 0)
-        return (frame.start + last) // size - frame.start // size + 1
-
-    def load(self, task: Span) -> Buffer:
-        start, stop, chunks = task
-        pieces = []
-        for chunk in chunks:
-            plain = chunk.take()
-            if chunk.start >= start and chunk.stop <= stop:
-                pieces.append(plain)
-            else:
-                view = memoryview(plain)
-                pieces.append(
-                    bytes(view[max(start - chunk.start, 0) : stop - chunk.start])
-                )
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakValueDictionary
 
@@ -31,8 +32,8 @@ from ._file.archive_reading import (
     parents_of,
 )
 from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
-from ._file.chunk_source import ChunkCache
-from ._file.opened import CACHE_NBYTES, OpenedFile
+from ._file.array_reader import CACHE_NBYTES, ChunkCache
+from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Storage, naming_errors
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
@@ -226,15 +227,16 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
         """Return how an array is opened again, if the file was opened by name."""
         if self._place is None:
             return None
-        options = {**self._options, "storage_options": self._settings.storage_options}
-        return _open_again, (self._place, name, options)
+        return partial(_open_again, self._place, name, self._reading_options())
+
+    def _reading_options(self) -> dict[str, Any]:
+        return {**self._options, "storage_options": self._settings.storage_options}
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the archive again, in any process, for reading."""
         if self._place is None:
             raise UsageError("only an archive that was opened by name can be pickled")
-        options = {**self._options, "storage_options": self._settings.storage_options}
-        return _reopened, (self._place, options)
+        return partial(loadz, self._place, **self._reading_options()), ()
 
     # Changes
 
@@ -253,27 +255,26 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
             self._change(new)
 
     def _change(self, new: Mapping[str, Any], removed: str | None = None) -> None:
+        """Replace the file; changes of other threads wait."""
         with self._owner:
-            self._replace(new, removed)
-
-    def _replace(self, new: Mapping[str, Any], removed: str | None) -> None:
-        """Replace the file; no other thread does so meanwhile."""
-        self._check_open()
-        if self._mode != "r+":
-            raise UsageError("the archive was opened for reading: use the mode 'r+'")
-        path = self._place
-        assert path is not None
-        with replacing(path, self._settings.sync) as fp:
-            # No other program can replace the file now, but one may have done so.
-            old = ArchiveFile(path)
-            try:
-                self._write_changed(old, fp, new, removed)
-            finally:
-                old.close()
-        file = ArchiveFile(path)
-        file.name = self._file.name
-        self._opened[id(file)] = file
-        self._file = file
+            self._check_open()
+            if self._mode != "r+":
+                raise UsageError(
+                    "the archive was opened for reading: use the mode 'r+'"
+                )
+            path = self._place
+            assert path is not None
+            with replacing(path, self._settings.sync) as fp:
+                # No other program can replace the file now, but one may have done so.
+                old = ArchiveFile(path)
+                try:
+                    self._write_changed(old, fp, new, removed)
+                finally:
+                    old.close()
+            file = ArchiveFile(path)
+            file.name = self._file.name
+            self._opened[id(file)] = file
+            self._file = file
 
     def _write_changed(
         self,
@@ -360,11 +361,6 @@ def loadz(
             )
     options = {"cache_nbytes": cache_nbytes, "nthreads": nthreads, "limits": limits}
     return ArrayArchive(file, mode, checked, options)
-
-
-def _reopened(file: str, options: dict[str, Any]) -> ArrayArchive:
-    """Return an archive that was pickled."""
-    return loadz(file, **options)
 
 
 def _open_again(file: str, name: str, options: dict[str, Any]) -> LazyArray:

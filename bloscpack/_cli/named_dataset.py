@@ -18,7 +18,7 @@ from .._check.findings import ERROR, counted
 from .._storage.base import naming_errors
 from .._storage.urls import is_url, joined_url, public_name, shown_name
 from ..constants import MAGIC, NPY_MAGIC
-from ..dataset.file_checks import DatasetRecovery, DatasetReport, FileCheck
+from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, DamageError, UsageError
 from ..log import printable
 from .console import STREAM, check_exists, console, quoted_input, standard_input

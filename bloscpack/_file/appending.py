@@ -59,7 +59,7 @@ from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import Cursor
 from ..abstract_io import Progress, log_digest
 from ..args import BloscArgs, refuse_unknown, settings_from
-from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, MAGIC, OFFSET_LENGTH
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
     DEFAULT_MAX_APP_CHUNKS,
@@ -67,7 +67,6 @@ from ..defaults import (
     DEFAULT_TYPESIZE,
 )
 from ..exceptions import (
-    AnotherFileFollows,
     FormatError,
     MetadataSectionTooSmall,
     NoMetadataFound,
@@ -78,8 +77,11 @@ from ..exceptions import (
     UsageTypeError,
 )
 from ..headers import BloscpackHeader
+from ..pretty import double_pretty_size
 from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata, shard_rows
-from .repack_plan import Settings
+from .repack_plan import Plan as CopyPlan
+from .repack_plan import Settings, Survey, bytes_behind, log_dropped
+from .repack_writing import repack_fp, write_planned
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -120,6 +122,30 @@ class AppendSettings:
 # Chunks
 
 
+def append_locked(
+    locked_file: LockedFile,
+    new_content_fp: Readable,
+    new_size: int,
+    how: AppendSettings,
+    grow: bool,
+) -> None:
+    """Append bytes of a file object to a file that is locked.
+
+    With `grow`, a copy with more room replaces a file that has no room for them.
+    """
+    old_size = locked_file.size
+    log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
+    log.verbose("new file size: %s" % double_pretty_size(new_size))
+    if grow and _lacks_room(locked_file, new_size, how.metadata):
+        _append_to_copy(locked_file, new_content_fp, new_size, how)
+    else:
+        append_chunks(locked_file, new_content_fp, new_size, how)
+    size = locked_file.size
+    log.verbose("orig file size after append: %s" % double_pretty_size(size))
+    ratio = (size - old_size) / max(new_size, 1)
+    log.verbose("Approximate compression ratio of appended data: %f" % ratio)
+
+
 def append_chunks(
     target: Target,
     new_content_fp: Readable,
@@ -138,7 +164,10 @@ def append_chunks(
     if new_size == 0 and plan.section is None:
         fp.seek(0, os.SEEK_END)
         return 0
-    trailing = _trailing_nbytes(fp, boundaries[-1], plan) if new_size else 0
+    unused = 0
+    if new_size:
+        is_shard = plan.inner_nbytes is not None
+        unused = bytes_behind(fp, boundaries[-1], is_shard, "appending would destroy")
     last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
     if how.expect is not None:
         how.expect(len(last_chunk) + new_size if new_size else 0)
@@ -147,7 +176,7 @@ def append_chunks(
     # The new beginning and an unchanged extent tell to which file a journal belongs.
     new_beginning = beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
-    _log_dropped_bytes(target, trailing)
+    log_dropped(unused, getattr(target, "path", None))
     trailer = _begin_trailer(plan, beginning)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
@@ -260,38 +289,6 @@ def checked_size(new_size: int) -> int:
     if size < 0:
         raise UsageError("the number of bytes to append can't be '%d'" % size)
     return size
-
-
-def _trailing_nbytes(fp: BinaryFile, end: int, plan: Plan) -> int:
-    """Return the number of bytes behind the last chunk, which ends at `end`.
-
-    It is 0 for the trailer of a shard: another trailer replaces it.
-
-    Raises `AnotherFileFollows` if another bloscpack file starts there.
-    """
-    fp.seek(end)
-    head = read_up_to(fp, len(SEPARATOR))
-    if head == SEPARATOR and plan.inner_nbytes is not None:
-        return 0
-    if head.startswith(MAGIC):
-        raise AnotherFileFollows(
-            "not enough space: expected the end of the file at byte '%d', found "
-            "another bloscpack file, which appending would destroy" % end
-        )
-    return fp.seek(0, os.SEEK_END) - end
-
-
-def _log_dropped_bytes(target: Target, nbytes: int) -> None:
-    if nbytes:
-        name = (
-            "'%s': " % os.fsdecode(target.path)
-            if isinstance(target, LockedFile)
-            else ""
-        )
-        log.notice(
-            "%sdropping '%d' bytes behind the last chunk, which belong to none"
-            % (name, nbytes)
-        )
 
 
 def _effective_args(
@@ -436,8 +433,6 @@ def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> No
     except (NoMetadataFound, MetadataSectionTooSmall):
         if not grow:
             raise
-        from ..repacking import repack_fp
-
         with locked_file.replacement() as temporary:
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)
 
@@ -445,7 +440,7 @@ def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> No
 # Room
 
 
-def lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
+def _lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
     """Return whether only a file with more room can take the bytes or the metadata."""
     beginning, first = read_sections(locked_file)
     header = beginning.header
@@ -460,17 +455,13 @@ def lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool
     return False
 
 
-def append_to_copy(
+def _append_to_copy(
     locked_file: LockedFile,
     new_content_fp: Readable,
     new_size: int,
     how: AppendSettings,
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended."""
-    from ..repacking import write_planned
-    from .repack_plan import Plan as CopyPlan
-    from .repack_plan import Survey
-
     old = Survey(locked_file.fp)
     nchunks, chunk_size, last_chunk = old.geometry
     sizes = BloscpackHeader(
@@ -486,9 +477,7 @@ def append_to_copy(
         how.expect(old.nbytes + last_chunk + new_size)
         how.expect = None
     with locked_file.replacement() as temporary:
-        write_planned(
-            old, plan, locked_file.fp, temporary.fp, how.nthreads, how.progress
-        )
+        write_planned(plan, locked_file.fp, temporary.fp, how.nthreads, how.progress)
         with temporary.reopened() as fp, changeable(fp) as target:
             append_chunks(target, new_content_fp, new_size, how)
 

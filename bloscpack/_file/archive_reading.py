@@ -8,9 +8,8 @@ The modules that read archives are imported only for files that may be one.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .._format.dtypes import DType
@@ -24,10 +23,9 @@ from .._format.zip_format import (
     local_extent,
 )
 from .._storage.base import PartStorage, Storage, naming_errors
-from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from .._storage.urls import is_url, local_path, shown_name
+from .._storage.urls import shown_name
 from ..constants import MAGIC
 from ..exceptions import (
     DamageError,
@@ -36,7 +34,7 @@ from ..exceptions import (
     UsageError,
     UsageValueError,
 )
-from .opened import storage_from
+from .opened import open_source
 
 if TYPE_CHECKING:
     from ..serializers import JsonObject
@@ -107,10 +105,12 @@ class ArchiveFile:
         file: Path | Seekable | Buffer | Storage,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        self._close: Callable[[], None] | None = None
-        self.name: str | None = None
-        self.storage = self._open(file, storage_options)
+        source, self.name = open_source(file, storage_options=storage_options)
+        # The file below the buffer: a fork may copy the locked lock of a buffer.
+        close: Callable[[], None] = getattr(source, "raw", source).close
+        self._close = None if self.name is None else close
         try:
+            self.storage = source if isinstance(source, Storage) else whole_file(source)
             with naming_errors(self.name or ""):
                 self.directory, self.entries = read_directory(self.storage)
                 self.members = members_of(self.entries)
@@ -118,22 +118,6 @@ class ArchiveFile:
         except BaseException:
             self.close()
             raise
-
-    def _open(self, file: Any, storage_options: StorageOptions | None) -> Storage:
-        file = local_path(file)
-        if is_url(file):
-            from .._storage.remote import RemoteStorage
-
-            remote = RemoteStorage(file, storage_options=storage_options)
-            self.name, self._close = file, remote.close
-            return remote
-        if isinstance(file, (str, os.PathLike)):
-            fp = disk.open(file, "rb")
-            # The file below the buffer: a fork may copy the locked lock of a buffer.
-            close = getattr(fp, "raw", fp).close
-            self.name, self._close = os.fsdecode(file), close
-            return whole_file(fp)
-        return storage_from(file, "a path, a URL, a file object or bytes")
 
     def close(self) -> None:
         """Close the file, unless the caller opened it."""

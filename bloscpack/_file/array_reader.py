@@ -4,20 +4,25 @@ Strategy: an index becomes positions on each axis (`ArrayIndex`); these become t
 numbers of the chunks that hold selected bytes; each chunk is loaded once, in parallel,
 into its place in the result. A chunk that is selected as a whole is decompressed right
 there.
+
+`ChunkSource` is the base class of everything that stores an array in numbered chunks,
+and `ChunkCache` keeps the plain bytes of the chunks that were used last.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from _thread import allocate_lock
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 
+from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
-from .chunk_source import ChunkSource
 from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_chunks
 
 if TYPE_CHECKING:
@@ -25,6 +30,158 @@ if TYPE_CHECKING:
 
     # Returns a new array of a shape and a dtype, with undefined items.
     Allocate = Callable[[tuple[int, ...], DType], Array]
+
+
+# Returns the memory for a chunk, which has its plain size; None for any memory.
+Room = Callable[[int], memoryview | None]
+
+# Default number of plain bytes that a source keeps of the chunks used last.
+CACHE_NBYTES = 32 * 2**20
+
+
+class ChunkSource(ABC):
+    """Chunks that are read by their numbers, by many threads at once.
+
+    Attributes
+    ----------
+    nbytes
+        Number of plain bytes of all chunks.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
+    """
+
+    nbytes: int
+    chunk_size: int
+
+    @abstractmethod
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+
+    @abstractmethod
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+
+    @abstractmethod
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+        joined: bool = False,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, on several threads.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        use
+            Called with the number and the plain bytes of each chunk, in any thread and
+            in any order. If the file changes during the read, it is called again for
+            the same chunk. The bytes are valid during the call.
+        room
+            Called with the number of a chunk; returns writable memory of the size of
+            its span, into which it is decompressed, or None. Chunks that are
+            decompressed there are not kept in the cache.
+        joined
+            Whether ``use`` may be called for neighbouring chunks together, with the
+            number of the first one.
+
+        Raises
+        ------
+        FormatError
+            If a chunk is damaged or missing.
+        StorageError
+            If the file was replaced by other content.
+        """
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return None
+
+    def read_into(self, view: memoryview, start: int) -> int:
+        """Fill a writable view of bytes from a plain position; return how many.
+
+        Raises the errors of `load`.
+        """
+        stop = min(start + len(view), self.nbytes)
+        if start >= stop:
+            return 0
+
+        numbers = self.numbers(start, stop)
+        if len(numbers) == 1:
+            first, after = self.span(numbers[0])
+            plain = self.cached(numbers[0], after - first)
+            if plain is not None:
+                view[: stop - start] = plain[start - first : stop - first]
+                return stop - start
+
+        def room(number: int) -> memoryview | None:
+            first, after = self.span(number)
+            inside = start <= first and after <= stop
+            return view[first - start : after - start] if inside else None
+
+        def use(number: int, plain: memoryview) -> None:
+            first, after = self.span(number)
+            if start <= first and after <= stop:
+                return  # it was decompressed there
+            begin, end = max(first, start), min(after, stop)
+            view[begin - start : end - start] = plain[begin - first : end - first]
+
+        self.load(numbers, use, room=room)
+        return stop - start
+
+
+class ChunkCache:
+    """Plain chunks by key; the one that was not used for the longest time goes first.
+
+    ``limit`` is the number of bytes that are kept at most. Many threads may use it.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._chunks: dict[Hashable, bytes] = {}
+        self.renew_locks()
+        renew_after_fork(self)
+
+    def renew_locks(self) -> None:
+        """Replace the lock by a free one, and count the bytes again."""
+        self._lock = allocate_lock()
+        self._nbytes = sum(map(len, self._chunks.values()))
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def get(self, key: Hashable, size: int = -1) -> bytes | None:
+        """Return a chunk; None if it is not here, or has another size than `size`.
+
+        The last chunk of a file may have grown since it was put here.
+        """
+        with self._lock:
+            plain = self._chunks.pop(key, None)
+            if plain is not None:
+                self._chunks[key] = plain  # a dictionary keeps the order of insertion
+                if size not in (-1, len(plain)):
+                    return None
+            return plain
+
+    def put(self, key: Hashable, plain: bytes) -> None:
+        """Keep a chunk, unless it exceeds the limit alone."""
+        if len(plain) > self.limit:
+            return
+        with self._lock:
+            self._nbytes += len(plain) - len(self._chunks.pop(key, b""))
+            self._chunks[key] = plain
+            while self._nbytes > self.limit:
+                oldest = next(iter(self._chunks))
+                self._nbytes -= len(self._chunks.pop(oldest))
+
+    def clear(self) -> None:
+        """Remove all chunks."""
+        with self._lock:
+            self._chunks.clear()
+            self._nbytes = 0
 
 
 class ArrayReader:
@@ -62,13 +219,11 @@ class ArrayReader:
         self.shape = shape
         self.order = order
         self.closed = False
+        # A slice with this step has the axes from the slowest to the fastest one.
+        self._direction = -1 if order == "F" else 1
         self._source = source
         self._unit = dtype.itemsize if unit is None else unit
         self._allocate = allocate
-
-    def _in_order(self, axes: Sequence[Any]) -> Any:
-        """Return the axes from the slowest to the fastest one, or the reverse."""
-        return axes[::-1] if self.order == "F" else axes
 
     def get(self, key: Any) -> Any:
         """Return the items that an index of NumPy selects, or a field of all items.
@@ -116,9 +271,9 @@ class ArrayReader:
         Return None for every other key, and for integers that are out of range.
         """
         entries = key if isinstance(key, tuple) else (key,)
-        shape = self.shape
-        if len(entries) != len(shape):
+        if len(entries) != len(self.shape):
             return None
+        shape = self.shape
         if self.order == "F":
             entries, shape = entries[::-1], shape[::-1]
         position = 0
@@ -157,7 +312,7 @@ class ArrayReader:
         base, subshape = self.dtype, ()
         if dtype is not None:
             base, subshape = dtype.base, dtype.shape
-        shape = self._in_order([axis.count for axis in axes])
+        shape = [axis.count for axis in axes][:: self._direction]
         result = self._allocate((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
@@ -179,7 +334,7 @@ class ArrayReader:
         itemsize = self.dtype.itemsize
         size = result.nbytes // math.prod(axis.count for axis in axes)
         cell, part = self._unit, (offset, size)
-        cell_axes = list(self._in_order(axes))
+        cell_axes = axes[:: self._direction]
         if cell != itemsize:  # a chunk may end inside an item
             cell = math.gcd(cell, offset, size)
             last = Steps(itemsize // cell, offset // cell, 1, size // cell)

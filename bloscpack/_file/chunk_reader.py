@@ -8,20 +8,27 @@ Where each chunk is, in the file and in the plain bytes.
 The offset table gives the positions in one read; its entries are only compared with
 each other, and each chunk that is loaded is compared with its entry and the next one.
 Without a table that can be true, the headers of all chunks are read, once.
+
+From a local file every worker reads its own runs. From a place where each read is a
+round trip (`Storage.is_remote`), groups of runs are requested at once; one more thread
+requests the next group while the workers decompress. Only the thread of the caller
+reads a storage that is not ``concurrent``.
 """
 
 from __future__ import annotations
 
 import io
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
-from .._engine.threads import Workspace, for_each, run_length
+from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
 from .._format.blosc_header import BloscHeader, check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
@@ -39,11 +46,12 @@ from .._format.sections import (
 )
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
+from .._storage.protocols import Buffer
 from .._storage.stream import Cursor, StorageCursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
-from .chunk_source import LOCAL_RUN, ChunkCache, Room, Run, RunReader, plan_runs
+from .array_reader import ChunkCache, Room
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -59,12 +67,234 @@ Witness = tuple[int, int, int]
 # Number, offset, next offset and plain size of a chunk.
 Extent = tuple[int, int, int, int]
 
-# Size of the reads of a file that is far, when its chunk headers are read.
-FAR_READ = 2**20
+# Size of the reads of a remote file, when its chunk headers are read.
+REMOTE_READ = 2**20
 # Any size that an entry of an offset table can state.
 MAX_FILE_SIZE = 2**63 - 1
 # Maximum number of bytes by which Blosc makes a chunk longer.
 BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
+
+
+# Positions of chunks
+
+# Number of chunks below which single steps are faster than NumPy.
+FEW = 4
+# Number of chunks whose extents are in memory at a time.
+MANY = 4096
+
+
+class ChunkIndex:
+    """The positions of the chunks of a file.
+
+    ``nchunks`` is their number and ``nbytes`` the number of plain bytes. ``chunk_size``
+    is the plain size of all chunks but the last one; 0 if they have several.
+    ``from_table`` says that the offsets are those of the offset table.
+    """
+
+    def __init__(
+        self,
+        offsets: Array,
+        starts: Sequence[int] | Array,
+        nbytes: int,
+        from_table: bool,
+    ) -> None:
+        """`starts` is where the plain bytes of each chunk start.
+
+        It is a range if all chunks but the last have the same size.
+        """
+        self._offsets = offsets
+        self._starts = starts
+        self.chunk_size = starts.step if isinstance(starts, range) else 0
+        self.nchunks = len(offsets)
+        self.nbytes = nbytes
+        self.from_table = from_table
+
+    def offset(self, number: int) -> int:
+        """Return where a chunk starts in the file."""
+        return int(self._offsets[number])
+
+    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+        """Yield the extents of chunks; the next offset of the last one is -1."""
+        if len(numbers) < FEW:
+            for number in numbers:
+                start, stop = self.span(number)
+                pair = self._offsets[number : number + 2].tolist()
+                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
+            return
+        import numpy
+
+        for first in range(0, len(numbers), MANY):
+            some = numpy.asarray(numbers[first : first + MANY])
+            following = numpy.minimum(some + 1, self.nchunks - 1)
+            begins, ends = self._offsets[some], self._offsets[following]
+            ends[following == some] = -1
+            if isinstance(self._starts, numpy.ndarray):
+                sizes = self._starts[following] - self._starts[some]
+            else:
+                sizes = numpy.full(len(some), self.chunk_size)
+            if some[-1] + 1 == self.nchunks:
+                sizes[-1] = self.nbytes - self._starts[-1]
+            columns = some, begins, ends, sizes
+            yield from zip(*(column.tolist() for column in columns), strict=True)
+
+    def begins_like(self, other: ChunkIndex) -> bool:
+        """Return whether the chunks of `other` start at the same places in the file."""
+        offsets = self._offsets[: other.nchunks]
+        return bool((offsets == other._offsets).all())
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        last = number + 1 == self.nchunks
+        stop = self.nbytes if last else int(self._starts[number + 1])
+        return int(self._starts[number]), stop
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        if start >= min(stop, self.nbytes):
+            return range(0)
+        if size := self.chunk_size:  # the last chunk may be longer
+            first = min(start // size, self.nchunks - 1)
+            after = min(-(-stop // size), self.nchunks)
+        else:
+            first = bisect_right(self._starts, start) - 1
+            after = bisect_left(self._starts, stop)
+        # Chunks without plain bytes may be the last ones.
+        return range(first, self.nchunks if stop >= self.nbytes else after)
+
+
+def index_from_table(
+    beginning: Beginning, first: int, file_size: int
+) -> ChunkIndex | None:
+    """Return the index that the offset table gives; None if it can't be true.
+
+    The first chunk starts at `first` in a file of `file_size` bytes.
+    """
+    header, table = beginning.header, beginning.table
+    if not table or header.nbytes is None:
+        return None
+    smallest = SMALLEST_CHUNK + header.checksum_impl.size
+    if not is_plausible_table(table, first, file_size, smallest):
+        return None
+    import numpy  # `is_plausible` has imported it
+
+    offsets = numpy.frombuffer(table, "<i8")
+    # A header with a single chunk need not state the chunk size.
+    size = header.chunk_size
+    starts = range(0, len(offsets) * size, size) if size > 0 else [0] * len(offsets)
+    return ChunkIndex(offsets, starts, header.nbytes, True)
+
+
+def index_from_headers(
+    cursor: Cursor, beginning: Beginning, limits: Limits | None = None
+) -> ChunkIndex:
+    """Return the index that the headers of all chunks give.
+
+    The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
+    if the plain bytes exceed the `limits`.
+    """
+    import numpy
+
+    offsets, starts, nbytes = [], [], 0
+    for frame in skip_frames(cursor, beginning.header, limits):
+        offsets.append(frame.offset or 0)
+        starts.append(frame.start)
+        nbytes = frame.start + frame.header.nbytes
+    return ChunkIndex(
+        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
+    )
+
+
+# Runs of chunks
+
+# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
+# would leave threads without work.
+LOCAL_RUN = 512 * 2**10
+# Maximum number of bytes of a remote request for several chunks: two chunks of 1 MiB.
+# Larger requests are slower, because fewer run at once.
+REMOTE_RUN = 5 * 2**19
+# Maximum number of bytes between two chunks that are worth one remote request.
+REMOTE_GAP = 64 * 2**10
+# Maximum number of requests in a group, and about the bytes in their responses.
+REQUESTS_AT_A_TIME = 32
+BYTES_AT_A_TIME = 16 * 2**20
+# Number of groups that are requested while the chunks of another one are decompressed.
+GROUPS_AHEAD = 1
+
+
+class Run:
+    """Chunks that one read fetches, or one chunk from the cache.
+
+    ``chunks`` has the number, the file positions and the plain size of each chunk,
+    ``offset`` and ``stop`` are file positions. ``content`` is the bytes between them,
+    None if a worker is to read them. ``plain`` is the plain bytes of the chunk if they
+    come from the cache.
+    """
+
+    __slots__ = ("chunks", "content", "offset", "plain", "stop")
+
+    def __init__(self, chunk: Extent) -> None:
+        self.chunks = [chunk]
+        self.offset = chunk[1]
+        self.stop = chunk[2]
+        self.content: Buffer | None = None
+        self.plain: bytes | None = None
+
+
+def plan_runs(
+    extents: Iterator[Extent],
+    cached: Callable[[int, int], bytes | None] | None,
+    is_remote: bool,
+) -> Iterator[Run]:
+    """Yield the runs of chunks, without their content.
+
+    Parameters
+    ----------
+    extents
+        The chunks, in the order of the file.
+    cached
+        Returns the plain bytes of a chunk by its number and plain size, None if they
+        are not in memory; None if no chunk is.
+    is_remote
+        Whether each read is a round trip.
+    """
+    gap = REMOTE_GAP if is_remote else 0
+    run = None
+    nbytes = 0  # the plain bytes of the run
+    for chunk in extents:
+        number, offset, stop, size = chunk
+        plain = cached(number, size) if cached is not None else None
+        if run is not None:
+            in_all = stop - run.offset if is_remote else nbytes + size
+            fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
+            if plain is None and fits and 0 <= offset - run.stop <= gap:
+                run.chunks.append(chunk)
+                run.stop, nbytes = stop, nbytes + size
+                continue
+            yield run
+        run, nbytes = Run(chunk), size
+        if plain is not None:
+            run.plain = plain
+            yield run
+            run = None
+    if run is not None:
+        yield run
+
+
+def _grouped(runs: Iterator[Run]) -> Iterator[list[Run]]:
+    """Yield the runs in groups that are requested together."""
+    group: list[Run] = []
+    nbytes = 0
+    for run in runs:
+        group.append(run)
+        nbytes += run.stop - run.offset
+        if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+            yield group
+            group, nbytes = [], 0
+    if group:
+        yield group
+
+
+# Chunks
 
 
 class ChunkReader:
@@ -100,10 +330,12 @@ class ChunkReader:
         limits: Limits | None = None,
     ) -> None:
         self.storage = storage
-        self._cache = cache
+        self._cache = ChunkCache(0) if cache is None else cache
         self._limits = limits
-        self._runs = RunReader(storage)
+        self._workspace = Workspace()
         self._plain_workspace = Workspace()
+        # Position and content of bytes that were read before, and are not read again.
+        self._tail = 0, b""
         self._end_lock = ForkSafeLock()
         self._end: int | None = None
         self.replaced_table = False
@@ -135,7 +367,7 @@ class ChunkReader:
             return index
 
     def _read_headers(self) -> ChunkIndex:
-        size = FAR_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
             cursor = Cursor(fp)
             cursor.move(self._first)
@@ -164,9 +396,9 @@ class ChunkReader:
         digest_size = self.header.checksum_impl.size
         if self.storage.is_remote:
             most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
-            self._runs.tail = offset, self.storage.read_at(offset, most)
+            self._tail = offset, self.storage.read_at(offset, most)
         try:
-            last = decode_header(self._runs.read(offset, BLOSC_HEADER_LENGTH))
+            last = decode_header(self._read(offset, BLOSC_HEADER_LENGTH))
         except FormatError:
             last = None
         if last is None or last.nbytes != stop - start:
@@ -175,17 +407,12 @@ class ChunkReader:
             return self._end or 0
         end = offset + last.ctbytes + digest_size
         if end < self.storage.size and starts_with_frame(
-            partial(self._runs.read, end), self.header
+            partial(self._read, end), self.header
         ):
             raise frame_behind(self.header, end)
         return end
 
     # Loading
-
-    def cached(self, number: int, size: int) -> bytes | None:
-        """Return the plain bytes of a chunk if the cache has them, with this size."""
-        plain = None if self._cache is None else self._cache.get(number)
-        return plain if plain is not None and len(plain) == size else None
 
     def each(
         self,
@@ -252,9 +479,13 @@ class ChunkReader:
                 raise error
 
         # An empty cache has no chunk.
-        cached = self.cached if self._cache else None
+        cached = self._cache.get if self._cache else None
         is_remote, index = self.storage.is_remote, self.index
         runs = plan_runs(self._extents(numbers), cached, is_remote)
+        if is_remote:
+            runs = self._requested(runs)
+        elif not self.storage.concurrent:
+            runs = self._read_now(runs)
         nbytes = 0  # from the first chunk to the last one
         if numbers:
             nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
@@ -268,9 +499,58 @@ class ChunkReader:
             batch = 1
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
-            for_each(
-                self._runs.prepare(runs), work_on_run, deliver_run, nthreads, batch
-            )
+            for_each(runs, work_on_run, deliver_run, nthreads, batch)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file; the bytes of the tail come from memory."""
+        start, tail = self._tail
+        if start <= offset and offset + size <= start + len(tail):
+            return tail[offset - start : offset - start + size]
+        return self.storage.read_at(offset, size)
+
+    def _read_now(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which the thread of the caller reads."""
+        for run in runs:
+            if run.plain is None:
+                run.content = self._read(run.offset, run.stop - run.offset)
+            yield run
+
+    def _requested(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield the runs with their bytes, which are requested before they are due."""
+        groups = _grouped(runs)
+        first = list(islice(groups, 2))
+        if len(first) < 2 or not self.storage.concurrent:
+            for group in chain(first, groups):
+                yield from self._fetched(group)
+            return
+        # After an error, and after Ctrl-C, a request may still be under way: it must
+        # not delay the error. Its thread ends when `ahead` is deleted.
+        ahead = Ahead(1 + GROUPS_AHEAD)
+        tasks: list[Task] = []
+        for group in chain(first, groups):
+            tasks.append(ahead.submit(partial(self._fetched, group)))
+            if len(tasks) > GROUPS_AHEAD:
+                yield from ahead.result(tasks.pop(0))
+        for task in tasks:
+            yield from ahead.result(task)
+        ahead.close()
+
+    def _fetched(self, group: list[Run]) -> list[Run]:
+        start, tail = self._tail
+        wanted = []
+        for run in group:
+            if run.plain is not None:
+                continue
+            if start <= run.offset and run.stop <= start + len(tail):
+                run.content = tail[run.offset - start : run.stop - start]
+            else:
+                wanted.append(run)
+        if wanted:
+            extents = [(run.offset, run.stop) for run in wanted]
+            contents = self.storage.read_many(extents)
+            for run, content in zip(wanted, contents, strict=True):
+                run.content = content
+        return group
 
     def _first_kept(self, numbers: Sequence[int]) -> int:
         """Return the number of the first chunk that is put into the cache.
@@ -279,8 +559,7 @@ class ChunkReader:
         again, and decompressing into memory that is in use already is faster. Only the
         last chunk is kept then, where the next read may go on.
         """
-        index = self.index
-        limit = -1 if self._cache is None else self._cache.limit
+        index, limit = self.index, self._cache.limit
         size = index.chunk_size or index.nbytes // max(1, index.nchunks)
         if not numbers or size > limit:
             return index.nchunks
@@ -315,7 +594,11 @@ class ChunkReader:
                 place[:] = run.plain
             yield number, memoryview(run.plain) if place is None else place
             return
-        content = self._runs.content(run)
+        if run.content is None:
+            view = self._workspace.view(run.stop - run.offset)
+            content = view[: self.storage.read_into(view, run.offset)]
+        else:
+            content = memoryview(run.content)
         for number, offset, stop, size in run.chunks:
             frame = content[offset - run.offset : stop - run.offset]
             place = None if room is None else room(number)
@@ -325,7 +608,6 @@ class ChunkReader:
                 if place is None:
                     check_plain_size(header, size)
                 if place is None and number >= keep_from:
-                    assert self._cache is not None
                     plain = decompress(chunk, header)
                     self._cache.put(number, plain)
                     place = memoryview(plain)
@@ -390,139 +672,3 @@ class ChunkReader:
         """Return the file position of an entry of the offset table."""
         nentries = self.header.nchunks + self.header.max_app_chunks
         return self._first - OFFSET_LENGTH * (nentries - number)
-
-
-# Number of chunks below which single steps are faster than NumPy.
-FEW = 4
-# Number of chunks whose extents are in memory at a time.
-MANY = 4096
-
-
-class ChunkIndex:
-    """The positions of the chunks of a file.
-
-    ``nchunks`` is their number and ``nbytes`` the number of plain bytes.
-    ``from_table`` says that the offsets are those of the offset table.
-    """
-
-    def __init__(
-        self,
-        offsets: Array,
-        chunk_size: int | Array,
-        nbytes: int,
-        from_table: bool,
-    ) -> None:
-        """`chunk_size` is a number if all chunks but the last have this plain size.
-
-        Otherwise, it is where the plain bytes of each chunk start.
-        """
-        self._offsets = offsets
-        self._chunk_size = chunk_size
-        self.nchunks = len(offsets)
-        self.nbytes = nbytes
-        self.from_table = from_table
-
-    def offset(self, number: int) -> int:
-        """Return where a chunk starts in the file."""
-        return int(self._offsets[number])
-
-    @property
-    def chunk_size(self) -> int:
-        """The plain size of all chunks but the last one; 0 if they have several."""
-        return self._chunk_size if isinstance(self._chunk_size, int) else 0
-
-    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
-        """Yield the extents of chunks; the next offset of the last one is -1."""
-        if len(numbers) < FEW:
-            for number in numbers:
-                start, stop = self.span(number)
-                pair = self._offsets[number : number + 2].tolist()
-                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
-            return
-        import numpy
-
-        for first in range(0, len(numbers), MANY):
-            some = numpy.asarray(numbers[first : first + MANY])
-            following = numpy.minimum(some + 1, self.nchunks - 1)
-            begins, ends = self._offsets[some], self._offsets[following]
-            ends[following == some] = -1
-            if isinstance(self._chunk_size, int):
-                sizes = numpy.full(len(some), self._chunk_size)
-            else:
-                sizes = self._chunk_size[following] - self._chunk_size[some]
-            if some[-1] + 1 == self.nchunks:
-                sizes[-1] = self.nbytes - self._start(self.nchunks - 1)
-            columns = some, begins, ends, sizes
-            yield from zip(*(column.tolist() for column in columns), strict=True)
-
-    def begins_like(self, other: ChunkIndex) -> bool:
-        """Return whether the chunks of `other` start at the same places in the file."""
-        offsets = self._offsets[: other.nchunks]
-        return bool((offsets == other._offsets).all())
-
-    def _start(self, number: int) -> int:
-        if isinstance(self._chunk_size, int):
-            return number * self._chunk_size
-        return int(self._chunk_size[number])
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-        last = number + 1 == self.nchunks
-        return self._start(number), self.nbytes if last else self._start(number + 1)
-
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
-        if start >= min(stop, self.nbytes):
-            return range(0)
-        if stop >= self.nbytes:
-            return range(self._number_at(start), self.nchunks)
-        return range(self._number_at(start), self._number_at(stop - 1) + 1)
-
-    def _number_at(self, position: int) -> int:
-        """Return the number of the chunk that has the plain byte at a position."""
-        if isinstance(self._chunk_size, int):
-            last = self.nchunks - 1
-            # A single chunk may have any size, even if the stated size is 0.
-            return min(position // self._chunk_size, last) if self._chunk_size else last
-        return int(self._chunk_size.searchsorted(position, "right")) - 1
-
-
-def index_from_table(
-    beginning: Beginning, first: int, file_size: int
-) -> ChunkIndex | None:
-    """Return the index that the offset table gives; None if it can't be true.
-
-    The first chunk starts at `first` in a file of `file_size` bytes.
-    """
-    header, table = beginning.header, beginning.table
-    if not table or header.nbytes is None:
-        return None
-    smallest = SMALLEST_CHUNK + header.checksum_impl.size
-    if not is_plausible_table(table, first, file_size, smallest):
-        return None
-    import numpy  # `is_plausible` has imported it
-
-    offsets = numpy.frombuffer(table, "<i8")
-    # A header with a single chunk need not state the chunk size.
-    chunk_size = max(header.chunk_size, 0)
-    return ChunkIndex(offsets, chunk_size, header.nbytes, True)
-
-
-def index_from_headers(
-    cursor: Cursor, beginning: Beginning, limits: Limits | None = None
-) -> ChunkIndex:
-    """Return the index that the headers of all chunks give.
-
-    The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
-    if the plain bytes exceed the `limits`.
-    """
-    import numpy
-
-    offsets, starts, nbytes = [], [], 0
-    for frame in skip_frames(cursor, beginning.header, limits):
-        offsets.append(frame.offset or 0)
-        starts.append(frame.start)
-        nbytes = frame.start + frame.header.nbytes
-    return ChunkIndex(
-        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
-    )

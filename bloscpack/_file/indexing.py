@@ -16,7 +16,6 @@ special case: their bytes are one more axis.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
@@ -148,11 +147,8 @@ class ArrayIndex:
         result = items[tuple(self._last)]
         if self._array_at is None:
             return result
-        axis = sum(entry is None for entry in self._last[: self._array_at])
-        if self._is_separated():
-            result, axis = numpy.moveaxis(result, axis, 0), 0
-        shape = result.shape
-        return result.reshape(shape[:axis] + self._array_shape + shape[axis + 1 :])
+        result, shape = self._with_array_axes(result)
+        return result.reshape(shape)
 
     def spread(self, values: Array, dtype: DType) -> Array:
         """Return the items to be assigned: an array that has all axes of the array.
@@ -170,11 +166,7 @@ class ArrayIndex:
             key = (*key, Ellipsis)
         result = items[key]
         if self._array_at is not None:
-            axis = sum(entry is None for entry in self._last[: self._array_at])
-            if self._is_separated():
-                result, axis = numpy.moveaxis(result, axis, 0), 0
-            shape = result.shape
-            shape = shape[:axis] + self._array_shape + shape[axis + 1 :]
+            result, shape = self._with_array_axes(result)
             # Values for several axes of index arrays become values for one axis.
             values = numpy.broadcast_to(values, shape).reshape(result.shape)
         while values.ndim > result.ndim and values.shape[0] == 1:
@@ -182,15 +174,20 @@ class ArrayIndex:
         result[...] = values
         return items
 
-    def _is_separated(self) -> bool:
-        """Return whether an entry stands between the index array and an integer.
+    def _with_array_axes(self, result: Array) -> tuple[Array, tuple[int, ...]]:
+        """Return items with their axes in the order of NumPy, and their final shape.
 
-        NumPy treats integers beside an array as arrays, and puts the axes of arrays
-        that are not neighbours in front.
+        In `result`, the positions of the index array are a single axis. NumPy treats
+        integers beside an array as arrays, and puts the axes of arrays that are not
+        neighbours in front.
         """
-        numbers = [i for i, entry in enumerate(self._last) if entry == 0]
-        advanced = [*numbers, self._array_at or 0]
-        return max(advanced) - min(advanced) >= len(advanced)
+        at = self._array_at or 0
+        axis = sum(entry is None for entry in self._last[:at])
+        advanced = [at, *(i for i, entry in enumerate(self._last) if entry == 0)]
+        if max(advanced) - min(advanced) >= len(advanced):
+            result, axis = numpy.moveaxis(result, axis, 0), 0
+        shape = result.shape
+        return result, shape[:axis] + self._array_shape + shape[axis + 1 :]
 
 
 def _as_integer(entry: object) -> int | None:
@@ -348,10 +345,10 @@ class Region:
                 joined[-1] = joint
         self.axes = joined or [Steps(1, 0, 1, 1)]
         self.shape = tuple(axis.count for axis in self.axes)
-        self.ncells = math.prod(self.shape)
+        self.ncells = prod(self.shape)
         sizes = [axis.size for axis in self.axes]
         # The number of cells of one position on each axis.
-        self._rows = [math.prod(sizes[j + 1 :]) for j in range(len(sizes))]
+        self._rows = [prod(sizes[j + 1 :]) for j in range(len(sizes))]
         self._firsts = [
             sum(self.axes[i].at(0) * self._rows[i] for i in range(j, len(sizes)))
             if self.ncells

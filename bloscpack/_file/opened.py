@@ -18,7 +18,7 @@ import os
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._engine.forks import ForkSafeLock
@@ -33,44 +33,14 @@ from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from ..headers import check_range
 from ..serializers import user_metadata
+from .array_reader import CACHE_NBYTES, ChunkCache, ChunkSource, Room
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
-from .chunk_source import ChunkCache, ChunkSource, Room
 
 if TYPE_CHECKING:
     from ..args import AnyLimits, Limits
 
-# Default number of plain bytes that an opened file keeps of the chunks used last.
-CACHE_NBYTES = 32 * 2**20
-
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
-
-
-class _LocalFile:
-    """A file that was opened by its name, and its state when it was read last."""
-
-    def __init__(self, path: Path, limits: Limits | None, cache: ChunkCache) -> None:
-        self.path = os.fspath(path)
-        self._how = cache, limits
-        self._fp: BinaryIO = disk.open(self.path, "rb")
-
-    def read_beginning(self) -> tuple[ChunkReader, Snapshot]:
-        """Return a reader of the present state, and this state."""
-        for _ in range(BEGINNING_ATTEMPTS):
-            snapshot = Snapshot(self.path, self._fp)
-            try:
-                snapshot.apply_journal()
-                reader = ChunkReader(whole_file(snapshot.fp), *self._how)
-            except (FormatError, StorageError):
-                if snapshot.is_settled():
-                    raise
-            else:
-                if snapshot.is_settled():
-                    return reader, snapshot
-        raise _always_changed(self.path)
-
-    def close(self) -> None:
-        self._fp.close()
 
 
 def _always_changed(path: Path) -> StorageError:
@@ -101,30 +71,29 @@ class OpenedFile(ChunkSource):
 
     def __init__(
         self,
-        source: Storage | _LocalFile,
+        source: Storage | BinaryIO,
         cache: ChunkCache,
         limits: Limits | None,
         name: str | None,
         nthreads: int | None,
     ) -> None:
         self.name = name
+        # A file has the `name`, and may change.
         self._source = source
+        self._cache = cache
+        self._limits = limits
         self._nthreads = nthreads
         self._naming_errors: AbstractContextManager[None] = (
             nullcontext() if name is None else naming_errors(name)
         )
         self._refreshing = ForkSafeLock()
-        self._snapshot: Snapshot | None = None
         # A chunk that was read while the file was as it was opened.
         self._witness: Witness | None = None
         # The last state of a changed file in which it was found.
         self._accepted: object = None
         with self._naming_errors:
-            if isinstance(source, Storage):
-                self._reader = ChunkReader(source, cache, limits)
-            else:
-                self._reader, self._snapshot = source.read_beginning()
-        reader = self._reader
+            reader, self._snapshot = self._read_beginning()
+        self._reader = reader
         self._beginning = reader.beginning
         self._index = reader.index  # stays: later ones have the same spans, and more
         self.header = reader.header
@@ -136,6 +105,25 @@ class OpenedFile(ChunkSource):
         self.cbytes = reader.storage.size
         self.identity: Hashable = reader.storage.identity
         self._version: Hashable = reader.storage.version
+
+    def _read_beginning(self) -> tuple[ChunkReader, Snapshot | None]:
+        """Return a reader of the present state, and this state if it may change."""
+        source, how = self._source, (self._cache, self._limits)
+        if isinstance(source, Storage):
+            return ChunkReader(source, *how), None
+        name = self.name or ""
+        for _ in range(BEGINNING_ATTEMPTS):
+            snapshot = Snapshot(name, source)
+            try:
+                snapshot.apply_journal()
+                reader = ChunkReader(whole_file(snapshot.fp), *how)
+            except (FormatError, StorageError):
+                if snapshot.is_settled():
+                    raise
+            else:
+                if snapshot.is_settled():
+                    return reader, snapshot
+        raise _always_changed(name)
 
     def __enter__(self) -> OpenedFile:
         return self
@@ -188,18 +176,22 @@ class OpenedFile(ChunkSource):
         *,
         room: Room | None = None,
         joined: bool = False,
-        nthreads: int | None = None,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
-
-        `nthreads` is the number of threads; None for the default.
-        """
-        nthreads = self._nthreads if nthreads is None else nthreads
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
         with self._naming_errors:
             for _ in range(BEGINNING_ATTEMPTS):
                 reader, snapshot = self._reader, self._snapshot
                 try:
-                    self._load(reader, numbers, use, room, joined, nthreads)
+                    if reader.index is self._index:
+                        reader.each(
+                            numbers,
+                            use,
+                            room=room,
+                            joined=joined,
+                            nthreads=self._nthreads,
+                        )
+                    else:
+                        self._load_as_opened(reader, numbers, use, room)
                 except (FormatError, StorageError):
                     if not self._refresh(reader):
                         raise
@@ -246,20 +238,15 @@ class OpenedFile(ChunkSource):
             self.name,
         )
 
-    def _load(
+    def _load_as_opened(
         self,
         reader: ChunkReader,
         numbers: Sequence[int],
         use: Callable[[int, memoryview], object],
         room: Room | None,
-        joined: bool,
-        nthreads: int | None,
     ) -> None:
-        if reader.index is self._index or not numbers:
-            reader.each(numbers, use, room=room, joined=joined, nthreads=nthreads)
-            return
+        """Load chunks of a later state; the last one may have grown since."""
 
-        # The last chunk may have grown since.
         def size(number: int) -> int:
             start, stop = self.span(number)
             return stop - start
@@ -279,7 +266,7 @@ class OpenedFile(ChunkSource):
                 part = place
             use(number, part)
 
-        reader.each(numbers, use_part, room=room_of_size, nthreads=nthreads)
+        reader.each(numbers, use_part, room=room_of_size, nthreads=self._nthreads)
 
     def _refresh(self, reader: ChunkReader) -> bool:
         """Read the sections again if the file has changed since `reader` was made.
@@ -291,8 +278,7 @@ class OpenedFile(ChunkSource):
                 return True
             if self._snapshot is None or self._snapshot.is_unchanged():
                 return False
-            assert isinstance(self._source, _LocalFile)
-            reader, snapshot = self._source.read_beginning()
+            reader, snapshot = self._read_beginning()
             if not (self._continues(reader) and self._has_witness(reader)):
                 raise self._changed()
             self._reader, self._snapshot = reader, snapshot
@@ -315,7 +301,7 @@ class OpenedFile(ChunkSource):
 
     def cached(self, number: int, size: int) -> bytes | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
-        return self._reader.cached(number, size)
+        return self._cache.get(number, size)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""
@@ -353,31 +339,37 @@ def open_parts(
     check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
     if nthreads is not None:
         check_range("nthreads", nthreads, 1, MAX_THREADS)
-    cache = ChunkCache(cache_nbytes)
     checked = effective_limits(limits)
-    source: Storage | _LocalFile
+    source, name = open_source(
+        file,
+        storage_options=storage_options,
+        whole=None if whole else False,
+        limits=limits,
+    )
+    try:
+        return OpenedFile(source, ChunkCache(cache_nbytes), checked, name, nthreads)
+    except BaseException:
+        if name is not None:
+            source.close()
+        raise
+
+
+def open_source(
+    file: Path | Seekable | Buffer | Storage, **remote: Any
+) -> tuple[Storage | BinaryIO, str | None]:
+    """Open what has a name; return it, and the name: None for anything else.
+
+    A local file is a file object, all else a storage. `remote` are keywords of
+    `RemoteStorage`.
+    """
     if is_url(file) and local_path(file) == file:
         from .._storage.remote import RemoteStorage
 
-        name = file
-        source = RemoteStorage(
-            file,
-            storage_options=storage_options,
-            whole=None if whole else False,
-            limits=limits,
-        )
-    elif isinstance(file, (str, os.PathLike)):
-        file = local_path(file)
-        name = os.fsdecode(file)
-        source = _LocalFile(file, checked, cache)
-    else:
-        source = storage_from(file, "a path, a URL, a file object or bytes")
-        return OpenedFile(source, cache, checked, None, nthreads)
-    try:
-        return OpenedFile(source, cache, checked, name, nthreads)
-    except BaseException:
-        source.close()
-        raise
+        return RemoteStorage(file, **remote), file
+    if isinstance(file, (str, os.PathLike)):
+        name = os.fsdecode(local_path(file))
+        return disk.open(name, "rb"), name
+    return storage_from(file, "a path, a URL, a file object or bytes"), None
 
 
 def storage_from(

@@ -33,11 +33,10 @@ from .._format.shard import (
 )
 from .._loop import header_for
 from .._storage.base import read_up_to
-from .._storage.protocols import BinaryFile
+from .._storage.protocols import BinaryFile, Path
 from .._storage.stream import Cursor
 from ..args import (
     BLOSC_ARGS,
-    BLOSCPACK_ARGS,
     BloscArgs,
     BloscpackArgs,
     MetadataArgs,
@@ -81,16 +80,8 @@ class Settings(TypedDict, total=False):
     max_meta_size: int | Callable[[int], int] | None
 
 
+SETTINGS = tuple(Settings.__annotations__)
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
-SETTINGS = (
-    *BLOSC_ARGS,
-    "chunk_size",
-    *BLOSCPACK_ARGS,
-    "metadata",
-    "keep_array",
-    "shard",
-    *META_SETTINGS,
-)
 
 
 class Survey:
@@ -112,7 +103,8 @@ class Survey:
         self.header = self.beginning.header
         self.first: BloscHeader | None = None
         self._read_chunks(cursor)
-        self._check_end(fp, cursor.position)
+        is_shard = shard_rows(self.beginning.metadata) is not None
+        log_dropped(bytes_behind(fp, cursor.position, is_shard, "would be lost"))
         self.section = self._read_section(fp)
 
     def _read_chunks(self, cursor: Cursor) -> None:
@@ -134,24 +126,6 @@ class Survey:
             chunk_size = max(chunk_size, self.header.chunk_size)
         self.geometry: Geometry = len(offsets), max(chunk_size, last), last
 
-    def _check_end(self, fp: BinaryFile, end: int) -> None:
-        fp.seek(end)
-        if read_up_to(fp, len(MAGIC)) == MAGIC:
-            raise AnotherFileFollows(
-                "expected the end of the file at byte '%d', found another bloscpack "
-                "file, which would be lost" % end
-            )
-        fp.seek(end)
-        shard = shard_rows(self.beginning.metadata) is not None
-        if shard and read_up_to(fp, len(SEPARATOR)) == SEPARATOR:
-            return  # the trailer, which is written again
-        trailing = fp.seek(0, os.SEEK_END) - end
-        if trailing:
-            log.notice(
-                "dropping '%d' bytes behind the last chunk, which belong to none"
-                % trailing
-            )
-
     def _read_section(self, fp: BinaryFile) -> Section | None:
         header = self.beginning.metadata_header
         if header is None:
@@ -165,6 +139,33 @@ class Survey:
         return Section(front, room, digest, self.beginning.metadata)
 
 
+def bytes_behind(fp: BinaryFile, end: int, is_shard: bool, what: str) -> int:
+    """Return the number of bytes behind the last chunk, which ends at `end`.
+
+    It is 0 for the trailer of a shard, which is written again. Raises
+    `AnotherFileFollows` if another file starts there; `what` happens to it.
+    """
+    fp.seek(end)
+    head = read_up_to(fp, len(SEPARATOR))
+    if head.startswith(MAGIC):
+        raise AnotherFileFollows(
+            "expected the end of the file at byte '%d', found "
+            "another bloscpack file, which %s" % (end, what)
+        )
+    has_trailer = is_shard and head == SEPARATOR
+    return 0 if has_trailer else fp.seek(0, os.SEEK_END) - end
+
+
+def log_dropped(nbytes: int, path: Path | None = None) -> None:
+    """Tell the user that bytes behind the last chunk are not kept."""
+    if nbytes:
+        name = "" if path is None else "'%s': " % os.fsdecode(path)
+        log.notice(
+            "%sdropping '%d' bytes behind the last chunk, which belong to none"
+            % (name, nbytes)
+        )
+
+
 class Plan:
     """The new file: ``header``, ``geometry``, ``section`` and ``blosc_args``.
 
@@ -174,7 +175,7 @@ class Plan:
 
     def __init__(self, old: Survey, settings: Settings) -> None:
         given = {name: value for name, value in settings.items() if value is not None}
-        self._old = old
+        self.old = old
         # The constructors below check the values.
         self.metadata = self._new_metadata(settings)
         # The plain size of an inner chunk if the new file is a shard, else None.
@@ -207,12 +208,12 @@ class Plan:
 
     def _new_metadata(self, settings: Settings) -> Json:
         """Return the new metadata, still with the old rows of inner chunks."""
-        old = self._old.beginning.metadata
+        old = self.old.beginning.metadata
         kept = old if settings.get("keep_array", True) else user_metadata(old)
         new = settings.get("metadata", UNCHANGED)
         if new is UNCHANGED:
             return kept
-        return updated_metadata(kept, self._old.nbytes, 0, new)
+        return updated_metadata(kept, self.old.nbytes, 0, new)
 
     def _choose_inner_chunks(self, settings: Settings) -> None:
         """Set the size of inner chunks, and their rows in the metadata."""
@@ -231,7 +232,7 @@ class Plan:
         if new_rows is None:
             return
         if new_rows != rows:
-            described.check_nbytes(self._old.nbytes)
+            described.check_nbytes(self.old.nbytes)
             self.metadata = with_rows(described.metadata, new_rows)
         self._inner_nbytes = new_rows * row_nbytes(described)
 
@@ -255,14 +256,14 @@ class Plan:
 
     def _usual_chunk_size(self) -> int:
         """Return the chunk size of a new shard, in bytes, for which none is given."""
-        nchunks, chunk_size, _ = self._old.geometry
+        nchunks, chunk_size, _ = self.old.geometry
         if nchunks > 1:
             return chunk_size
         # A single chunk was cut to its own size; the next one need not be as small.
         return max(chunk_size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
 
     def _new_geometry(self, chunk_size: int | str | None) -> Geometry:
-        old = self._old
+        old = self.old
         if self._inner_nbytes is None:
             if old.geometry[0] == 0 or (chunk_size is None and old.regular):
                 return old.geometry
@@ -282,7 +283,7 @@ class Plan:
 
     def _complete(self, settings: Settings, typesize: int) -> BloscArgs:
         """Return the settings of Blosc, by default the settings of the first chunk."""
-        first = self._old.first
+        first = self.old.first
         cname, shuffle = defaults.DEFAULT_CNAME, int(defaults.DEFAULT_SHUFFLE)
         if first is not None:
             cname, shuffle = first.codec, first.shuffle
@@ -304,17 +305,17 @@ class Plan:
         given = settings.get("max_app_chunks")
         if given is not None:
             return given
-        old = self._old.header
+        old = self.old.header
         if not old.offsets or old.format_version != FORMAT_VERSION:
             return defaults.DEFAULT_MAX_APP_CHUNKS
-        before, after = self._old.geometry[1], self.geometry[1]
+        before, after = self.old.geometry[1], self.geometry[1]
         if before == after:
             return old.max_app_chunks
         return -(-old.max_app_chunks * before // max(after, 1))
 
     def _encode_section(self, settings: Settings) -> Section | None:
         """Return the new metadata section."""
-        old = self._old.beginning
+        old = self.old.beginning
         given = {
             name: value
             for name, value in settings.items()
@@ -323,7 +324,7 @@ class Plan:
         new = settings.get("metadata", UNCHANGED)
         if new is UNCHANGED and self.metadata is old.metadata:
             if not given or old.metadata_header is None:
-                return self._old.section
+                return self.old.section
         elif self.metadata is None:
             return None
         return _encode_like(old.metadata_header, self.metadata, given)

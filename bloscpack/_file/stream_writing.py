@@ -1,6 +1,6 @@
 """Write plain bytes of unknown length: cut, compress in threads, store in order.
 
-Strategy: `ChunkWriter` cuts the bytes into chunks. Worker threads compress them while
+Strategy: `Written` cuts the bytes into chunks. Worker threads compress them while
 the caller produces the next bytes; the thread of the caller stores them. The first
 compressed chunks stay in memory. If the caller closes the file by then, the number of
 chunks is known before anything is written, and the file is the one that `pack` writes.
@@ -31,6 +31,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
+from .._commit.end_changes import changeable
 from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
 from .._engine.blosc_settings import own_settings
@@ -45,13 +46,17 @@ from .._storage.local import FileRange
 from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
 from .._storage.urls import local_path, without_url
-from ..append import append_fp, append_locked
 from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..headers import BloscpackHeader, plain_number
-from .appending import read_sections
+from ..headers import plain_number
+from .appending import (
+    AppendSettings,
+    append_chunks,
+    append_locked,
+    read_sections,
+)
 
 if TYPE_CHECKING:
     from ..args import PackKeywords
@@ -101,20 +106,12 @@ class Settings:
         self.section: Section | None = None
         if metadata is not None:
             self.section = encode_section(metadata, metadata_args)
-        # The keywords for `append_fp`: a file that exists keeps the other settings.
-        self.append_keywords: dict[str, Any] = {
-            name: value for name, value in keywords.items() if name in BLOSC_ARGS
-        }
-        self.append_keywords["nthreads"] = nthreads
-        self.append_keywords["metadata"] = UNCHANGED if metadata is None else metadata
-
-    def header(
-        self, sizes: tuple[int, int, int], max_app_chunks: int
-    ) -> BloscpackHeader:
-        """Return the header of a file; `sizes` as in `header_for`."""
-        has_metadata = self.section is not None
-        args = self.blosc_args, self.bloscpack_args
-        return header_for(*args, sizes, max_app_chunks, has_metadata)
+        # A file that exists keeps the other settings.
+        of_blosc: Any = {k: v for k, v in keywords.items() if k in BLOSC_ARGS}
+        new_metadata = UNCHANGED if metadata is None else metadata
+        self.appending = AppendSettings(
+            None, metadata=new_metadata, nthreads=nthreads, **of_blosc
+        )
 
 
 class _Sink(CompressedFPSink):
@@ -130,14 +127,6 @@ class _Sink(CompressedFPSink):
         super().__init__(out_fp, new=new)
         self._insert = insert
         self._free = free
-
-    def begin(self, settings: Settings, header: BloscpackHeader) -> None:
-        """Write the sections in front of the chunks."""
-        self.configure(settings.blosc_args, header)
-        self.write_bloscpack_header()
-        if settings.section is not None:
-            self.write_section(settings.section.blocks())
-        self.init_offsets()
 
     def finalize(self) -> None:
         if self._insert is None:
@@ -178,35 +167,72 @@ def insert_bytes(fp: BinaryIO, data: bytes, start: int, stop: int) -> None:
         write_all(file, data)
 
 
-class ChunkWriter:
-    """Writes plain bytes to a file object in the format of Bloscpack.
+class Output:
+    """The contract of this module.
+
+    `opened` is what has to be left at the end: with the error of `abandon`, or without
+    an error. ``begins_file`` says whether the first byte that is written begins the
+    plain bytes.
+    """
+
+    begins_file = True
+
+    def __init__(self, opened: ExitStack) -> None:
+        self._opened = opened
+
+    def write(self, view: Buffer) -> None:
+        """Write bytes, perhaps later."""
+        raise NotImplementedError
+
+    def flush(self) -> None:
+        """Store the chunks that are complete."""
+
+    def finish(self) -> None:
+        """Complete the output."""
+        self._opened.close()
+
+    def abandon(self, error: BaseException) -> None:
+        """Drop the output because of an error."""
+        self._opened.__exit__(type(error), error, error.__traceback__)
+
+    def leave(self) -> None:
+        """Close the files in a process that has inherited the output.
+
+        Otherwise the order in which Python drops them at the end of the process decides
+        what happens to the buffers and the file positions of the owner.
+        """
+        Output.abandon(self, StorageError("the output belongs to another process"))
+
+
+class Written(Output):
+    """A new file, or a file object of the caller: chunks are written as they come.
 
     All methods must be called by one thread at a time. After an error nothing more can
     be written.
 
     Parameters
     ----------
-    fp
-        The output, from its current position on. It stays open.
+    opening
+        Yields the output, which is used from its current position on.
     settings
         The settings.
-    insert
-        How bytes are inserted into the output, if it is a new file that no other
-        program uses.
+    insert_into
+        Returns how bytes are inserted into the output, if it is a new file that no
+        other program uses.
     """
 
     def __init__(
-        self, fp: Writable, settings: Settings, insert: Insert | None = None
+        self,
+        opening: AbstractContextManager[Any],
+        settings: Settings,
+        insert_into: Callable[[Any], Insert | None],
     ) -> None:
-        self._fp = fp
         self._settings = settings
-        self._insert = insert
-        self._can_seek = is_seekable(fp)  # type: ignore[arg-type]
         self._checksum = CHECKSUMS_LOOKUP[settings.bloscpack_args.checksum]
         self._sink: _Sink | None = None
         self._kept: Frames = []
         self._kept_nbytes = 0
-        self.nbytes = 0
+        self._nbytes = 0
         # Plain bytes that do not fill a batch yet.
         self._batch = bytearray()
         chunk_size = settings.chunk_size
@@ -215,10 +241,15 @@ class ChunkWriter:
         self._ahead = Ahead(nthreads)
         self._max_tasks = nthreads + 1
         self._tasks: deque[Task] = deque()
+        with ExitStack() as stack:
+            self._fp = stack.enter_context(opening)
+            self._insert = insert_into(self._fp)
+            self._can_seek = is_seekable(self._fp)
+            super().__init__(stack.pop_all())
 
     def write(self, view: Buffer) -> None:
         """Write bytes; the caller may change `view` afterwards."""
-        self.nbytes += len(view)
+        self._nbytes += len(view)
         room = self._batch_nbytes - len(self._batch)
         if len(view) < room:
             self._batch += view
@@ -236,25 +267,29 @@ class ChunkWriter:
     def flush(self) -> None:
         """Store all chunks that are complete."""
         self._deliver(0)
+        if hasattr(self._fp, "flush"):
+            self._fp.flush()
 
     def finish(self) -> None:
         """Store the rest, and complete the output; nothing can be written any more."""
-        if self._batch or not self.nbytes:  # an empty file has an empty chunk
+        if self._batch or not self._nbytes:  # an empty file has an empty chunk
             self._submit(self._batch)
             self._batch = bytearray()
         self._deliver(0)
         if self._sink is None:  # all chunks are in memory
             args = self._settings.bloscpack_args
-            sizes = calculate_nchunks(self.nbytes, self._settings.chunk_size)
+            sizes = calculate_nchunks(self._nbytes, self._settings.chunk_size)
             self._begin(sizes, args.effective_max_app_chunks(sizes[0]), None)
         assert self._sink is not None
         self._sink.finalize()
         self._ahead.close()
+        super().finish()
 
-    def abandon(self) -> None:
+    def abandon(self, error: BaseException) -> None:
         """Drop everything that has not been stored."""
         self._ahead.close()
         self._tasks.clear()
+        super().abandon(error)
 
     def _submit(self, batch: bytes | bytearray) -> None:
         self._tasks.append(self._ahead.submit(lambda: self._compress(batch)))
@@ -312,77 +347,22 @@ class ChunkWriter:
         insert: Insert | None,
         free: int = 0,
     ) -> None:
-        new = self._insert is not None
-        self._sink = _Sink(self._fp, insert, new, free)
-        self._sink.begin(self._settings, self._settings.header(sizes, max_app_chunks))
+        settings = self._settings
+        self._sink = _Sink(self._fp, insert, self._insert is not None, free)
+        header = header_for(
+            settings.blosc_args,
+            settings.bloscpack_args,
+            sizes,
+            max_app_chunks,
+            settings.section is not None,
+        )
+        self._sink.configure(settings.blosc_args, header)
+        self._sink.write_bloscpack_header()
+        if settings.section is not None:
+            self._sink.write_section(settings.section.blocks())
+        self._sink.init_offsets()
         kept, self._kept = self._kept, []
         self._store(kept)
-
-
-class Output:
-    """The contract of this module.
-
-    `opened` is what has to be left at the end: with the error of `abandon`, or without
-    an error. ``begins_file`` says whether the first byte that is written begins the
-    plain bytes.
-    """
-
-    begins_file = True
-
-    def __init__(self, opened: ExitStack) -> None:
-        self._opened = opened
-
-    def write(self, view: Buffer) -> None:
-        """Write bytes, perhaps later."""
-        raise NotImplementedError
-
-    def flush(self) -> None:
-        """Store the chunks that are complete."""
-
-    def finish(self) -> None:
-        """Complete the output."""
-        self._opened.close()
-
-    def abandon(self, error: BaseException) -> None:
-        """Drop the output because of an error."""
-        self._opened.__exit__(type(error), error, error.__traceback__)
-
-    def leave(self) -> None:
-        """Close the files in a process that has inherited the output.
-
-        Otherwise the order in which Python drops them at the end of the process decides
-        what happens to the buffers and the file positions of the owner.
-        """
-        Output.abandon(self, StorageError("the output belongs to another process"))
-
-
-class Written(Output):
-    """A new file, or a file object of the caller: chunks are written as they come."""
-
-    def __init__(
-        self,
-        opening: AbstractContextManager[Any],
-        settings: Settings,
-        insert_into: Callable[[Any], Insert | None],
-    ) -> None:
-        with ExitStack() as stack:
-            self._fp = stack.enter_context(opening)
-            self._writer = ChunkWriter(self._fp, settings, insert_into(self._fp))
-            super().__init__(stack.pop_all())
-        self.write = self._writer.write  # type: ignore[method-assign]
-
-    def flush(self) -> None:
-        self._writer.flush()
-        if hasattr(self._fp, "flush"):
-            self._fp.flush()
-
-    def finish(self) -> None:
-        self._writer.finish()
-        super().finish()
-
-    def abandon(self, error: BaseException) -> None:
-        self._writer.abandon()
-        super().abandon(error)
 
 
 def _inserter(fp: Any) -> Insert | None:
@@ -396,7 +376,8 @@ class Appended(Output):
     """Plain bytes that are kept until all of them are appended in a single change.
 
     They are in memory, or in a file without a name in `folder` if they are many.
-    `append` is called with what `opening` yields, a file object and its size.
+    `append` is called with the target that `opening` yields, a file object and its
+    size.
     """
 
     begins_file = False
@@ -441,7 +422,7 @@ def output_to_path(path: str, kind: str, settings: Settings) -> Output:
     if kind == "a":
         without_url(path, "appending")
     if kind == "a" and not is_stream(path) and _has_content(path):
-        append = partial(append_locked, grow=True, **settings.append_keywords)
+        append = partial(append_locked, how=settings.appending, grow=True)
         folder = os.path.dirname(os.path.realpath(path))
         return Appended(_locked(path, settings.sync is not False), folder, append)
     opening = replacing(
@@ -470,6 +451,6 @@ def output_to_object(fp: Any, kind: str, settings: Settings) -> Output:
             )
         fp.seek(0)
         if bytes_left(fp):
-            append = partial(append_fp, **settings.append_keywords)
-            return Appended(nullcontext(fp), None, append)
+            append = partial(append_chunks, how=settings.appending)
+            return Appended(changeable(fp), None, append)
     return Written(nullcontext(fp), settings, lambda fp: None)

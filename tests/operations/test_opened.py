@@ -11,7 +11,7 @@ from builders import packed
 
 import bloscpack
 from bloscpack import FormatError, StorageError, append
-from bloscpack._file.chunk_source import ChunkCache
+from bloscpack._file.array_reader import ChunkCache
 from bloscpack._file.opened import open_parts
 from bloscpack._storage.base import MemoryStorage
 

@@ -10,7 +10,7 @@ from builders import described, layout, packed
 
 import bloscpack
 from bloscpack import FormatError, UsageError
-from bloscpack._file.chunk_source import LOCAL_RUN
+from bloscpack._file.chunk_reader import LOCAL_RUN
 from bloscpack.exceptions import UsageTypeError
 from bloscpack.headers import BloscpackHeader, decode_header
 from bloscpack.reader import Reader, StreamReader

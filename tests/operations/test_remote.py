@@ -15,7 +15,7 @@ from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
 from bloscpack._engine.threads import Ahead
-from bloscpack._file.chunk_source import RunReader
+from bloscpack._file.chunk_reader import ChunkReader
 from bloscpack._file.opened import open_parts
 from bloscpack._format.sections import encode_offsets
 from bloscpack.headers import BloscpackHeader
@@ -87,7 +87,7 @@ def test_adjacent_chunks_are_requested_together(large):
 
 def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
     first, second = threading.Event(), threading.Event()
-    fetch = RunReader._fetched
+    fetch = ChunkReader._fetched
 
     def fetched(reader, group):
         numbers = [chunk[0] for run in group for chunk in run.chunks]
@@ -101,7 +101,7 @@ def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
             first.set()
             assert second.wait(30)
 
-    monkeypatch.setattr(RunReader, "_fetched", fetched)
+    monkeypatch.setattr(ChunkReader, "_fetched", fetched)
     # The thread of `use` would wait for itself if it worked on the second group.
     monkeypatch.setattr(Ahead, "_take", lambda ahead: None)
     with open_parts(large.url, nthreads=1) as opened:

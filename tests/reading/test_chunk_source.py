@@ -2,7 +2,7 @@
 
 import pytest
 
-from bloscpack._file.chunk_source import ChunkSource
+from bloscpack._file.array_reader import ChunkSource
 
 PLAIN = bytes(range(23))
 

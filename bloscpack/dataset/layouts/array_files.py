@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._engine.forks import ForkSafeLock, cached_property
-from ..._file.chunk_source import ChunkCache, ChunkSource
-from ..._file.opened import CACHE_NBYTES
+from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._storage.folder_store import replaced

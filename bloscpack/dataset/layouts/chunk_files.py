@@ -22,7 +22,7 @@ import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
-from ..._file.chunk_source import Room
+from ..._file.array_reader import Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into

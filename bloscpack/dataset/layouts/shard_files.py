@@ -21,7 +21,7 @@ import numpy
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
-from ..._file.chunk_source import Room
+from ..._file.array_reader import Room
 from ..._format.array_metadata import new_array
 from ..._format.blosc_header import check_plain_size, decode_header
 from ..._format.chunks import check_digest, decompress_into
