@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+import bloscpack._commit.new_files
+import bloscpack._commit.new_folder
 import bloscpack._storage.folder_store
-import bloscpack.dataset.change
-import bloscpack.dataset.create
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack.dataset.parallel import commit, target_of, write
@@ -25,8 +25,8 @@ from .power_loss import check_power_loss
 
 MODULES = (
     bloscpack._storage.folder_store,
-    bloscpack.dataset.change,
-    bloscpack.dataset.create,
+    bloscpack._commit.new_files,
+    bloscpack._commit.new_folder,
 )
 
 

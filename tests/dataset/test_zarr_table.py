@@ -12,8 +12,8 @@ from dataset import documents
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack._commit.writer import SharedFolder
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.writer import SharedFolder
 from bloscpack.exceptions import (
     DamageError,
     DoesNotFit,

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
+from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
@@ -47,7 +48,6 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
-from ..change import Change
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
