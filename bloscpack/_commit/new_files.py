@@ -505,15 +505,18 @@ def complete(pending: Pending, sync: bool = True) -> None:
 def recover(pending: Pending, sync: bool = True) -> None:
     """Complete the change of a writer that died; remove what it had not committed."""
     store = pending.store
-    if store.is_folder(CHANGES):
-        complete(pending, sync)
-        store.remove_tree(CHANGES)
-    elif store.exists(CHANGES):
+    assert isinstance(store, FolderStore)
+    status = store.status_of(CHANGES)
+    if status is None:
+        return
+    if not stat.S_ISDIR(status.st_mode):
         raise StorageError(
             errno.ENOTDIR,
             "expected the folder of changes, found something else",
             store.path(CHANGES),
         )
+    complete(pending, sync)
+    store.remove_tree(CHANGES)
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def writer_for(
         if prepare is not None:
             prepare(None)
         rule = GuardedObjects(folder.pending, kind, DATASETS.claimed)
-    folder.forget_document()  # another writer may have changed it until now
+    folder.forget_doubtful_document()  # another writer may have changed it until now
     return Writer(folder.root, rule)
 
 

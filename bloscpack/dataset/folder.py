@@ -24,7 +24,7 @@ from .._commit.trust import CHANGES, parent_of
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
-from .._storage.folder_store import FolderStore
+from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Store, is_checked_name
 from .._storage.store import is_safe_part as is_safe_part
@@ -96,6 +96,9 @@ class Folder:
         # Name and identity of the file that `detect_document` has read, its content and
         # the value in it.
         self._known: tuple[str, object, bytes, Json] | None = None
+        # The same file, open: as long as it is, no other file gets its inode, so the
+        # identity proves that the content is the same.
+        self._held: Storage | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (*self.store.place, self.prefix)
@@ -131,6 +134,7 @@ class Folder:
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
+        self.forget_document()
         self.store.close()
 
     def version(self) -> object:
@@ -260,22 +264,39 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known, self._known = self._known, None
+        known, held = self._known, self._held  # `held` is open until this returns
+        self.forget_document()
         if known is not None and known[:2] == (name, self.identity(name)):
             return known[2:]
+        del held
         return self._read_document(name)[1:]
 
     def detect_document(self, name: str) -> tuple[bytes, Json]:
         """Return the same as `read_document`, which need not read the file again.
 
-        It must be the next call, as in opening a dataset whose kind was found.
+        It must be the next call, as in opening a dataset whose kind was found. Until
+        then, the file stays open where that keeps no writer from replacing it.
         """
+        held = None
+        if HAS_OPEN_FOLDERS and isinstance(self.store, FolderStore):
+            with suppress(FileNotFoundError):  # the journal has its content
+                held = self.storage(name)
         self._known = (name, *self._read_document(name))
+        is_same = isinstance(held, OpenFile) and held.state == self._known[1]
+        self._held = held if is_same else None
         return self._known[2:]
+
+    def forget_doubtful_document(self) -> None:
+        """Let the next call of `read_document` read the file, if it may have changed.
+
+        A writer calls this when it has locked the dataset.
+        """
+        if self._held is None:
+            self._known = None
 
     def forget_document(self) -> None:
         """Let the next call of `read_document` read the file."""
-        self._known = None
+        self._known = self._held = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""

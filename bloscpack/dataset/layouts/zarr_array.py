@@ -287,7 +287,7 @@ class ZarrArray(ArrayLayout):
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        args_of(self._read()).check()
+        args_of(self._own.array).check()
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""

@@ -131,7 +131,9 @@ def drop_consolidated(
     """
     while True:
         try:
-            node = read_node(folder)
+            # The change reads the same document next.
+            read = folder.read_document if change is None else folder.detect_document
+            node = NodeDocument(folder, *read(ZARR_JSON))
         except (FormatError, FileNotFoundError):  # not in a group of Zarr
             return
         if node.document.get(CONSOLIDATED) is not None:
