@@ -203,7 +203,7 @@ FORGED = {
     "owner": (forge_owner, "an owner who may write the folder of the dataset"),
     "folder": (forge_folder, "a folder '.bloscpack' with an owner who may write"),
     "others": (open_to_others, "no other user who may write it"),
-    "group": (open_folder_to_group, "that no other user may write"),
+    "group": (open_folder_to_group, "with no other user who may write it"),
     "link": (link, "one hard link, found '2'"),
     "size": (enlarge, "at most '67108864' bytes"),
     "sticky": (is_sticky, "an owner who may write the folder of the dataset"),
