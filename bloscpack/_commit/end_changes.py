@@ -299,7 +299,14 @@ def commit_copy(locked_file: LockedFile) -> None:
     raw.flush()
     old = Attributes(locked_file.fp.fileno())
     copy_attributes(temporary.handle, old, owner=True)
-    _check_owner(locked_file, old.status.st_uid)
+    # Only root can give the copy to another user.
+    if not trust.may_read(old.status.st_uid, raw):
+        raise StorageError(
+            errno.EACCES,
+            "the file can only be changed in a copy, which would belong to this "
+            "user, and the owner of the file could not read it",
+            os.fsdecode(locked_file.path),
+        )
     if locked_file.sync:
         disk.sync(raw)
     size = os.fstat(raw.fileno()).st_size
@@ -315,21 +322,6 @@ def commit_copy(locked_file: LockedFile) -> None:
     locked_file.size = size
     if locked_file.sync:
         disk.sync_folder(locked_file.target)
-
-
-def _check_owner(locked_file: LockedFile, owner: int) -> None:
-    """Raise `StorageError` if the copy would lock the owner of the file out.
-
-    Only root can give the copy to another user.
-    """
-    assert locked_file.temporary is not None
-    if not trust.may_read(owner, locked_file.temporary.fp):
-        raise StorageError(
-            errno.EACCES,
-            "the file can only be changed in a copy, which would belong to this "
-            "user, and the owner of the file could not read it",
-            os.fsdecode(locked_file.path),
-        )
 
 
 def restore_bytes(

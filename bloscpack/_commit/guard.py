@@ -145,8 +145,9 @@ class ObjectChange(Change):
         if self._spool is not None:
             self._spool.close()
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Store the staged objects, and the guard of an array or a group last."""
+        self.is_committing = True
         self._put_shards()
         if self.guard == JOURNAL:
             self._commit_journal()
@@ -202,8 +203,9 @@ class NewChange(ObjectChange):
         """Store an object when the change is committed."""
         self._contents[name] = content
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Store the staged objects, and ``zarr.json`` last."""
+        self.is_committing = True
         self.owner.check(self.store.root)
         root = self._contents.pop(ZARR_JSON)
         for name, content in self._contents.items():

@@ -263,13 +263,17 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
             if interrupted and journal_remains(path, journal_name):
                 add_that_journal_remains(error, journal_name)
             raise
-        with fp, _locked(fp, path):
-            # The writer that had the lock may have replaced the file, or died and left
-            # a journal. Then open it again.
-            same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
-            if same and interrupted == os.path.lexists(journal_name):
-                yield fp
-                return
+        with fp:
+            lock = Lock(fp.fileno(), path, "another writer%s is changing this file")
+            try:
+                # The writer that had the lock may have replaced the file, or died and
+                # left a journal. Then open it again.
+                same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
+                if same and interrupted == os.path.lexists(journal_name):
+                    yield fp
+                    return
+            finally:
+                lock.release()
 
 
 def journal_remains(path: Path, journal_name: str) -> bool:
@@ -299,15 +303,6 @@ def add_that_journal_remains(
         log.notice(message)
     elif message not in str(error):
         error.strerror = "%s; %s" % (error.strerror or error, message)
-
-
-@contextmanager
-def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
-    lock = Lock(fp.fileno(), path, "another writer%s is changing this file")
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 class Lock(Owner):

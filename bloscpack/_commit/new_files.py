@@ -282,11 +282,10 @@ class Change:
                 self.owner.close_file(file.fp)
 
     def commit(self) -> None:
-        """Give the staged contents their names, all of them or none."""
-        self.is_committing = True
-        self._commit()
+        """Give the staged contents their names, all of them or none.
 
-    def _commit(self) -> None:
+        It sets `is_committing`.
+        """
         raise NotImplementedError
 
 
@@ -429,7 +428,9 @@ class FolderChange(Change):
         self.store.rename(temporary, name)
         self._folders.add(folder_of(name))
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Give the staged contents their names, all of them or none."""
+        self.is_committing = True
         self.owner.check(self.store.root)
         self._sync_folders()
         if len(self._staged) > 1 or self._removed:

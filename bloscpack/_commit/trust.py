@@ -151,7 +151,7 @@ def _has_bit(uid: int, file: WithDescriptor, bit: int) -> bool:
     if status.st_mode & bit:
         return True
     by_group = bool(status.st_mode & bit << 3)
-    return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
+    return by_group and _is_member(uid, status.st_gid) and _acl_of(file) is None
 
 
 def _is_sticky(status: os.stat_result) -> bool:
@@ -165,13 +165,9 @@ def _acl_of(file: WithDescriptor) -> bytes | None:
         return None
 
 
-def _has_acl(file: WithDescriptor) -> bool:
-    return _acl_of(file) is not None
-
-
 def is_unknown_member(file: BinaryFile) -> bool:
     """Return whether only this process knows that its user is of the file's group."""
-    if _has_acl(file):
+    if _acl_of(file) is not None:
         return False  # the bits of the group say nothing
     group = os.fstat(file.fileno()).st_gid
     return group in (os.getegid(), *os.getgroups()) and not _is_member(
@@ -528,7 +524,11 @@ def _open(name: str) -> io.FileIO | None:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
-            if not _size_of(name):  # a writer is creating it now, or has removed it
+            try:
+                size = os.lstat(name).st_size
+            except FileNotFoundError:
+                size = 0
+            if not size:  # a writer is creating it now, or has removed it
                 return None
             raise StorageError(
                 "the journal '%s' can't be read (%s), and without it the file may be a "
@@ -540,14 +540,6 @@ def _open(name: str) -> io.FileIO | None:
         os.close(descriptor)
         raise _no_regular_file(name)
     return io.FileIO(descriptor, "rb")
-
-
-def _size_of(name: str) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return os.lstat(name).st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _no_regular_file(name: str) -> StorageError:

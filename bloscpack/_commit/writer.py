@@ -33,6 +33,7 @@ from .new_files import FolderChange, Pending, naming_dataset, recover
 from .trust import CHANGES, parent_of
 
 if TYPE_CHECKING:
+    from .._storage.store import Store
     from .new_files import Change
 
     class Rule(Protocol):
@@ -200,14 +201,6 @@ class LockedFolder:
         self._sync = sync
         self._failed = False
         self._named: set[str] = set()
-        outer = parent_of(self._store)
-        if outer is not None and Pending(outer[0]).has_journal:
-            raise StorageError(
-                errno.EAGAIN,
-                "a change of the table that it belongs to was interrupted: open the "
-                "table for writing, which completes the change",
-                self._store.root,
-            )
         self._locks = [FolderLock(self._store)]
         try:
             recover(pending, sync)
@@ -276,6 +269,22 @@ class SharedFolder:
 
     def release(self) -> None:
         """Return: the folder is locked only during a change."""
+
+
+def check_table_around(store: Store) -> None:
+    """Raise `StorageError` if a change of the folder around was interrupted.
+
+    It may be a change of the table that an array belongs to. Tables and groups belong
+    to no table.
+    """
+    around = parent_of(store)
+    if around is not None and Pending(around[0]).has_journal:
+        raise StorageError(
+            errno.EAGAIN,
+            "a change of the table that it belongs to was interrupted: open the "
+            "table for writing, which completes the change",
+            store.root,
+        )
 
 
 def waiting(open_it: Callable[[], Result], seconds: float) -> Result:

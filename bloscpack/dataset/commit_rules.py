@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from .._commit import new_folder
 from .._commit.guard import GuardedObjects
 from .._commit.new_folder import NewName
-from .._commit.writer import LockedFolder, SharedFolder, Writer
+from .._commit.writer import (
+    LockedFolder,
+    SharedFolder,
+    Writer,
+    check_table_around,
+)
 from .._format.zarr_metadata import encode_json
 from .._storage.protocols import Path
 from .._storage.urls import without_url
@@ -74,6 +79,8 @@ def writer_for(
     """
     rule: Rule
     if folder.store.can_rename:
+        if kind == "array":
+            check_table_around(folder.store)
         locked = SharedFolder if kind == "group" else LockedFolder
         rule = locked(folder.pending, sync, prepare)
     else:

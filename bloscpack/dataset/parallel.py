@@ -484,7 +484,7 @@ class ShardObjects(Change):
     def stage(self, name: str, content: bytes) -> None:
         """Leave out a document."""
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Return: each shard was stored at once."""
 
 
