@@ -1,8 +1,10 @@
-"""Changes of a file in place: all writes of a change take effect, or none.
+"""The rule 'journal of old bytes': a file changes in place, completely or not at all.
 
-Contract: before the first write, a `Change` saves the bytes that it is going to
-overwrite. If the ``with`` block raises an error they are restored. Three kinds differ
-in where the old bytes are and in what commits the change:
+Before the first write, a `Change` saves the bytes that it is going to overwrite. If the
+``with`` block raises an error they are restored.
+
+Commit point
+    Three kinds differ in where the old bytes are and in what commits the change:
 
 ==================  =========================  ======================================
 class               old bytes                  commit point
@@ -13,8 +15,14 @@ class               old bytes                  commit point
 `InMemoryChange`    memory                     the ``with`` block ends
 ==================  =========================  ======================================
 
-The first two survive the end of the process and of the machine. The third is for file
-objects, whose name is unknown.
+Recovery
+    The first two survive the end of the process and of the machine: while the journal
+    exists, readers put the old bytes over what they read (`snapshot`), and the next
+    writer restores them (`locking.open_locked`). The third is for file objects, whose
+    name is unknown.
+Trust
+    A journal keeps the rules of `trust`: its writer checks that before the first write,
+    and readers before they apply it.
 """
 
 from __future__ import annotations
