@@ -85,10 +85,6 @@ class ObjectChange(Change):
         self._shards: dict[str, tuple[int, int]] = {}
         self._spool: BinaryIO | None = None
 
-    def make_folder(self, name: str) -> None:
-        """Check the name of a folder: a store of objects has no others."""
-        self.store.path(name)
-
     def _find_version(self, name: str) -> None:
         """Note the version that an object has before it is stored."""
         if name not in self._versions:

@@ -243,11 +243,21 @@ class Change:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file at once: the old state can be read with its new content."""
-        raise NotImplementedError
+        self.finish(self._begin_with(name, content), at_once=True)
 
     def stage(self, name: str, content: bytes) -> None:
         """Write the content that a file gets when the change is committed."""
-        raise NotImplementedError
+        self.finish(self._begin_with(name, content), at_once=False)
+
+    def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
+        file = self.begin(name)
+        try:
+            file.fp.write(content)
+            file.fp.flush()
+        except BaseException:
+            self.abandon(file)
+            raise
+        return file
 
     def staged_identity(self, name: str) -> object:
         """Return what `Store.identity` returns for a staged file when it is committed.
@@ -261,8 +271,8 @@ class Change:
         raise NotImplementedError
 
     def make_folder(self, name: str) -> None:
-        """Make a folder, unless there is one."""
-        raise NotImplementedError
+        """Make a folder, unless there is one; a store of objects has none."""
+        self.store.path(name)  # raises the errors of the name
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file, whose content is written in pieces.
@@ -326,19 +336,8 @@ class FolderChange(Change):
         access = self._access
         return access.model_of(name) if isinstance(access, NewAccess) else None
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file at once: the old state can be read with its new content."""
-        self.finish(self._begin_with(name, content), at_once=True)
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Write the content that a file gets when the change is committed."""
-        self.finish(self._begin_with(name, content), at_once=False)
-
     def staged_identity(self, name: str) -> object:
-        """Return what `Store.identity` returns for a staged file when it is committed.
-
-        None if that is unknown.
-        """
+        """Return the identity of a staged file, which a rename does not change."""
         place = self._staged.get(name)
         return None if place is None else self.store.identity(place)
 
@@ -413,16 +412,6 @@ class FolderChange(Change):
         super().abandon(*files)
         for file in files if self.owner.is_here else ():
             self.store.remove(file.place)
-
-    def _begin_with(self, name: str, content: bytes) -> UnfinishedFile:
-        file = self.begin(name)
-        try:
-            file.fp.write(content)
-            file.fp.flush()
-        except BaseException:
-            self.abandon(file)
-            raise
-        return file
 
     def _rename(self, temporary: str, name: str) -> None:
         self.store.rename(temporary, name)

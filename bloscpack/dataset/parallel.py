@@ -463,10 +463,6 @@ class ShardObjects(Change):
         super().__init__(folder.store)
         self._target = target
 
-    def make_folder(self, name: str) -> None:
-        """Check the name of a folder: a store of objects has no others."""
-        self.store.path(name)
-
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a shard."""
         return UnfinishedFile(name, name, temporary_file())
@@ -476,13 +472,6 @@ class ShardObjects(Change):
         content = file.content()
         if at_once:
             self._target.store(file.name, content)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Store a shard."""
-        self._target.store(name, content)
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Leave out a document."""
 
     def commit(self) -> None:
         """Return: each shard was stored at once."""
