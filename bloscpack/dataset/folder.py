@@ -277,13 +277,15 @@ class Folder:
         It must be the next call, as in opening a dataset whose kind was found. Until
         then, the file stays open where that keeps no writer from replacing it.
         """
-        held = None
-        if HAS_OPEN_FOLDERS and isinstance(self.store, FolderStore):
-            with suppress(FileNotFoundError):  # the journal has its content
-                held = self.storage(name)
+        self.forget_document()
+        if HAS_OPEN_FOLDERS and not self.is_remote and not self.pending.documents:
+            file = self.storage(name)
+            if isinstance(file, OpenFile):
+                content = file.read_whole(MAX_JSON)
+                value = decode_json(content, self.path(name))
+                self._held, self._known = file, (name, file.state, content, value)
+                return content, value
         self._known = (name, *self._read_document(name))
-        is_same = isinstance(held, OpenFile) and held.state == self._known[1]
-        self._held = held if is_same else None
         return self._known[2:]
 
     def forget_doubtful_document(self) -> None:

@@ -21,7 +21,7 @@ from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
-from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore
+from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
@@ -764,11 +764,11 @@ def test_the_document_is_read_once_per_opening_and_once_per_change(
     path = tmp_path / "a"
     dataset.create_array(path, items("f8", 40), chunks=4, shards=8).close()
     reads, decoded = [], []
-    read, decode = FolderStore.read, json.loads
+    open_file, decode = OpenFile.__init__, json.loads
 
-    def counting(store, name, *arguments, **keywords):
-        reads.append(store.path(name))
-        return read(store, name, *arguments, **keywords)
+    def counting(file, descriptor, name):
+        reads.append(name)
+        open_file(file, descriptor, name)
 
     def decoding(*arguments):
         decoded.append(arguments)
@@ -780,7 +780,7 @@ def test_the_document_is_read_once_per_opening_and_once_per_change(
         decoded.clear()
         return found
 
-    monkeypatch.setattr(FolderStore, "read", counting)
+    monkeypatch.setattr(OpenFile, "__init__", counting)
     monkeypatch.setattr(json, "loads", decoding)
     with dataset.open(path) as array:
         array[3:30]
