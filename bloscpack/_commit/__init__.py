@@ -1,1 +1,17 @@
-"""Changes that are applied as a whole or not at all."""
+"""All-or-nothing changes of files and datasets, by five rules.
+
+==================  ================================  ==================================
+module              rule                              used for
+==================  ================================  ==================================
+`replacing`         rename one file                   new files, repacking
+`end_changes`       journal of old bytes              appending to a file, metadata
+`new_files`         journal of new files              changes of a dataset in a folder
+`guard`             one guard object                  datasets in a store of objects
+`new_folder`        a hidden folder is renamed        new datasets in a folder
+==================  ================================  ==================================
+
+Each module says what the commit point of its rule is, how a change that was interrupted
+is completed or undone, and who is trusted. `trust` has the table of those who may have
+written a journal, `locking` and `writer` keep other writers away. No module here knows
+a layout of datasets: `new_files.Datasets` is what the rules ask about them.
+"""

@@ -1,8 +1,10 @@
-"""Changes of a file in place: all writes of a change take effect, or none.
+"""The rule 'journal of old bytes': a file changes in place, completely or not at all.
 
-Contract: before the first write, a `Change` saves the bytes that it is going to
-overwrite. If the ``with`` block raises an error they are restored. Three kinds differ
-in where the old bytes are and in what commits the change:
+Before the first write, a `Change` saves the bytes that it is going to overwrite. If the
+``with`` block raises an error they are restored.
+
+Commit point
+    Three kinds differ in where the old bytes are and in what commits the change:
 
 ==================  =========================  ======================================
 class               old bytes                  commit point
@@ -13,8 +15,14 @@ class               old bytes                  commit point
 `InMemoryChange`    memory                     the ``with`` block ends
 ==================  =========================  ======================================
 
-The first two survive the end of the process and of the machine. The third is for file
-objects, whose name is unknown.
+Recovery
+    The first two survive the end of the process and of the machine: while the journal
+    exists, readers put the old bytes over what they read (`snapshot`), and the next
+    writer restores them (`locking.open_locked`). The third is for file objects, whose
+    name is unknown.
+Trust
+    A journal keeps the rules of `trust`: its writer checks that before the first write,
+    and readers before they apply it.
 """
 
 from __future__ import annotations
@@ -299,7 +307,14 @@ def commit_copy(locked_file: LockedFile) -> None:
     raw.flush()
     old = Attributes(locked_file.fp.fileno())
     copy_attributes(temporary.handle, old, owner=True)
-    _check_owner(locked_file, old.status.st_uid)
+    # Only root can give the copy to another user.
+    if not trust.may_read(old.status.st_uid, raw):
+        raise StorageError(
+            errno.EACCES,
+            "the file can only be changed in a copy, which would belong to this "
+            "user, and the owner of the file could not read it",
+            os.fsdecode(locked_file.path),
+        )
     if locked_file.sync:
         disk.sync(raw)
     size = os.fstat(raw.fileno()).st_size
@@ -315,21 +330,6 @@ def commit_copy(locked_file: LockedFile) -> None:
     locked_file.size = size
     if locked_file.sync:
         disk.sync_folder(locked_file.target)
-
-
-def _check_owner(locked_file: LockedFile, owner: int) -> None:
-    """Raise `StorageError` if the copy would lock the owner of the file out.
-
-    Only root can give the copy to another user.
-    """
-    assert locked_file.temporary is not None
-    if not trust.may_read(owner, locked_file.temporary.fp):
-        raise StorageError(
-            errno.EACCES,
-            "the file can only be changed in a copy, which would belong to this "
-            "user, and the owner of the file could not read it",
-            os.fsdecode(locked_file.path),
-        )
 
 
 def restore_bytes(

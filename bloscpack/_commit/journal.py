@@ -10,7 +10,7 @@ change overwrites; docs/durability.rst has the table of its fields. Contract:
 - An incomplete journal means that NAME is unchanged, so it can be removed.
 - While a journal exists, NAME is at least as long as its old length: bytes are cut off
   after the commit.
-- A journal is read only after it has been accepted (`acceptance.load`).
+- A journal is read only after it has been accepted (`trust.load`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,16 @@ from .end_changes import (
     commit_copy,
     restore_bytes,
 )
-from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlock
+from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlocking
 
 if TYPE_CHECKING:
     from .journal import Extent, Head
 
 # Numbers of the file systems without locks that the user has been warned of.
 _WITHOUT_LOCKS: set[int] = set()
+# Device, inode and process of the files and folders that this process has locked. A
+# child process that inherits the set has locked none of them.
+_LOCKED_HERE: set[tuple[int, int, int]] = set()
 
 
 class LockedFile:
@@ -260,13 +263,17 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
             if interrupted and journal_remains(path, journal_name):
                 add_that_journal_remains(error, journal_name)
             raise
-        with fp, _locked(fp, path):
-            # The writer that had the lock may have replaced the file, or died and left
-            # a journal. Then open it again.
-            same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
-            if same and interrupted == os.path.lexists(journal_name):
-                yield fp
-                return
+        with fp:
+            lock = Lock(fp.fileno(), path, "another writer%s is changing this file")
+            try:
+                # The writer that had the lock may have replaced the file, or died and
+                # left a journal. Then open it again.
+                same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
+                if same and interrupted == os.path.lexists(journal_name):
+                    yield fp
+                    return
+            finally:
+                lock.release()
 
 
 def journal_remains(path: Path, journal_name: str) -> bool:
@@ -298,81 +305,77 @@ def add_that_journal_remains(
         error.strerror = "%s; %s" % (error.strerror or error, message)
 
 
-@contextmanager
-def _locked(fp: BinaryFile, path: Path) -> Iterator[None]:
-    _lock_for_writer(fp.fileno(), path, "another writer is changing this file")
-    owner = Owner()
-    try:
-        yield
-    finally:
-        if owner.is_here:
-            unlock(fp.fileno())
+class Lock(Owner):
+    """The lock of an open file or folder, until `release` or the end of the process.
 
-
-def _lock_for_writer(descriptor: int, path: Path, locked: str) -> bool:
-    """Lock a file or folder; return False if the system or file system has no locks.
-
-    Raises `StorageError` with the message `locked` if another writer has the lock. The
-    user is warned, once for each file system, that there are no locks.
+    Raises `StorageError` if another writer has it. The message is `locked`, in which
+    ``%s`` stands for the words that say that this writer is in the same process.
+    Without locks of the system, nothing keeps other writers away; the user is warned,
+    once for each file system that has none.
     """
-    failure = try_lock(descriptor)
-    if failure is None or failure.errno is None:
-        return failure is None
-    if failure.errno in LOCKED:
-        raise StorageError(errno.EAGAIN, locked, os.fsdecode(path)) from failure
-    device = os.fstat(descriptor).st_dev
-    if device not in _WITHOUT_LOCKS:
-        _WITHOUT_LOCKS.add(device)
-        log.notice(
-            "'%s': the file system has no locks (%s), so nothing prevents another "
-            "writer from changing the file at the same time"
-            % (os.fsdecode(path), failure.strerror)
-        )
-    return False
+
+    _unlock: Callable[[], None] | None = None
+
+    def __init__(self, descriptor: int, path: Path, locked: str) -> None:
+        super().__init__()
+        status = os.fstat(descriptor)
+        self._key = status.st_dev, status.st_ino, os.getpid()
+        failure = try_lock(descriptor)
+        if failure is None:
+            _LOCKED_HERE.add(self._key)
+            self._unlock = unlocking(descriptor)
+        elif failure.errno in LOCKED:
+            here = " in this process" if self._key in _LOCKED_HERE else ""
+            name = os.fsdecode(path)
+            raise StorageError(errno.EAGAIN, locked % here, name) from failure
+        elif failure.errno is not None and status.st_dev not in _WITHOUT_LOCKS:
+            _WITHOUT_LOCKS.add(status.st_dev)
+            log.notice(
+                "'%s': the file system has no locks (%s), so nothing prevents another "
+                "writer from changing the file at the same time"
+                % (os.fsdecode(path), failure.strerror)
+            )
+
+    def release(self) -> None:
+        """Unlock the file or folder, unless another process has locked it."""
+        unlock, self._unlock = self._unlock, None
+        if unlock is not None and self.is_here:
+            unlock()
+            _LOCKED_HERE.discard(self._key)
 
 
-class FolderLock(Owner):
-    """A folder that one writer has locked, until `close` or the end of the process.
+class FolderLock(Lock):
+    """The lock of a folder, which also keeps it open, until `close`.
 
     Raises `StorageError` if another writer has locked it, or has put another folder in
-    its place. Where there are no locks, nothing keeps other writers away.
+    its place.
     """
 
+    _descriptor: int | None = None
+
     def __init__(self, folder: FolderStore) -> None:
-        super().__init__()
         self.folder = folder
-        self._descriptor: int | None = None
         held = folder.hold()
-        try:
-            import fcntl
-        except ImportError:
+        if os.name == "nt":  # no locks, and folders can't be opened
+            Owner.__init__(self)
             return
-        self._fcntl = fcntl  # nothing can be imported when the process ends
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         place = folder.root if held.number is None else "."
-        descriptor = os.open(place, flags, dir_fd=held.number)
-        is_locked = False
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        self._descriptor = os.open(place, flags, dir_fd=held.number)
         try:
-            locked = "another writer has opened this folder"
-            is_locked = _lock_for_writer(descriptor, folder.root, locked)
-        finally:
-            if is_locked:
-                self._descriptor = descriptor
-            else:
-                os.close(descriptor)
-        if not folder.has_its_name():
+            locked = "another writer%s has opened this folder"
+            super().__init__(self._descriptor, folder.root, locked)
+            if not folder.has_its_name():
+                raise replaced(folder.root)
+        except BaseException:
             self.close()
-            raise replaced(folder.root)
+            raise
 
     def close(self) -> None:
         """Unlock the folder."""
+        self.release()
         descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
-            return
-        if self.is_here:
-            # Closing is not enough if a child process has inherited the descriptor.
-            with suppress(OSError):
-                self._fcntl.flock(descriptor, self._fcntl.LOCK_UN)
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)
 
     __del__ = close

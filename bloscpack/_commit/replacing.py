@@ -1,9 +1,17 @@
-"""New files that appear under their name complete or not at all.
+"""The rule 'rename one file': a new file appears under its name complete or not at all.
 
-Contract: `replacing` writes a temporary file in the folder of the target and renames
-it: the rename is the commit point. An existing target is locked meanwhile, and restored
-first if a change was interrupted. By default the new file is synced before it replaces
-another file.
+`replacing` writes a temporary file in the folder of the target (see `temporary`), and
+renames it. An existing target is locked until then.
+
+Commit point
+    The rename. By default a new file is on the disk before it replaces another one.
+Recovery
+    The next writer of the name removes the temporary files of writers that have died.
+    If an earlier change of the target was interrupted, it is restored first.
+Trust
+    Only the file that was created gets the name: another user who can write to the
+    folder may have put another file, or a link, in the place of the temporary file. No
+    file is created where a journal would be applied to it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
@@ -137,7 +137,8 @@ class TemporaryFile(Owner):
         _unfinished.remove(self)
         if self._guard is not None:
             guard, self._guard = self._guard, None
-            unlock(guard)
+            with suppress(ImportError):  # the system has no locks
+                unlocking(guard)()
             os.close(guard)
 
 
@@ -209,9 +210,16 @@ def try_lock(descriptor: int) -> OSError | None:
     return None
 
 
-def unlock(descriptor: int) -> None:
-    """Unlock a file: closing is not enough if a child has inherited the descriptor."""
-    with suppress(ImportError, OSError):
-        import fcntl
+def unlocking(descriptor: int) -> Callable[[], None]:
+    """Return a function that unlocks a file or folder, which `try_lock` has locked.
 
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    It works even when the process ends, where nothing can be imported. Closing is not
+    enough if a child process has inherited the descriptor.
+    """
+    import fcntl
+
+    def unlock() -> None:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    return unlock

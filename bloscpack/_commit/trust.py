@@ -2,17 +2,17 @@
 
 A journal is obeyed only if all users who could have written it may also change its file
 or dataset. `load` applies this to the journal of a file, `check_in_dataset` to the
-journal of a dataset, and `is_believed` to a folder around a dataset.
+journal of a dataset and to the folder that it is in, and `is_believed` to a folder
+around a dataset.
 
 Strategy: three tables of rules, checked in order. Each rule is a pure function of
 `Evidence` that returns what it found if the rule is broken, else None.
 
-- `FILE_RULES` need the status of the two files.
+- `WRITER_RULES` say who may have written a journal, of a file or a dataset. They need
+  the status of the two files.
 - `CONTENT_RULES` also need the fields of the journal and of the old file header. They
   bound every size, so they come before bytes are hashed or memory is allocated.
 - `IDENTITY_RULES` compare the journal with the bytes of the file.
-
-The journal of a dataset has `CHANGES_RULES` and `DATASET_RULES`.
 
 A journal that breaks a rule is refused with an error that names journal and rule, by
 readers and by writers; nothing is changed. An incomplete journal is ignored instead.
@@ -27,7 +27,7 @@ import stat
 import struct
 
 from .._storage.base import READ_SIZE
-from .._storage.folder_store import is_missing
+from .._storage.folder_store import FolderStore, Held, is_missing
 from .._storage.local import whole_file
 from ..exceptions import FormatError, StorageError
 from .journal import (
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from .._storage.base import Storage
-    from .._storage.folder_store import FolderStore, Held
     from .._storage.protocols import BinaryFile
+    from .._storage.store import Store
 
     class WithDescriptor(Protocol):
         """A file or folder that is open."""
@@ -60,9 +60,8 @@ if TYPE_CHECKING:
         def fileno(self) -> int:
             """Return its file descriptor."""
 
-    # What a journal must have, a function that returns what it has instead, and what
-    # the user can do.
-    Rule = tuple[str, Callable[["Evidence"], str | None], str]
+    # A function that returns what a journal has instead of what it must have.
+    Find = Callable[["Evidence"], str | None]
 
 # Without the journal the file may be a mixture of two states.
 REMEDY = (
@@ -97,38 +96,36 @@ JOURNAL = CHANGES + "/journal"
 MAX_DATASET_JOURNAL = 64 * 2**20
 
 
+# What a journal belongs to, and what is examined: see `WRITER_RULES`.
+OF_FILE, OF_DATASET, FOLDER_OF_CHANGES = range(3)
+
+
 class Evidence:
-    """A file and the file with the name of its journal.
+    """A journal, or the folder that it is in, and the file or dataset that it changes.
 
     ``status`` and ``of_file`` are the status of the journal and of the file. ``saved``
-    has the fields of the journal once they have been read.
+    has the fields of the journal of a file, and ``storage`` the bytes of the file, once
+    they are needed.
     """
 
     saved: Journal
-    file: WithDescriptor
+    storage: Storage
 
-    def __init__(self, name: str, fp: BinaryFile, file: BinaryFile) -> None:
-        self.name = name
+    def __init__(
+        self, status: os.stat_result, file: WithDescriptor, kind: int = OF_FILE
+    ) -> None:
+        self.status = status
         self.file = file
-        self.status = os.fstat(fp.fileno())
-        self.of_file = os.fstat(file.fileno())
-        self.storage: Storage = whole_file(file)
+        self.kind = kind
+        self.of_file = (
+            file.status if isinstance(file, Held) else os.fstat(file.fileno())
+        )
 
     def read_old(self, offset: int, size: int) -> bytes:
         """Return bytes of the file as they were before the change."""
         data = bytearray(self.storage.read_at(offset, size))
         self.saved.overlay(offset, memoryview(data))
         return bytes(data)
-
-
-class DatasetEvidence(Evidence):
-    """The folder of a dataset, and its journal or the folder that the journal is in."""
-
-    def __init__(self, name: str, status: os.stat_result, folder: Held) -> None:
-        self.name = name
-        self.file = folder
-        self.status = status
-        self.of_file = folder.status
 
 
 def may_write(uid: int, file: WithDescriptor) -> bool:
@@ -154,7 +151,7 @@ def _has_bit(uid: int, file: WithDescriptor, bit: int) -> bool:
     if status.st_mode & bit:
         return True
     by_group = bool(status.st_mode & bit << 3)
-    return by_group and _is_member(uid, status.st_gid) and not _has_acl(file)
+    return by_group and _is_member(uid, status.st_gid) and _acl_of(file) is None
 
 
 def _is_sticky(status: os.stat_result) -> bool:
@@ -168,13 +165,9 @@ def _acl_of(file: WithDescriptor) -> bytes | None:
         return None
 
 
-def _has_acl(file: WithDescriptor) -> bool:
-    return _acl_of(file) is not None
-
-
 def is_unknown_member(file: BinaryFile) -> bool:
     """Return whether only this process knows that its user is of the file's group."""
-    if _has_acl(file):
+    if _acl_of(file) is not None:
         return False  # the bits of the group say nothing
     group = os.fstat(file.fileno()).st_gid
     return group in (os.getegid(), *os.getgroups()) and not _is_member(
@@ -205,6 +198,11 @@ def _wrong_owner(evidence: Evidence) -> str | None:
     uid = evidence.status.st_uid
     if not hasattr(os, "geteuid") or uid in (0, evidence.of_file.st_uid):
         return None
+    # No other user can have made a folder of this user, whom the user database may not
+    # know. A change of a single file needs this folder only; a journal must be accepted
+    # by other users, too.
+    if evidence.kind == FOLDER_OF_CHANGES and uid == os.geteuid():
+        return None
     if may_write(uid, evidence.file):
         return None
     return "the user '%d'" % uid
@@ -231,58 +229,41 @@ def _others_write(evidence: Evidence) -> str | None:
 def _too_large(evidence: Evidence) -> str | None:
     size = evidence.status.st_size
     # New head and old bytes are in the file, or have been there.
-    fits = size <= 2 * evidence.of_file.st_size + OVERHEAD
-    return None if fits else "'%d' bytes" % size
+    limit = 2 * evidence.of_file.st_size + OVERHEAD
+    if evidence.kind == OF_DATASET:
+        limit = MAX_DATASET_JOURNAL
+    return None if size <= limit else "'%d' bytes" % size
 
 
-FILE_RULES: tuple[Rule, ...] = (
+# Who may have written a journal of a file or a dataset, and what the user of a file can
+# do. A folder has no rules about links and sizes.
+WRITER_RULES: tuple[tuple[str, Find, str], ...] = (
     ("one hard link", _several_links, REMEDY_OF_LINKS),
-    ("an owner who may write the file", _wrong_owner, REMEDY_OF_STRANGERS),
+    ("an owner who may write %(file)s", _wrong_owner, REMEDY_OF_STRANGERS),
     ("no other user who may write it", _others_write, REMEDY_OF_BITS),
-    ("at most twice the size of the file", _too_large, REMEDY_OF_STRANGERS),
+    ("at most %(size)s", _too_large, REMEDY_OF_STRANGERS),
 )
+OF_FOLDER = (_wrong_owner, _others_write)
+# What the rules call the file and the maximum size of the journal.
+NAMES = {"file": "the file", "size": "twice the size of the file"}
+NAMES_IN_DATASET = {
+    "file": "the folder of the dataset",
+    "size": "'%d' bytes" % MAX_DATASET_JOURNAL,
+}
 
 
-def _too_large_for_dataset(evidence: Evidence) -> str | None:
-    size = evidence.status.st_size
-    return None if size <= MAX_DATASET_JOURNAL else "'%d' bytes" % size
+def _wrong_writer(evidence: Evidence) -> tuple[str, str] | None:
+    """Return the first of `WRITER_RULES` that is broken, and what the user can do."""
+    is_folder = evidence.kind == FOLDER_OF_CHANGES
+    names = NAMES if evidence.kind == OF_FILE else NAMES_IN_DATASET
+    for expected, find, remedy in WRITER_RULES:
+        found = None if is_folder and find not in OF_FOLDER else find(evidence)
+        if found is not None:
+            holder = "a folder '.bloscpack' with " if is_folder else ""
+            advice = remedy if evidence.kind == OF_FILE else REMEDY_OF_DATASETS
+            return "expected %s%s, found %s" % (holder, expected % names, found), advice
+    return None
 
-
-def _wrong_owner_of_changes(evidence: Evidence) -> str | None:
-    # No other user can have made a folder of this user, whom the user database may not
-    # know. A change of a single file needs this folder only; a journal must be
-    # accepted by other users, too.
-    is_own = hasattr(os, "geteuid") and evidence.status.st_uid == os.geteuid()
-    return None if is_own else _wrong_owner(evidence)
-
-
-# For the folder with the journal of a dataset.
-CHANGES_RULES: tuple[Rule, ...] = (
-    (
-        "a folder '.bloscpack' whose owner may write the folder of the dataset",
-        _wrong_owner_of_changes,
-        REMEDY_OF_DATASETS,
-    ),
-    (
-        "a folder '.bloscpack' that no other user may write",
-        _others_write,
-        REMEDY_OF_DATASETS,
-    ),
-)
-DATASET_RULES: tuple[Rule, ...] = (
-    ("one hard link", _several_links, REMEDY_OF_DATASETS),
-    (
-        "an owner who may write the folder of the dataset",
-        _wrong_owner,
-        REMEDY_OF_DATASETS,
-    ),
-    ("no other user who may write it", _others_write, REMEDY_OF_DATASETS),
-    (
-        "at most '%d' bytes" % MAX_DATASET_JOURNAL,
-        _too_large_for_dataset,
-        REMEDY_OF_DATASETS,
-    ),
-)
 
 # Rules about the fields
 
@@ -329,25 +310,22 @@ def _overreach(evidence: Evidence) -> str | None:
         return "a file that has no valid beginning (%s)" % error
 
 
-CONTENT_RULES: tuple[Rule, ...] = (
+CONTENT_RULES: tuple[tuple[str, Find], ...] = (
     (
         "an old length of at most the size of the file",
         _longer_than_file,
-        REMEDY_OF_OTHER_FILES,
     ),
     (
         "extents that are in order, apart, and inside the old length",
         _disorder,
-        REMEDY_OF_OTHER_FILES,
     ),
-    ("a new head that fills the first extent", _wrong_head, REMEDY_OF_OTHER_FILES),
+    ("a new head that fills the first extent", _wrong_head),
     (
         "a witness of at least '%d' bytes inside the old length and outside the extents"
         % MIN_WITNESS,
         _bad_witness,
-        REMEDY_OF_OTHER_FILES,
     ),
-    ("extents that a change overwrites", _overreach, REMEDY_OF_OTHER_FILES),
+    ("extents that a change overwrites", _overreach),
 )
 
 # Rules about the bytes of the file
@@ -404,31 +382,26 @@ def _blocks_of_head(evidence: Evidence) -> Iterator[tuple[int, bytes, bytes, byt
         yield start, head, evidence.read_old(start, len(new)), new
 
 
-IDENTITY_RULES: tuple[Rule, ...] = (
-    ("the witness to be unchanged", _witness_differs, REMEDY_OF_OTHER_FILES),
+IDENTITY_RULES: tuple[tuple[str, Find], ...] = (
+    ("the witness to be unchanged", _witness_differs),
     (
         "every byte of the head to be old, new or zero",
         _head_differs,
-        REMEDY_OF_OTHER_FILES,
     ),
     (
         "the same file, or a head that is not completely new",
         _complete_copy,
-        REMEDY_OF_OTHER_FILES,
     ),
 )
 
 
-def first_broken(rules: tuple[Rule, ...], evidence: Evidence) -> tuple[str, str] | None:
-    """Return the first broken rule, in words, and the advice for the user.
-
-    Return None if all rules are kept.
-    """
-    for expected, find, remedy in rules:
+def _first_broken(rules: tuple[tuple[str, Find], ...], evidence: Evidence) -> str:
+    """Return the first broken rule, in words; '' if all rules are kept."""
+    for expected, find in rules:
         found = find(evidence)
         if found is not None:
-            return "expected %s, found %s" % (expected, found), remedy
-    return None
+            return "expected %s, found %s" % (expected, found)
+    return ""
 
 
 def load(name: str, file: BinaryFile) -> Journal | None:
@@ -443,7 +416,7 @@ def load(name: str, file: BinaryFile) -> Journal | None:
         if fp is None:
             return None
         with fp:
-            return _accepted(Evidence(name, fp, file), fp)
+            return _accepted(name, fp, file)
     except MemoryError as error:
         raise StorageError("there is no memory for the journal '%s'" % name) from error
 
@@ -453,7 +426,7 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
 
     A file system may give it another owner or other permission bits than requested.
     """
-    broken = first_broken(FILE_RULES, Evidence(name, fp, file))
+    broken = _wrong_writer(Evidence(os.fstat(fp.fileno()), file))
     if broken:
         raise StorageError(
             "the journal '%s', without which the file can't be changed, would be "
@@ -462,23 +435,15 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
 
 
 def check_in_dataset(
-    rules: tuple[Rule, ...], dataset: FolderStore, status: os.stat_result
+    dataset: FolderStore, status: os.stat_result, kind: int = OF_DATASET
 ) -> None:
-    """Raise `StorageError` if the journal of a dataset, or its folder, is refused.
+    """Raise `StorageError` if the journal of a dataset is refused, by its status.
 
-    Parameters
-    ----------
-    rules
-        `DATASET_RULES` for the journal, `CHANGES_RULES` for the folder that it is in.
-    dataset
-        The folder of the dataset.
-    status
-        The status of the journal, or of its folder.
+    With the kind `FOLDER_OF_CHANGES` it is the status of the folder that it is in.
     """
-    name = dataset.path(JOURNAL)
-    broken = first_broken(rules, DatasetEvidence(name, status, dataset.hold()))
+    broken = _wrong_writer(Evidence(status, dataset.hold(), kind))
     if broken:
-        raise _refused(name, *broken)
+        raise _refused(dataset.path(JOURNAL), *broken)
 
 
 def folder_of_changes(dataset: FolderStore) -> FolderStore:
@@ -487,7 +452,7 @@ def folder_of_changes(dataset: FolderStore) -> FolderStore:
     Raises `StorageError` if a user who may not change the dataset could write it.
     """
     changes = dataset.subfolder(CHANGES)
-    check_in_dataset(CHANGES_RULES, dataset, changes.status)
+    check_in_dataset(dataset, changes.status, FOLDER_OF_CHANGES)
     return changes
 
 
@@ -515,6 +480,20 @@ def is_believed(around: Held, dataset: Held) -> bool:
     return not outer.st_mode & stat.S_IWGRP or (
         outer.st_gid == inner.st_gid and _acl_of(around) == _acl_of(dataset)
     )
+
+
+def parent_of(store: Store) -> tuple[Store, str] | None:
+    """Return the folder around that of a dataset, and the name of the dataset in it.
+
+    None if there is none, or if it is not believed. Nothing in it counts then.
+    """
+    around = store.parent()
+    if around is not None and isinstance(store, FolderStore):
+        outer = around[0]
+        assert isinstance(outer, FolderStore)
+        if not is_believed(outer.hold(), store.hold()):
+            return None
+    return around
 
 
 def belongs_to_missing_file(name: str) -> bool:
@@ -545,7 +524,11 @@ def _open(name: str) -> io.FileIO | None:
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             raise _no_regular_file(name) from error
         if error.errno == errno.EACCES:
-            if not _size_of(name):  # a writer is creating it now, or has removed it
+            try:
+                size = os.lstat(name).st_size
+            except FileNotFoundError:
+                size = 0
+            if not size:  # a writer is creating it now, or has removed it
                 return None
             raise StorageError(
                 "the journal '%s' can't be read (%s), and without it the file may be a "
@@ -559,28 +542,21 @@ def _open(name: str) -> io.FileIO | None:
     return io.FileIO(descriptor, "rb")
 
 
-def _size_of(name: str) -> int:
-    """Return the size of a file; 0 if there is none."""
-    try:
-        return os.lstat(name).st_size
-    except FileNotFoundError:
-        return 0
-
-
 def _no_regular_file(name: str) -> StorageError:
     return StorageError(
         "'%s' has the name of a journal, but is no regular file: move it away" % name
     )
 
 
-def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
+def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> Journal | None:
     """Return a journal that keeps all rules; None if it was never completed."""
-    name = evidence.name
+    evidence = Evidence(os.fstat(fp.fileno()), file)
+    evidence.storage = whole_file(file)
     if not evidence.status.st_nlink and not os.path.lexists(name):
         return None  # a writer has removed it since it was opened
-    broken = first_broken(FILE_RULES, evidence)
-    if broken:
-        raise _refused(name, *broken)
+    wrong = _wrong_writer(evidence)
+    if wrong:
+        raise _refused(name, *wrong)
     finished = _check_kind(name, fp)
     # A writer may be writing the journal now, so its length is read after the flag.
     saved, problem = _fields(name, whole_file(fp))
@@ -589,17 +565,15 @@ def _accepted(evidence: Evidence, fp: BinaryFile) -> Journal | None:
             raise _damaged(name, problem)
         return None
     evidence.saved = saved
-    broken = first_broken(CONTENT_RULES, evidence)
+    broken = _first_broken(CONTENT_RULES, evidence)
     # Bytes that a crash kept from the disk break rules too.
     if (not broken or not finished) and not saved.digest_fits():
         if finished:
             raise _damaged(name, "expected the digest of its bytes, found another")
         return None
+    broken = broken or _first_broken(IDENTITY_RULES, evidence)
     if broken:
-        raise _refused(name, *broken)
-    broken = first_broken(IDENTITY_RULES, evidence)
-    if broken:
-        raise _refused(name, *broken)
+        raise _refused(name, broken, REMEDY_OF_OTHER_FILES)
     return saved.keep(fp)
 
 

@@ -346,9 +346,8 @@ class FolderStore(Store):
         file = self.open(name)
         try:
             size = file.size if limit is None else limit
-            if whole and file.size > size:  # it is not even read
-                raise too_long(size, self.path(name), file.size)
-            return file.read_at(0, size), file.state
+            content = file.read_whole(size) if whole else file.read_at(0, size)
+            return content, file.state
         finally:
             file.close()
 
@@ -509,6 +508,12 @@ class OpenFile(Storage):
                 break
             done += count
         return done
+
+    def read_whole(self, limit: int) -> bytes:
+        """Return the content; a file with more bytes raises `FormatError`."""
+        if self.size > limit:  # it is not even read
+            raise too_long(limit, self.path, self.size)
+        return self.read_at(0, self.size)
 
     def _read_some(self, view: memoryview, offset: int) -> int:
         if hasattr(os, "preadv"):

@@ -2,7 +2,7 @@
 
 `FolderStore` is a folder that is held open, `ObjectStore` any store of fsspec, and
 `MemoryStore` a dictionary. They are siblings. What a store can't do is a property: the
-rules of `dataset.commit` ask for `can_rename`, and call only the methods of their kind.
+rules of `_commit` ask for `can_rename`, and call only the methods of their kind.
 
 Names are relative to the store; they have slashes and safe parts only.
 """

@@ -25,11 +25,11 @@ from .rows import (
 )
 
 if TYPE_CHECKING:
+    from .._commit.new_files import Change
+    from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .change import Change
     from .layouts.base import ArrayLayout
     from .row_stream import RowStream
-    from .writer import Writer
 
 
 class Array(Node):

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 
+from .._commit.new_folder import LEFTOVER
+from .._commit.trust import CHANGES, JOURNAL
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.rows import union
@@ -21,7 +23,6 @@ from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import is_url, path_of
 from ..abstract_io import Progress
 from ..exceptions import FormatError, UsageError
-from .create import LEFTOVER
 from .file_checks import (
     MISSING,
     SHORT,
@@ -33,7 +34,7 @@ from .file_checks import (
     missing_files,
     move_claimed,
 )
-from .folder import CHANGES, JOURNAL, Folder
+from .folder import Folder
 from .layouts import (
     LAYOUTS,
     array_class,
@@ -261,8 +262,8 @@ class DatasetCheck:
     def _check_changes(self, folder: Folder, member: str) -> None:
         """Note what an interrupted writer has left."""
         place = member or "."
-        folder.read_journal()
-        if folder.unfinished:
+        folder.pending.read()
+        if folder.pending.is_there:
             message = "a change was committed, and the next writer completes it"
             self.report.note("files", "change", message, file=place)
         elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):

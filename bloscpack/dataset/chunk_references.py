@@ -143,7 +143,7 @@ class DatasetInPlace:
     def __init__(self, path: Path) -> None:
         without_url(path, "reading a dataset in place")
         folder = Folder.open(path)
-        if folder.pending:
+        if folder.pending.files:
             raise _unfit(
                 folder.root,
                 "a change of it was interrupted: open it with the mode 'r+' once",

@@ -4,42 +4,34 @@ Contract: no name leads outside of the store, and no symbolic link is followed. 
 of a file is checked before memory is allocated for its content. A file counts as
 missing only if the store says that there is none; any other error is raised.
 
-A change that was committed but not completed (see `change`) is visible: a file that the
-change replaces is read from where its new content is, or the journal has its content.
+A change that was committed but not completed is visible: a file that the change
+replaces is read from where its new content is, or from the journal (see
+`_commit.new_files`).
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from .._commit.locking import FolderLock
-from .._commit.trust import CHANGES as CHANGES
-from .._commit.trust import (
-    DATASET_RULES,
-    REMEDY,
-    check_in_dataset,
-    folder_of_changes,
-    is_believed,
-)
-from .._commit.trust import JOURNAL as JOURNAL
+from .._commit.new_files import MAX_JSON as MAX_JSON
+from .._commit.new_files import UNFINISHED, Pending, decode_json, encode_json
+from .._commit.trust import CHANGES, parent_of
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
-from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.protocols import Path, StorageOptions
-from .._storage.store import Store, is_checked_name, is_safe_name
+from .._storage.store import Store, is_checked_name
 from .._storage.store import is_safe_part as is_safe_part
 from .._storage.urls import is_url, local_path
 from ..exceptions import (
     DamageError,
     FormatError,
-    StorageError,
     UsageTypeError,
     UsageValueError,
 )
@@ -51,14 +43,6 @@ if TYPE_CHECKING:
     Check = Callable[[bytes, JsonObject], object]
 
 Result = TypeVar("Result")
-
-# The file in a folder that shows that all in it belongs to a dataset that is not
-# complete, or that is being removed, unless there is a document, too.
-UNFINISHED = CHANGES + "/unfinished"
-# Maximum size in bytes of a file of JSON: the attributes of large datasets have a few
-# MiB, and no more is read into memory.
-MAX_JSON = 64 * 2**20
-
 
 # A message about a name that `is_member_name` refuses.
 BAD_NAME = (
@@ -92,35 +76,29 @@ class Folder:
         The files of the dataset.
     prefix
         Where this part is in the dataset, with a slash at the end; empty for all of it.
-    pending, documents
-        The files that a committed change replaces: where their new content is, or the
-        new content itself.
+    pending
+        The change that is to be completed; all parts of a dataset have the same.
     depth
         Number of groups around it, up to the one that was opened.
-    kept
-        The documents that a writer has read, by name; None to keep none.
     """
 
     depth = 0
 
     def __init__(
-        self,
-        store: Store,
-        prefix: str = "",
-        pending: dict[str, str] | None = None,
-        documents: dict[str, bytes] | None = None,
+        self, store: Store, prefix: str = "", pending: Pending | None = None
     ) -> None:
         self.store = store
         self.root = store.root
         self.prefix = prefix
-        self.pending = {} if pending is None else pending
-        self.documents = {} if documents is None else documents
-        self.kept: dict[str, bytes] | None = None
+        self.pending = Pending(store) if pending is None else pending
         # The group around, and the name in it, if it was opened from there.
         self._outer: tuple[Folder, str] | None = None
         # Name and identity of the file that `detect_document` has read, its content and
         # the value in it.
         self._known: tuple[str, object, bytes, Json] | None = None
+        # The same file, open: as long as it is, no other file gets its inode, so the
+        # identity proves that the content is the same.
+        self._held: Storage | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (*self.store.place, self.prefix)
@@ -151,11 +129,12 @@ class Folder:
         if isinstance(store, FolderStore):
             _check_exists(store, path)
         folder = cls(store)
-        folder.read_journal()
+        folder.pending.read()
         return folder
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
+        self.forget_document()
         self.store.close()
 
     def version(self) -> object:
@@ -163,101 +142,14 @@ class Folder:
         store = self.store.subfolder(self.prefix[:-1]) if self.prefix else self.store
         return store.content_version()
 
-    # The journal
-
-    def read_journal(self) -> list[str]:
-        """Find out whether a committed change is to be completed.
-
-        Return the names of the files that the change removes. Raises `StorageError` if
-        a user who may not change the dataset could have written the journal.
-        """
-        self.pending.clear()
-        self.documents.clear()
-        try:
-            if self.has_journal:
-                return self._take_journal(self._read_accepted())
-        except FileNotFoundError:  # the writer has just completed it
-            pass
-        except StorageError as error:
-            # Some stores refuse to tell whether there is a file.
-            if not self.is_remote or error.errno != errno.EACCES:
-                raise
-        return []
-
-    @property
-    def has_journal(self) -> bool:
-        """Whether there is a journal."""
-        if not isinstance(self.store, FolderStore):
-            return self.store.exists(JOURNAL)
-        status = self.store.status_of(CHANGES)
-        if status is None or stat.S_ISDIR(status.st_mode):
-            return status is not None and self.store.exists(JOURNAL)
-        if stat.S_ISLNK(status.st_mode):
-            raise LinkFound(self.store.path(CHANGES))
-        return False
-
-    def _read_accepted(self) -> Json:
-        """Return the value in the journal, after a check that it may be obeyed."""
-        store, path = self.store, self.store.path(JOURNAL)
-        if not isinstance(store, FolderStore):
-            # All users who may write the journal may write the dataset.
-            text, _ = store.read(JOURNAL, MAX_JSON, whole=True)
-            return _decoded(text, path)
-        file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
-        try:
-            status = os.fstat(file.descriptor)
-            if status.st_nlink == 0:  # the writer has completed it meanwhile
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            check_in_dataset(DATASET_RULES, store, status)
-            return _decoded(file.read_at(0, file.size), path)
-        finally:
-            file.close()
-
-    def _take_journal(self, journal: Json) -> list[str]:
-        """Note the new contents that a journal names; return the files to remove."""
-        stored = journal if isinstance(journal, dict) else {}
-        files, removed = stored.get("files"), stored.get("removed", [])
-        documents = stored.get("documents", {})
-        if (
-            not isinstance(files, dict)
-            or not isinstance(documents, dict)
-            or not all(map(is_safe_name, documents))
-            or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
-            or not isinstance(removed, list)
-            or not all(map(is_safe_name, removed))
-        ):
-            raise DamageError(
-                "expected a journal with the names of files in the dataset, found "
-                "something else. " + REMEDY,
-                section="metadata",
-                filename=self.store.path(JOURNAL),
-            )
-        self.pending.update({f: "%s/%s" % (CHANGES, n) for n, f in files.items()})
-        for name, document in documents.items():
-            self.documents[name] = json.dumps(document, indent=2).encode() + b"\n"
-        return removed
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether a change was committed, and is to be completed."""
-        if self.pending or self.documents:
-            return True
-        return not self.is_remote and self.has_journal
-
     # Folders inside and around
 
     def child(self, name: str) -> Folder:
         """Return a folder inside that is a part of the dataset."""
         return self._part(self.full(name) + "/")
 
-    def whole(self) -> Folder:
-        """Return the folder of the dataset."""
-        return self if not self.prefix else self._part("")
-
     def _part(self, prefix: str) -> Folder:
-        part = Folder(self.store, prefix, self.pending, self.documents)
-        part.kept = self.kept
-        return part
+        return Folder(self.store, prefix, self.pending)
 
     def subfolder(self, name: str) -> Folder:
         """Return a folder inside, in which no journal of this one counts."""
@@ -269,7 +161,7 @@ class Folder:
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
         folder = self.subfolder(name)
-        folder.read_journal()
+        folder.pending.read()
         return folder
 
     def parent_dataset(self) -> tuple[Folder, str] | None:
@@ -278,24 +170,8 @@ class Folder:
         None if there is none, or if another user may write it. Nothing in it counts
         then.
         """
-        around = self.store.parent()
-        if around is None:
-            return None
-        outer, name = around
-        if isinstance(outer, FolderStore) and not is_believed(
-            outer.hold(), self.in_folder.hold()
-        ):
-            return None
-        return type(self)(outer), name
-
-    def lock(self) -> FolderLock:
-        """Lock the folder; raise `StorageError` if another writer has locked it.
-
-        Raises it also if another writer has put another folder in its place.
-        """
-        self.forget_document()  # another writer may have changed it until now
-        inner = self.prefix[:-1]
-        return FolderLock(self.in_folder.subfolder(inner) if inner else self.in_folder)
+        around = parent_of(self.store)
+        return None if around is None else (type(self)(around[0]), around[1])
 
     def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
@@ -316,7 +192,8 @@ class Folder:
     def exists(self, name: str) -> bool:
         """Return whether there is a file, folder or link of this name."""
         full = self.full(name)
-        is_replaced = full in self.documents or full in self.pending
+        pending = self.pending
+        is_replaced = full in pending.documents or full in pending.files
         return is_replaced or self.store.exists(full)
 
     def is_folder(self, name: str) -> bool:
@@ -326,7 +203,7 @@ class Folder:
     def _pending(self, name: str, call: Callable[[str], Result]) -> Result:
         """Return the result of a call with the name that has the content of a file."""
         full = self.full(name)
-        pending = self.pending.get(full) if self.pending else None
+        pending = self.pending.files.get(full)
         if pending is not None:
             with suppress(FileNotFoundError):  # the file has got its name meanwhile
                 return call(pending)
@@ -340,13 +217,15 @@ class Folder:
         self, name: str, limit: int | None, *, whole: bool = False
     ) -> tuple[bytes, object]:
         """Return the content of a file, and its `identity`."""
-        if self.documents and self.full(name) in self.documents:
-            return self.documents[self.full(name)], None
+        document = self.pending.documents.get(self.full(name))
+        if document is not None:
+            return document, None
         content, identity = self._pending(
             name, lambda n: self.store.read(n, limit, whole=whole)
         )
-        if self.kept is not None and name == ZARR_JSON:
-            self.kept.setdefault(self.full(name), content)
+        kept = self.pending.kept
+        if kept is not None and name == ZARR_JSON:
+            kept.setdefault(self.full(name), content)
         return content, identity
 
     def identity(self, name: str) -> object:
@@ -360,7 +239,7 @@ class Folder:
     def total_size(self, names: list[str]) -> int:
         """Return the size of several files in bytes; those that are missing have 0."""
         full = map(self.full, names)
-        return self.store.total_size([self.pending.get(n, n) for n in full])
+        return self.store.total_size([self.pending.files.get(n, n) for n in full])
 
     def storage(self, name: str) -> Storage:
         """Open a file for reading at any position; see `Store.open`."""
@@ -385,27 +264,46 @@ class Folder:
 
     def read_document(self, name: str) -> tuple[bytes, Json]:
         """Return the content of a file of JSON, and the value in it."""
-        known, self._known = self._known, None
+        known, held = self._known, self._held  # `held` is open until this returns
+        self.forget_document()
         if known is not None and known[:2] == (name, self.identity(name)):
             return known[2:]
+        del held
         return self._read_document(name)[1:]
 
     def detect_document(self, name: str) -> tuple[bytes, Json]:
         """Return the same as `read_document`, which need not read the file again.
 
-        It must be the next call, as in opening a dataset whose kind was found.
+        It must be the next call, as in opening a dataset whose kind was found. Until
+        then, the file stays open where that keeps no writer from replacing it.
         """
+        self.forget_document()
+        if HAS_OPEN_FOLDERS and not self.is_remote and not self.pending.documents:
+            file = self.storage(name)
+            if isinstance(file, OpenFile):
+                content = file.read_whole(MAX_JSON)
+                value = decode_json(content, self.path(name))
+                self._held, self._known = file, (name, file.state, content, value)
+                return content, value
         self._known = (name, *self._read_document(name))
         return self._known[2:]
 
+    def forget_doubtful_document(self) -> None:
+        """Let the next call of `read_document` read the file, if it may have changed.
+
+        A writer calls this when it has locked the dataset.
+        """
+        if self._held is None:
+            self._known = None
+
     def forget_document(self) -> None:
         """Let the next call of `read_document` read the file."""
-        self._known = None
+        self._known = self._held = None
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
         text, identity = self._read(name, MAX_JSON, whole=True)
-        return identity, text, _decoded(text, self.path(name))
+        return identity, text, decode_json(text, self.path(name))
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:
         """Return the object in a file of JSON; raises the errors of `read_json`.
@@ -512,24 +410,6 @@ def _check_exists(store: FolderStore, path: Path) -> None:
 def _reopen(place: str, options: StorageOptions | None, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
     return Folder.open(place, options)._part(prefix)
-
-
-def _decoded(text: bytes, path: str) -> Json:
-    """Return the value in a file of JSON; raise `FormatError` if it has none."""
-    try:
-        return json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        reason = error if isinstance(error, ValueError) else "nested too deeply"
-        raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (len(text), reason),
-            section="metadata",
-            filename=path,
-        ) from error
-
-
-def encode_json(value: Json) -> bytes:
-    """Return a value as a line of JSON, as bcolz writes it; raises the errors of it."""
-    return json.dumps(value).encode("ascii") + b"\n"
 
 
 def encode_attributes(values: JsonObject) -> bytes:

@@ -15,11 +15,13 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
+from .._commit.new_folder import NewName, remove_dataset, remove_leftovers
+from .._commit.writer import waiting
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .create import NewName, drop_copies, remove_dataset, remove_leftovers
+from .commit_rules import DATASETS, drop_copies
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts import (
     Found,
@@ -41,11 +43,10 @@ from .opening import (
 )
 from .preview import shown_members
 from .table import Table
-from .writer import waiting
 
 if TYPE_CHECKING:
+    from .._commit.writer import Writer
     from .layouts.base import GroupLayout
-    from .writer import Writer
 
 Kind = TypeVar("Kind", bound=Node)
 
@@ -431,9 +432,9 @@ class Group(Node, Mapping[str, Node]):
         folder, sync = self._layout.folder, self._options.sync
         drop_copies(self.layout, folder, sync)
         if folder.store.can_rename:
-            remove_dataset(NewName(folder.in_folder, name), sync)
+            remove_dataset(NewName(folder.in_folder, name, DATASETS), sync)
         else:
-            from . import guard
+            from .._commit import guard
 
             guard.remove_dataset(folder.store.subfolder(name))
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
-from .writer import checked
+from .._commit.writer import checked
 
 if TYPE_CHECKING:
+    from .._commit.writer import Writer
     from ..serializers import Json, JsonObject
     from .layouts.base import NodeLayout
-    from .writer import Writer
 
     Self = TypeVar("Self", bound="Node")
 

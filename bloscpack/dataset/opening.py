@@ -17,7 +17,7 @@ from .._storage.upload import check_writable
 from .._storage.urls import is_url, local_path
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .create import creating, drop_copies
+from .commit_rules import DATASETS, creating, drop_copies, writer_for
 from .folder import Folder, store_at
 from .frames import columns_of, items_by_name
 from .layouts import (
@@ -32,14 +32,13 @@ from .layouts.base import NewArray
 from .row_stream import counted, new_rows
 from .rows import check_same_length, converted, items_of, named_columns
 from .table import Table, column_blocks
-from .writer import writer_for
 
 if TYPE_CHECKING:
+    from .._commit.new_files import Change
+    from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .change import Change
     from .layouts import Found
     from .layouts.base import ArrayLayout, Blocks, TableLayout
-    from .writer import Writer
 
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
@@ -159,7 +158,7 @@ def _read_table(
             found = layout(folder, allow_pickle=options.allow_pickle)
             if len({column.shape[0] for column in found.columns.values()}) < 2:
                 return found
-        folder.read_journal()
+        folder.pending.read()
     return layout(folder, allow_pickle=options.allow_pickle)
 
 
@@ -177,9 +176,9 @@ def new_dataset(
     path = local_path(path)
     if not is_url(path) or layout != "zarr":
         return creating(path, mode, sync)
-    from . import guard
+    from .._commit import guard
 
-    return guard.creating(Folder(store_at(path, storage_options)), mode)
+    return guard.creating(store_at(path, storage_options), mode, DATASETS)
 
 
 def create_array(

@@ -15,28 +15,38 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from .._commit.access import NewAccess
+from .._commit.guard import Claim, ObjectChange, temporary_file
 from .._commit.locking import FolderLock
+from .._commit.new_files import (
+    PRIVATE,
+    PRIVATE_FOLDER,
+    UNFINISHED,
+    Change,
+    FolderChange,
+    Pending,
+    UnfinishedFile,
+    naming_dataset,
+)
+from .._commit.new_folder import (
+    NewName,
+    check_target,
+    put,
+    remove_leftover,
+    remove_leftovers,
+)
+from .._commit.writer import waiting
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Conflict, MemoryStore
 from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError
-from .access import NewAccess
 from .array import Array
-from .change import (
-    PRIVATE,
-    PRIVATE_FOLDER,
-    Change,
-    FolderChange,
-    UnfinishedFile,
-    naming_dataset,
-)
-from .create import NewName, check_target, put, remove_leftover, remove_leftovers
-from .folder import UNFINISHED, Folder, store_at
+from .commit_rules import DATASETS, writer_for
+from .folder import Folder, store_at
 from .layouts import array_class, table_class
 from .rows import blocks_of
-from .writer import waiting, writer_for
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -159,7 +169,7 @@ class FolderTarget(Target):
     @property
     def name(self) -> NewName:
         """The name that the dataset gets."""
-        return NewName.of(self.root)
+        return NewName.of(self.root, DATASETS)
 
     def _new_access(self) -> NewAccess:
         """Return the access of the dataset; raise an error if it can't be made."""
@@ -225,7 +235,7 @@ class FolderTarget(Target):
 
     def _set_length(self, length: int) -> None:
         folder = Folder(self.staged())
-        folder.read_journal()
+        folder.pending.read()
         writer = writer_for(folder, self.kind, self.sync)
         try:
             with writer.change() as change:
@@ -279,7 +289,7 @@ class ShardChange(FolderChange):
     """
 
     def __init__(self, folder: FolderStore, hidden: FolderStore, sync: bool) -> None:
-        super().__init__(Folder(folder), sync)
+        super().__init__(Pending(folder), sync)
         self._hidden = hidden
 
     def begin(self, name: str) -> UnfinishedFile:
@@ -295,7 +305,7 @@ class ShardChange(FolderChange):
             self.abandon(file)
             return
         self._close(file)
-        self._root.rename(file.place, file.name, self._hidden)
+        self.store.rename(file.place, file.name, self._hidden)
         self._folders.add(file.name.rpartition("/")[0])
 
     def make_folder(self, name: str) -> None:
@@ -305,9 +315,9 @@ class ShardChange(FolderChange):
         """
         with suppress(FileExistsError):
             super().make_folder(name)
-        found = self._root.status_of(name)
+        found = self.store.status_of(name)
         if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
-            made = self._root.subfolder(name).hold()
+            made = self.store.subfolder(name).hold()
             self._access.give(made.number, self._access.of_folder(name), name)
 
     def abandon(self, *files: UnfinishedFile) -> None:
@@ -341,12 +351,10 @@ class ObjectTarget(Target):
     def __init__(
         self, url: Path, mode: str, storage_options: StorageOptions | None
     ) -> None:
-        from .guard import Claim
-
         self._store = store_at(url, storage_options)
         super().__init__(self._store.root, mode, sync=False)
         self._documents: dict[str, bytes] = {}
-        self._claim = Claim(self._store, mode)
+        self._claim = Claim(self._store, mode, DATASETS)
         self._claim.check_free()
 
     def begin(self, create: Create) -> None:
@@ -418,10 +426,10 @@ class ObjectTarget(Target):
 
     def commit(self, length: int) -> None:
         """Store the documents, and the document of the root last."""
-        from .guard import ObjectChange
-
         folder = self._in_memory()
-        change = ObjectChange(folder, folder.store.object_version(ZARR_JSON))
+        change = ObjectChange(
+            folder.store, ZARR_JSON, folder.store.object_version(ZARR_JSON)
+        )
         for array in self.opened(folder).values():
             array.stage_length(change, length)
         change.commit()
@@ -452,17 +460,11 @@ class ShardObjects(Change):
     """Stores shards, and nothing else: documents that a layout stages are left out."""
 
     def __init__(self, folder: Folder, target: ObjectTarget) -> None:
-        super().__init__(folder)
+        super().__init__(folder.store)
         self._target = target
-
-    def make_folder(self, name: str) -> None:
-        """Check the name of a folder: a store of objects has no others."""
-        self.folder.path(name)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a shard."""
-        from .guard import temporary_file
-
         return UnfinishedFile(name, name, temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
@@ -471,14 +473,7 @@ class ShardObjects(Change):
         if at_once:
             self._target.store(file.name, content)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Store a shard."""
-        self._target.store(name, content)
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Leave out a document."""
-
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Return: each shard was stored at once."""
 
 
@@ -498,7 +493,7 @@ def target_of(
 
 def _start(root: str) -> str:
     """Return how the names of hidden folders of a dataset begin."""
-    name = NewName.of(root)
+    name = NewName.of(root, DATASETS)
     return name.start + WRITING % crc32(os.fsencode(name.name))
 
 
@@ -510,7 +505,7 @@ def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
     of `begin` has taken its place.
     """
     with target.late_is_harmless(), target.changing() as change:
-        arrays = target.opened(change.folder)
+        arrays = target.opened(Folder(change.store))
         for name, rows in columns.items():
             array = arrays[name]
             blocks = blocks_of(rows, array.block_rows, start // array.block_rows)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._commit.access import FolderLimits
+from .._commit.new_folder import NewName
 from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
@@ -30,9 +32,8 @@ from ..exceptions import (
     UsageValueError,
 )
 from ..headers import check_range
-from .access import FolderLimits
 from .checking import DatasetCheck, joined_name, lost_rows
-from .create import NewName, creating
+from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
@@ -170,7 +171,7 @@ class _Saver:
                 group, _, last = inner.rpartition("/")
                 if group != name:
                     continue
-                place = NewName(change.folder.in_folder, last, change.model_of(last))
+                place = NewName(change.store, last, DATASETS, change.model_of(last))
                 try:
                     self.save(inner, place, "x")
                 except (FormatError, UsageError) as error:

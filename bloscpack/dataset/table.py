@@ -20,9 +20,9 @@ from .preview import shown_rows
 from .rows import as_columns, blocks_of, items_of, named_columns
 
 if TYPE_CHECKING:
+    from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
     from .layouts.base import Blocks, TableLayout
-    from .writer import Writer
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
@@ -89,7 +89,7 @@ class Table(Node):
             column = old.get(name)
             if column is None:
                 if self._writer is not None:
-                    self._writer.lock(layout.folder)
+                    self._writer.lock(layout.folder.prefix[:-1])
                 column = Array(layout, self._writer, is_column=True)
             new[name] = column
         self.columns._columns = new

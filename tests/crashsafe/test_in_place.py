@@ -459,14 +459,14 @@ def test_a_full_disk_names_the_file(path):
 @pytest.mark.parametrize("mode", ["r+b", "rb"])
 def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
     """The journal appears after it was looked for, and before the lock was had."""
-    real_lock = locking._lock_for_writer
+    real_lock = locking.try_lock
 
     def late_lock(*args):
-        monkeypatch.setattr(locking, "_lock_for_writer", real_lock)
+        monkeypatch.setattr(locking, "try_lock", real_lock)
         interrupt(path)
         return real_lock(*args)
 
-    monkeypatch.setattr(locking, "_lock_for_writer", late_lock)
+    monkeypatch.setattr(locking, "try_lock", late_lock)
     with (
         pytest.warns(RuntimeWarning, match="restored"),
         open_locked(path, mode=mode) as locked_file,
@@ -475,15 +475,15 @@ def test_a_writer_that_died_while_another_waited(path, monkeypatch, mode):
 
 
 def test_a_file_that_was_replaced_while_another_waited(path, monkeypatch):
-    real_lock = locking._lock_for_writer
+    real_lock = locking.try_lock
 
     def late_lock(*args):
-        monkeypatch.setattr(locking, "_lock_for_writer", real_lock)
+        monkeypatch.setattr(locking, "try_lock", real_lock)
         with replacing(path) as new:
             new.write(b"another")
         return real_lock(*args)
 
-    monkeypatch.setattr(locking, "_lock_for_writer", late_lock)
+    monkeypatch.setattr(locking, "try_lock", late_lock)
     with open_locked(path) as locked_file:
         assert b"another" == locked_file.fp.read()
 
@@ -592,7 +592,7 @@ def test_lock_of_another_process(path):
 
 
 def test_without_locks_the_journal_keeps_others_out(path, monkeypatch):
-    monkeypatch.setattr(locking, "_lock_for_writer", lambda *args: False)
+    monkeypatch.setattr(locking, "try_lock", lambda *args: OSError("no locks"))
     second = open_locked(path)
     journaled_second = journaled(second.__enter__())
     with open_locked(path) as first, journaled(first) as change:
@@ -704,7 +704,7 @@ def test_command_is_refused_too(path, capsys):
     with open_locked(path), pytest.raises(SystemExit) as raised:
         main(arguments)
     assert 1 == raised.value.code
-    expected = "'%s': another writer is changing this file" % path
+    expected = "'%s': another writer in this process is changing this file" % path
     assert expected in capsys.readouterr().err
     assert PACKED == path.read_bytes()
     main(arguments)

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 
 import pytest
 
+import bloscpack._commit.new_files
+import bloscpack._commit.new_folder
 import bloscpack._storage.folder_store
-import bloscpack.dataset.change
-import bloscpack.dataset.create
 from bloscpack._storage import object_store
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.store import MemoryStore
 
 MODULES = (
     bloscpack._storage.folder_store,
-    bloscpack.dataset.change,
-    bloscpack.dataset.create,
+    bloscpack._commit.new_files,
+    bloscpack._commit.new_folder,
 )
 
 

@@ -206,8 +206,16 @@ def test_a_dropped_member_is_unlocked(path):
     group = dataset.open_group(path, "r+")
     column = group["t/x"]  # keeps the table open
     assert column._table is group["t"]
-    with pytest.raises(StorageError, match="another writer"):
+    here = "another writer in this process has opened this folder"
+    with pytest.raises(StorageError, match=here):
         dataset.open(path / "t", "r+")
+    program = (
+        "import sys; from bloscpack import dataset; dataset.open(sys.argv[1], 'r+')"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program, path / "t"], capture_output=True, text=True
+    )
+    assert "another writer has opened this folder" in other.stderr
     del column
     gc.collect()
     dataset.open(path / "t", "r+").close()

@@ -163,7 +163,7 @@ def test_a_folder_of_changes_that_is_planted_during_a_change(sticky):
         os.seteuid(0)
         plant(sticky / "ds", {".bloscpack/file": "planted"})
         os.seteuid(VICTIM)
-        with pytest.raises(StorageError, match=r"'.bloscpack' whose owner may"):
+        with pytest.raises(StorageError, match=r"'.bloscpack' with an owner who"):
             array.append(ITEMS)
         with pytest.raises(PermissionError):
             array.close()
@@ -201,9 +201,9 @@ def is_sticky(path):
 
 FORGED = {
     "owner": (forge_owner, "an owner who may write the folder of the dataset"),
-    "folder": (forge_folder, "a folder '.bloscpack' whose owner may write"),
+    "folder": (forge_folder, "a folder '.bloscpack' with an owner who may write"),
     "others": (open_to_others, "no other user who may write it"),
-    "group": (open_folder_to_group, "that no other user may write"),
+    "group": (open_folder_to_group, "with no other user who may write it"),
     "link": (link, "one hard link, found '2'"),
     "size": (enlarge, "at most '67108864' bytes"),
     "sticky": (is_sticky, "an owner who may write the folder of the dataset"),

@@ -15,7 +15,7 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import bigfile, dataset
-from bloscpack.dataset.create import building
+from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
 
 LAYOUTS = ("zarr", "superchunk", "bcolz")

@@ -12,11 +12,14 @@ import pytest
 from storage.servers import serving_folder
 
 from bloscpack import bigfile, dataset
+from bloscpack._commit.guard import NewChange
+from bloscpack._commit.new_files import UNFINISHED
+from bloscpack._commit.trust import JOURNAL
 from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
-from bloscpack.dataset.folder import JOURNAL, UNFINISHED, Folder
-from bloscpack.dataset.guard import ArrayObjects, NewChange
+from bloscpack.dataset.commit_rules import DATASETS, writer_for
+from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import (
@@ -693,14 +696,14 @@ def test_a_lost_folder(new, monkeypatch):
     """A call whose shards are removed while it commits fails; the other one wins."""
     create("memory://new/model", 8)
     model = Folder(ObjectStore("memory://new/model"))
-    winner, put = NewChange(Folder(ObjectStore(new)), "x"), ObjectStore.put
+    winner, put = NewChange(ObjectStore(new), "x", DATASETS), ObjectStore.put
 
     def take(self, name, *arguments):
         if name == "zarr.json":
             monkeypatch.setattr(ObjectStore, "put", put)
             for shard in ("c/0", "c/1"):
                 winner.write(shard, model.read(shard))
-            winner._store.remove("zarr.json")
+            winner.store.remove("zarr.json")
         return put(self, name, *arguments)
 
     monkeypatch.setattr(ObjectStore, "put", take)
@@ -791,5 +794,5 @@ def test_a_change_between_the_detection_of_an_array_and_its_writer():
     assert ("zarr", "array") == find(folder)
     with dataset.open(url, "r+") as array:
         array.append([10])
-    ArrayObjects(folder)
+    writer_for(folder, "array", True)
     assert (11,) == ZarrArray(folder).shape

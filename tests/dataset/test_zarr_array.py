@@ -21,8 +21,10 @@ from bloscpack import dataset
 from bloscpack._format.shard import ENTRY, crc_of, index_size
 from bloscpack._storage.base import Storage
 from bloscpack._storage.disk import Disk
-from bloscpack._storage.folder_store import FolderStore
+from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
+from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
+from bloscpack.dataset.layouts import find
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
@@ -386,7 +388,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
         with monkeypatch.context() as context:
             full = FullDisk()
             full.left = count
-            context.setattr("bloscpack.dataset.change.disk", full)
+            context.setattr("bloscpack._commit.new_files.disk", full)
             for change in (
                 lambda: array.append(np.arange(40)),
                 lambda: array.__setitem__(slice(None), 5),
@@ -753,3 +755,55 @@ def test_an_append_of_one_chunk(tmp_path, monkeypatch):
         assert ([], ["zarr.json"]) == (started, read)
     with dataset.open(tmp_path / "x") as array:
         assert np.array_equal(rows[:100], array[-100:])
+
+
+@pytest.mark.skipif(not HAS_OPEN_FOLDERS, reason="the document can't be held open")
+def test_the_document_is_read_once_per_opening_and_once_per_change(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "a"
+    dataset.create_array(path, items("f8", 40), chunks=4, shards=8).close()
+    reads, decoded = [], []
+    open_file, decode = OpenFile.__init__, json.loads
+
+    def counting(file, descriptor, name):
+        reads.append(name)
+        open_file(file, descriptor, name)
+
+    def decoding(*arguments):
+        decoded.append(arguments)
+        return decode(*arguments)
+
+    def count():
+        found = reads.count(str(path / "zarr.json")), len(decoded)
+        reads.clear()
+        decoded.clear()
+        return found
+
+    monkeypatch.setattr(OpenFile, "__init__", counting)
+    monkeypatch.setattr(json, "loads", decoding)
+    with dataset.open(path) as array:
+        array[3:30]
+    assert (1, 1) == count()
+    with dataset.open(path, "r+") as array:
+        assert (1, 1) == count()
+        for _ in range(3):  # also the first change, which prepares others
+            array.append(items("f8", 5))
+            assert (1, 1) == count()
+        array[3:30]
+    assert (0, 0) == count()
+    assert 55 == len(dataset.open(path))
+
+
+def test_a_change_between_the_detection_of_an_array_and_its_writer(tmp_path):
+    """Its inode may be that of a file that the change has replaced."""
+    path = tmp_path / "a"
+    dataset.create_array(path, items("f8", 10)).close()
+    folder = Folder.open(path)
+    assert ("zarr", "array") == find(folder)
+    for _ in range(3):
+        with dataset.open(path, "r+", sync=False) as array:
+            array.append(items("f8", 1))
+    writer = writer_for(folder, "array", True)
+    assert (13,) == ZarrArray(folder).shape
+    writer.close()

@@ -12,8 +12,9 @@ from dataset import documents
 
 import bloscpack
 from bloscpack import dataset
+from bloscpack._commit.writer import SharedFolder
 from bloscpack._storage.disk import Disk
-from bloscpack.dataset.writer import SharedFolder
+from bloscpack._storage.folder_store import FolderStore
 from bloscpack.exceptions import (
     DamageError,
     DoesNotFit,
@@ -380,3 +381,16 @@ def test_a_change_after_one_that_failed_in_the_second_column(tmp_path):
         np.testing.assert_array_equal(rows["a"], table["a"][:])
         table.append({"a": [7], "b": [8]})
         assert 7 == table["a"][100]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_only_arrays_may_belong_to_the_folder_around(path, mode, monkeypatch):
+    """No journal around a table or a group concerns it."""
+    dataset.create_group(path.parent / "g").close()
+    around = []
+    monkeypatch.setattr(FolderStore, "parent", lambda store: around.append(store.root))
+    for name in (path, path.parent / "g"):
+        dataset.open(name, mode).close()
+    assert not around
+    dataset.open(path / "a", mode).close()
+    assert str(path / "a") in around

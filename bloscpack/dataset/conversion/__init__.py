@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..._commit.access import limits_of
 from ..._commit.replacing import check_distinct
 from ..._storage.protocols import Path
 from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
-from ..access import limits_of
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
 from .array_formats import is_zip, open_zip

@@ -41,7 +41,7 @@ from ...bigfile.tree import (
     is_data_file,
 )
 from ...exceptions import FormatError, UsageError, UsageTypeError
-from ..create import building
+from ..commit_rules import building
 from ..layouts import MAX_SEARCHED
 from .contents import (
     ArrayContent,

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import numpy
 
 from ... import dataset
+from ..._commit.new_files import Change
 from ...constants import EXTENSION
 from ...exceptions import NotANumpyArray, UsageError, UsageValueError
 from ..array import Array
-from ..change import Change
-from ..create import building, creating
+from ..commit_rules import building, creating
 from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class

@@ -14,15 +14,15 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..._commit.access import DESCRIPTIONS
 from ..._storage.folder_store import LinkFound
 from ...constants import EXTENSION
 from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
-from ..access import DESCRIPTIONS
 from ..folder import Folder, is_member_name
 
 if TYPE_CHECKING:
-    from ..change import Change
-    from ..writer import Writer
+    from ..._commit.new_files import Change
+    from ..._commit.writer import Writer
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
 
     WriterOf = Callable[[Folder], Writer]
@@ -278,7 +278,7 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
         found = _find_around(outer)
         if found is None or found[1] != "table":
             return None
-        outer.read_journal()
+        outer.pending.read()
         columns = table_class(found[0])(outer).columns
     except (FormatError, UsageError, FileNotFoundError, LinkFound):
         return None  # a damaged table has no columns

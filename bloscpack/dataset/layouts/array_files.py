@@ -91,7 +91,7 @@ class FileNames:
         """Yield the names in the folder, with those that a committed change adds."""
         yield from folder.names(self.place)
         start = folder.prefix + (self.place + "/" if self.place else "")
-        for name in folder.pending:
+        for name in folder.pending.files:
             if name.startswith(start):
                 yield name[len(start) :].partition("/")[0]
 

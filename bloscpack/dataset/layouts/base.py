@@ -26,9 +26,9 @@ from ..rows import check_fill_value, check_nbytes, row_count
 from .array_files import MAX_RATIO, ChunkFiles
 
 if TYPE_CHECKING:
+    from ..._commit.new_files import Change
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
-    from ..change import Change
 
     AnyTable = TypeVar("AnyTable", bound="TableLayout")
 

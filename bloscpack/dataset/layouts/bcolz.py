@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..._commit.new_files import Change, encode_json
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.dtypes import DType, decode_dtype, refuse
@@ -27,8 +28,7 @@ from ..._storage.base import naming_errors
 from ...args import BloscArgs
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageValueError
-from ..change import Change
-from ..folder import Folder, encode_attributes, encode_json, is_safe_part
+from ..folder import Folder, encode_attributes, is_safe_part
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, TableLayout, are_names
 from .bcolz_documents import (

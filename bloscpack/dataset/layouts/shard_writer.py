@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
+from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format.chunks import compress
@@ -29,7 +30,6 @@ from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
-from ..change import Change, UnfinishedFile
 from .shard_files import ShardFiles
 from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ..._commit.new_files import Change, encode_json
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._file.array_reader import ArrayReader
@@ -36,8 +37,7 @@ from ..._format.dtypes import DType, refuse
 from ..._loop import effective_nthreads
 from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError, UsageValueError
-from ..change import Change
-from ..folder import MAX_JSON, Folder, encode_attributes, encode_json
+from ..folder import MAX_JSON, Folder, encode_attributes
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray
 from .base import Part as BasePart
@@ -271,7 +271,7 @@ class SuperchunkArray(ArrayLayout):
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         storage = new_storage(new)
-        documents = Documents(change.folder, storage.identity)
+        documents = Documents(Folder(change.store), storage.identity)
         head = {"superchunk": VERSION, "kind": cls.kind}
         content = documents.encode({**head, **storage.encode()})
         attributes = documents.encode_attributes(new.attrs)

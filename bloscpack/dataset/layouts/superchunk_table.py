@@ -8,10 +8,10 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..._commit.new_files import Change
 from ..._format.dtypes import refuse
 from ..._storage.base import naming_errors
 from ...exceptions import UsageValueError
-from ..change import Change
 from ..folder import Folder
 from .array_files import DescriptionCheck
 from .base import ArrayLayout, TableLayout
@@ -173,7 +173,7 @@ class SuperchunkTable(TableLayout):
     ) -> None:
         """Write a new table to the folder of `change`."""
         storages = {name: new_storage(new) for name, (new, _) in columns.items()}
-        documents = Documents(change.folder, Identity().name)
+        documents = Documents(Folder(change.store), Identity().name)
         attributes = documents.encode_attributes(attrs)
         of_columns = {name: new.attrs for name, (new, _) in columns.items()}
         for name in (META, DATA):

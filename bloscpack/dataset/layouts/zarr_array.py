@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy
 
+from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import read_beginning
@@ -46,7 +47,6 @@ from ...exceptions import (
     UsageValueError,
 )
 from ...numpy_io import typesize_of
-from ..change import Change
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
@@ -286,7 +286,7 @@ class ZarrArray(ArrayLayout):
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        args_of(self._read()).check()
+        args_of(self._own.array).check()
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""

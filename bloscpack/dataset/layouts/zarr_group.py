@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ..._commit.new_files import Change
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import (
     CONSOLIDATED,
@@ -22,7 +23,6 @@ from ..._format.zarr_metadata import (
     group_document,
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
-from ..change import Change
 from ..folder import BAD_NAME, Folder, is_member_name
 from .base import GroupLayout, TableLayout, are_names
 from .identity import (
@@ -131,7 +131,9 @@ def drop_consolidated(
     """
     while True:
         try:
-            node = read_node(folder)
+            # The change reads the same document next.
+            read = folder.read_document if change is None else folder.detect_document
+            node = NodeDocument(folder, *read(ZARR_JSON))
         except (FormatError, FileNotFoundError):  # not in a group of Zarr
             return
         if node.document.get(CONSOLIDATED) is not None:

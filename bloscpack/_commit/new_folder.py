@@ -1,11 +1,18 @@
-"""New datasets: written beside their name, and renamed when they are complete.
+"""The rule 'a hidden folder renamed at the end': a dataset is new, or is removed.
 
-The rename is the commit point. A dataset that is replaced stays under its name until
-then; where the system can't exchange two folders, it has no name for a moment, and its
-folder begins with a dot. Until it is complete, only its owner can open the folder that
-a new dataset is in.
+A new dataset is written in a temporary folder beside its name. All names are those in
+the folder around, which is held open.
 
-The folder of the new name is held open: all names are those in this folder.
+Commit point
+    The rename of the dataset. A dataset that is replaced stays under its name until
+    then; where the system can't exchange two folders, it has no name for a moment, and
+    its folder begins with a dot. A dataset that is removed is first renamed, too.
+Recovery
+    The next writer in the folder removes the temporary folders whose writers have died.
+Trust
+    Until it is complete, only its owner can open the folder that a new dataset is in. A
+    writer removes only temporary folders of its user or of the owner of the folder
+    around, and no folder that is locked.
 """
 
 from __future__ import annotations
@@ -16,31 +23,24 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING
 
-from .._commit.locking import FolderLock
-from .._commit.ownership import Limits
-from .._commit.trust import CHANGES, is_believed
 from .._engine.forks import Owner
 from .._storage.disk import disk
 from .._storage.folder_store import FolderStore, is_missing, replaced
-from .._storage.protocols import Path
-from .._storage.urls import without_url
 from ..exceptions import FormatError, StorageError, UsageValueError
 from .access import Model, NewAccess
-from .change import (
+from .locking import FolderLock
+from .new_files import (
     PRIVATE_FOLDER,
+    Datasets,
     FolderChange,
+    Pending,
     check_mode,
     naming_dataset,
     not_replaced,
 )
-from .folder import Folder
-from .layouts import check_no_column, find, prepare_change
-from .writer import writer_for
-
-if TYPE_CHECKING:
-    from .change import Change
+from .ownership import Limits
+from .trust import CHANGES, is_believed
 
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
@@ -53,12 +53,18 @@ LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 class NewName:
     """The name `name` of a new dataset, in the open folder `parent`.
 
-    If it replaces no dataset, it gets the access `like`, or else see `Model.of_parent`.
+    `datasets` says what is in other folders. If it replaces no dataset, it gets the
+    access `like`, or else see `Model.of_parent`.
     """
 
     def __init__(
-        self, parent: FolderStore, name: str, like: Model | None = None
+        self,
+        parent: FolderStore,
+        name: str,
+        datasets: Datasets,
+        like: Model | None = None,
     ) -> None:
+        self.datasets = datasets
         self.like = like
         self.parent = parent
         self.name = name
@@ -66,10 +72,10 @@ class NewName:
         self.start = TEMPORARY % name[:100]
 
     @classmethod
-    def of(cls, path: str) -> NewName:
+    def of(cls, path: str, datasets: Datasets) -> NewName:
         """Return the last part of a full path."""
         around, name = os.path.split(path)
-        return cls(FolderStore(around), name)
+        return cls(FolderStore(around), name, datasets)
 
     @property
     def path(self) -> str:
@@ -94,19 +100,19 @@ class NewName:
 
 @contextmanager
 def creating(
-    path: Path | NewName, mode: str, sync: bool, limits: Limits | None = None
-) -> Iterator[Change]:
+    target: NewName, mode: str, sync: bool, limits: Limits | None = None
+) -> Iterator[FolderChange]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
     `limits` are the attributes of the input, if any.
     """
-    with _unfinished(path, mode, limits) as (target, hidden, old, access):
+    with _unfinished(target, mode, limits) as (hidden, old, access):
         hidden.make_folder(target.name)
         folder = hidden.subfolder(target.name)
         held = folder.hold()
         access.give(held.number, access.of_folder(""), "")
-        change = FolderChange(Folder(folder), sync, access)
+        change = FolderChange(Pending(folder), sync, access)
         yield change
         change.commit()
         folder.remove_tree(CHANGES)
@@ -115,7 +121,7 @@ def creating(
 
 @contextmanager
 def building(
-    path: Path,
+    target: NewName,
     mode: str,
     sync: bool,
     is_old: Callable[[str], bool] | None = None,
@@ -127,7 +133,7 @@ def building(
     and `limits` are those of `creating`. `is_old` says whether a folder that is no
     dataset may be replaced, too.
     """
-    with _unfinished(path, mode, limits, is_old) as (target, hidden, old, access):
+    with _unfinished(target, mode, limits, is_old) as (hidden, old, access):
         owner = Owner()
         yield hidden.path(target.name)
         owner.check(target.path)  # the block may have forked
@@ -140,21 +146,16 @@ def building(
 
 @contextmanager
 def _unfinished(
-    path: Path | NewName,
+    target: NewName,
     mode: str,
     limits: Limits | None,
     is_old: Callable[[str], bool] | None = None,
-) -> Iterator[tuple[NewName, FolderStore, FolderStore | None, NewAccess]]:
-    """Yield the target, and a folder in which its name is free.
+) -> Iterator[tuple[FolderStore, FolderStore | None, NewAccess]]:
+    """Yield a folder in which the name of the target is free.
 
     Also the folder that is to be replaced, which is locked, and the access of the new
     one.
     """
-    if isinstance(path, NewName):
-        target = path
-    else:
-        without_url(path, "a new dataset")
-        target = NewName.of(os.path.abspath(os.fsdecode(path)))
     old = check_target(target, mode, is_old)
     try:
         if old is None:
@@ -164,7 +165,7 @@ def _unfinished(
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
         with naming_dataset(target.path, start), beside(target) as hidden:
-            yield target, hidden, replaces, access
+            yield hidden, replaces, access
     finally:
         if old is not None:
             old.close()
@@ -188,9 +189,9 @@ def remove_dataset(target: NewName, sync: bool) -> None:
     folder = target.folder()
     lock = FolderLock(folder)
     try:
-        _check_no_writer(folder)
+        _check_no_writer(folder, target.datasets)
         with beside(target) as hidden:
-            _take_away(target, folder, hidden, target.name)  # commit point
+            _take_away(target.parent, target.name, folder, hidden)  # commit point
             if sync:
                 target.parent.sync_folder()
     finally:
@@ -220,29 +221,17 @@ def check_target(
         text = "it is %s, and is not replaced by a dataset" % what
         raise StorageError(errno.EEXIST, text, target.path)
     folder = target.folder()
-    is_other = bool(folder.names()) and find(Folder(folder)) is None
+    is_other = bool(folder.names()) and target.datasets.kind_of(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):
         raise not_replaced(target.path)
-    check_no_column(Folder(folder))
+    target.datasets.check_no_column(folder)
     lock = FolderLock(folder)
     try:
-        _check_no_writer(folder)
+        _check_no_writer(folder, target.datasets)
     except BaseException:
         lock.close()
         raise
     return lock
-
-
-def drop_copies(
-    layout: str, folder: Folder, sync: bool, change: Change | None = None
-) -> None:
-    """Remove the copies of the document of a dataset that is going to be changed.
-
-    `change` is a change of the dataset itself, if there is one.
-    """
-    prepare_change(
-        layout, folder, lambda group: writer_for(group, "group", sync), change
-    )
 
 
 def _check_around(target: NewName) -> None:
@@ -253,18 +242,16 @@ def _check_around(target: NewName) -> None:
     folder: FolderStore | None = target.parent
     while folder is not None and not _is_shared(folder):
         try:
-            found = find(Folder(folder))
+            kind = target.datasets.kind_of(folder)
         except (FormatError, FileNotFoundError):
             return
-        if found is not None and found[1] != "group":
+        if kind not in (None, "group"):
             raise UsageValueError(
                 "'%s' is inside of the %s '%s', which can't hold other datasets"
-                % (target.path, found[1], folder.root)
+                % (target.path, kind, folder.root)
             )
         outer = os.path.dirname(folder.root)
-        folder = (
-            None if found is not None or outer == folder.root else FolderStore(outer)
-        )
+        folder = None if kind or outer == folder.root else FolderStore(outer)
 
 
 def _is_shared(folder: FolderStore) -> bool:
@@ -285,15 +272,14 @@ def _is_shared(folder: FolderStore) -> bool:
     return bool(is_open) or not is_own
 
 
-def _check_no_writer(folder: FolderStore) -> None:
+def _check_no_writer(folder: FolderStore, datasets: Datasets) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
-    found = find(Folder(folder))
-    if found is None or found[1] != "array":
-        for name in Folder(folder).folders():
+    if datasets.kind_of(folder) != "array":
+        for name in datasets.names_inside(folder):
             inner = folder.subfolder(name)
-            if find(Folder(inner)) is not None:
+            if datasets.kind_of(inner) is not None:
                 FolderLock(inner).close()
-            _check_no_writer(inner)
+            _check_no_writer(inner, datasets)
 
 
 @contextmanager
@@ -377,7 +363,7 @@ def remove_leftover(
         try:
             if sink is not None:
                 with beside(sink) as hidden:
-                    _take_away(NewName(folder, name), left, hidden, sink.name)
+                    _take_away(folder, name, left, hidden, sink.name)
             elif folder.has(name, left) and left.status.st_uid in owners:
                 left.clear()
                 folder.remove_folder(name)
@@ -386,17 +372,22 @@ def remove_leftover(
 
 
 def _take_away(
-    target: NewName, found: FolderStore, hidden: FolderStore, name: str
+    around: FolderStore,
+    name: str,
+    found: FolderStore,
+    hidden: FolderStore,
+    new: str = "",
 ) -> None:
-    """Move the folder `found`, which has the name of a target, to a hidden folder.
+    """Move the folder `found` with a name to a hidden folder, perhaps by a new name.
 
     The contents of `hidden` are removed later. So another folder that has got the name
     goes back.
     """
-    hidden.rename(target.name, name, target.parent)
-    if not hidden.has(name, found):
-        target.parent.rename(name, target.name, hidden)
-        raise replaced(target.path)
+    new = new or name
+    hidden.rename(name, new, around)
+    if not hidden.has(new, found):
+        around.rename(new, name, hidden)
+        raise replaced(around.path(name))
 
 
 def put(
@@ -413,7 +404,7 @@ def put(
     """
     around, name = target.parent, target.name
     if is_believed(around.hold(), hidden.subfolder(name).hold()):
-        drop_copies("zarr", Folder(around), sync)
+        target.datasets.drop_copies(around, sync)
     old = None
     if mode is not None:
         old = check_target(target, mode)
@@ -427,7 +418,7 @@ def put(
                 raise replaced(target.path)
         else:
             with beside(target) as other:
-                _take_away(target, replaces, other, name)
+                _take_away(around, name, replaces, other)
                 around.rename(name, name, hidden)  # commit point
     finally:
         if old is not None:

@@ -1,24 +1,28 @@
-"""Changes of a dataset in a store of objects: whole objects, and one that commits.
+"""The rule 'one guard object': a dataset changes in a store of objects.
 
-Strategy: such a store can't rename objects, and has no locks. Each object is stored in
-one request, if it still has the version that the change has found. The commit point is
-one object, the *guard*:
+Such a store can't rename objects, and has no locks. Each object is stored in one
+request, if it still has the version that the change has found. All new objects of data
+are stored before the commit point.
 
-* of an array or a group, ``zarr.json``;
-* of a table, ``.bloscpack/journal``, which gets the new documents of all columns.
-  Readers that see the journal read these. Then the documents are stored under their
-  names, and the journal becomes empty. If the program dies meanwhile, the next writer
-  does the rest.
-* of a new dataset, ``zarr.json``, too; until then, ``.bloscpack/unfinished`` has a
-  token. While it has this token, all that is in the folder belongs to the call that
-  stored it. A call that finds another token has lost the folder: it reports a
-  `Conflict`, also if its document is stored. The call that has the folder replaces that
-  document.
+Commit point
+    One object, the *guard*. That of an array or a group is ``zarr.json``. That of a
+    table is ``.bloscpack/journal``, which gets the new documents of all columns; then
+    these are stored under their names, and the journal becomes empty. A new dataset is
+    there when its ``zarr.json`` is; until then, its guard is ``.bloscpack/unfinished``.
+Recovery
+    Readers that see a journal read the documents in it, see `Pending`. The next writer
+    stores them under their names (`complete`). What the program that created a dataset
+    has left is removed by the next one.
+Trust
+    All users who may write the guard may write the dataset. Two writers at once can't
+    damage it if the store compares versions while it stores, as S3 does: a writer
+    stores the guard with a new token before its first change, and each change of
+    another writer then fails. With other stores, only one program may write.
 
-All new objects of data are stored before. Two writers at once can't damage the dataset
-if the store compares versions while it stores, as S3 does: a writer stores the guard
-with a new token before its first change, and each change of another writer then fails.
-With other stores, only one program may write.
+While ``.bloscpack/unfinished`` has the token of a call, all that is in the folder
+belongs to that call. A call that finds another token has lost the folder: it reports a
+`Conflict`, also if its document is stored. The call that has the folder replaces that
+document.
 """
 
 from __future__ import annotations
@@ -27,44 +31,53 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
-from .._commit.trust import JOURNAL
-from .._format.zarr_metadata import ZARR_JSON, encode_json
+from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Conflict, Store, conflict
 from .._storage.upload import check_writable
 from ..exceptions import StorageError, UsageError
-from .change import (
+from .new_files import (
+    UNFINISHED,
     Change,
+    Datasets,
+    Pending,
     UnfinishedFile,
     check_mode,
+    encode_json,
     not_replaced,
 )
-from .folder import UNFINISHED, Folder
-from .folder import encode_json as encode_line
-from .layouts import check_no_column, find
-from .layouts.identity import KEY, identified, read_identity
+from .trust import JOURNAL
 
 
 class ObjectChange(Change):
-    """New objects of a dataset, whose guard is ``zarr.json``.
+    """New objects of a dataset.
 
     Parameters
     ----------
-    folder
-        The folder of the dataset.
+    store
+        The files of the dataset.
+    guard
+        The name of the guard: ``zarr.json``, or `JOURNAL`.
     version
         The version of the guard.
+    claimed
+        Called with the content of ``zarr.json`` as the guard: gives it a new token.
     """
 
-    guard = ZARR_JSON
-
-    def __init__(self, folder: Folder, version: str) -> None:
-        super().__init__(folder)
-        self._store = folder.store
-        self._versions = {self.guard: version}
+    def __init__(
+        self,
+        store: Store,
+        guard: str,
+        version: str,
+        claimed: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        super().__init__(store)
+        self.guard = guard
+        self._claimed = claimed
+        self._versions = {guard: version}
         self._contents: dict[str, bytes] = {}
         self._removed: list[str] = []
         # The shards that are stored by `commit`: their extents in one temporary file. A
@@ -72,20 +85,16 @@ class ObjectChange(Change):
         self._shards: dict[str, tuple[int, int]] = {}
         self._spool: BinaryIO | None = None
 
-    def make_folder(self, name: str) -> None:
-        """Check the name of a folder: a store of objects has no others."""
-        self._store.path(name)
-
     def _find_version(self, name: str) -> None:
         """Note the version that an object has before it is stored."""
         if name not in self._versions:
-            self._versions[name] = self._store.object_version(name)
+            self._versions[name] = self.store.object_version(name)
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a temporary file for a new object."""
         self._find_version(name)
         # After the version is known: a later writer must not have stored the object.
-        self._store.check_version(self.guard, self.version)
+        self.store.check_version(self.guard, self.version)
         return UnfinishedFile(name, name, temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
@@ -104,7 +113,8 @@ class ObjectChange(Change):
     def stage(self, name: str, content: bytes) -> None:
         """Store an object when the change is committed."""
         self._find_version(name)
-        self._contents[name] = content
+        is_guard = name == self.guard == ZARR_JSON
+        self._contents[name] = self._claimed(content) if is_guard else content
 
     def write(self, name: str, content: bytes) -> None:
         """Store an object at once."""
@@ -116,7 +126,7 @@ class ObjectChange(Change):
         self._removed.append(name)
 
     def _put(self, name: str, content: bytes) -> None:
-        self._versions[name] = self._store.put(name, content, self._versions[name])
+        self._versions[name] = self.store.put(name, content, self._versions[name])
 
     def _put_shards(self) -> None:
         """Store the shards that `finish` has kept."""
@@ -131,36 +141,20 @@ class ObjectChange(Change):
         if self._spool is not None:
             self._spool.close()
 
-    def _commit(self) -> None:
-        """Store the staged objects, and the guard last."""
-        assert not self._removed
+    def commit(self) -> None:
+        """Store the staged objects, and the guard of an array or a group last."""
+        self.is_committing = True
         self._put_shards()
-        for name, content in self._contents.items():
-            self._put(name, content)  # commit point: there is only one document
+        if self.guard == JOURNAL:
+            self._commit_journal()
+        else:
+            assert not self._removed
+            for name, content in self._contents.items():
+                self._put(name, content)  # commit point: there is only one document
         self._contents.clear()
 
-    @property
-    def version(self) -> str:
-        """The version of the guard now."""
-        return self._versions[self.guard]
-
-
-class ArrayChange(ObjectChange):
-    """New objects of an array, whose ``zarr.json`` has a token of the writer."""
-
-    def stage(self, name: str, content: bytes) -> None:
-        """Store an object when the change is committed."""
-        super().stage(name, with_claim(content) if name == ZARR_JSON else content)
-
-
-class TableChange(ObjectChange):
-    """New objects of a table, whose guard is a journal."""
-
-    guard = JOURNAL
-
-    def _commit(self) -> None:
+    def _commit_journal(self) -> None:
         """Store the staged objects; readers of the table see all of them or none."""
-        self._put_shards()
         if not self._contents and not self._removed:
             return
         self._put(JOURNAL, journal_of(self._contents, self._removed))  # commit point
@@ -168,14 +162,18 @@ class TableChange(ObjectChange):
             for name, content in self._contents.items():
                 self._put(name, content)
             for name in self._removed:
-                self._store.check_version(JOURNAL, self.version)
-                self._store.remove(name)
+                self.store.check_version(JOURNAL, self.version)
+                self.store.remove(name)
             self._put(JOURNAL, journal_of({}, []))
         except Conflict:
-            if self._store.object_version(JOURNAL) == self.version:
+            if self.store.object_version(JOURNAL) == self.version:
                 raise
             # A writer that has opened the table meanwhile has completed the change.
-        self._contents.clear()
+
+    @property
+    def version(self) -> str:
+        """The version of the guard now."""
+        return self._versions[self.guard]
 
 
 class NewChange(ObjectChange):
@@ -185,11 +183,9 @@ class NewChange(ObjectChange):
     not remove a dataset.
     """
 
-    guard = UNFINISHED
-
-    def __init__(self, folder: Folder, mode: str) -> None:
-        super().__init__(folder, "")
-        self._claim = Claim(folder.store, mode)
+    def __init__(self, store: Store, mode: str, datasets: Datasets) -> None:
+        super().__init__(store, UNFINISHED, "")
+        self._claim = Claim(store, mode, datasets)
         self._claim.check_free()
         self._may_be_stored = False
 
@@ -203,16 +199,17 @@ class NewChange(ObjectChange):
         """Store an object when the change is committed."""
         self._contents[name] = content
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Store the staged objects, and ``zarr.json`` last."""
-        self.owner.check(self.folder.root)
+        self.is_committing = True
+        self.owner.check(self.store.root)
         root = self._contents.pop(ZARR_JSON)
         for name, content in self._contents.items():
             self.write(name, content)
         self._contents.clear()
         self._find_version(ZARR_JSON)
         # That of a call that has lost the folder, as all in it is of this call.
-        late = self._store.object_version(ZARR_JSON)
+        late = self.store.object_version(ZARR_JSON)
         self._may_be_stored = True
         self._claim.commit(root, late)
 
@@ -221,7 +218,7 @@ class NewChange(ObjectChange):
         with suppress(StorageError):
             if not self.owner.is_here:
                 return
-            if not self._may_be_stored or self.folder.is_leftover:
+            if not self._may_be_stored or is_leftover(self.store):
                 self._claim.discard()
 
 
@@ -231,122 +228,118 @@ def temporary_file() -> BinaryIO:
     return file  # type: ignore[no-any-return]
 
 
-def with_claim(content: bytes) -> bytes:
-    """Return a document with a new token: it has another version than before.
-
-    That of another program does not become one of Bloscpack.
-    """
-    document, token = json.loads(content), os.urandom(8).hex()
-    attributes = document.setdefault("attributes", {})
-    identity, is_own = read_identity(content, attributes.get(KEY))
-    if identity is not None and is_own:
-        settings = {"key": "attributes", "token": token}
-        return identified(document, identity, encode_json, **settings)
-    attributes[KEY] = "token=%s" % token
-    return encode_json(document)
-
-
 def journal_of(contents: dict[str, bytes], removed: list[str]) -> bytes:
     """Return a journal with the new contents of documents, and a new token."""
     documents = {name: json.loads(content) for name, content in contents.items()}
     journal = {"files": {}, "removed": removed, "documents": documents}
-    return encode_line({**journal, "token": os.urandom(8).hex()})
+    return encode_json({**journal, "token": os.urandom(8).hex()})
 
 
-def complete(folder: Folder) -> bool:
+def complete(pending: Pending) -> bool:
     """Store the objects of a change that was committed, and is not complete.
 
     Return whether there was one: then its journal is left to be replaced.
     """
-    store = folder.store
+    store = pending.store
     version = store.object_version(JOURNAL)
-    removed = folder.read_journal()
-    names = *folder.pending, *folder.documents
-    if not names and not removed:
+    pending.read()
+    if not pending.files and not pending.documents and not pending.removed:
         return False
-    contents = {name: folder.read(name) for name in names}
-    for name, content in contents.items():
+    contents = {}
+    for name, place in pending.files.items():
+        with suppress(FileNotFoundError):  # it has its name already
+            contents[name] = store.read(place)[0]
+    for name, content in {**contents, **pending.documents}.items():
         found = store.object_version(name)
         store.check_version(JOURNAL, version)  # after it: see `ObjectChange.begin`
         store.put(name, content, found)
-    for name in (*removed, *folder.pending.values()):
+    for name in (*pending.removed, *pending.files.values()):
         store.check_version(JOURNAL, version)
         store.remove(name)
-    folder.pending.clear()
-    folder.documents.clear()
+    pending.clear()
     return True
 
 
-# Rules for a `Writer`
+class GuardedObjects:
+    """The right to change a dataset: its guard has a token of this writer.
 
+    Any program may change a group: each change finds the guard anew, and raises
+    `Conflict` if another writer changes the group.
 
-class GroupObjects:
-    """A group that several programs may change: each change finds the guard anew."""
+    Parameters
+    ----------
+    pending
+        The journal of the dataset.
+    kind
+        ``'array'``, ``'table'`` or ``'group'``.
+    claimed
+        See `Datasets.claimed`.
+    """
 
-    shared = True
+    def __init__(
+        self, pending: Pending, kind: str, claimed: Callable[[bytes], bytes]
+    ) -> None:
+        self._pending = pending
+        self._store = store = pending.store
+        self.shared = kind == "group"
+        self._guard = JOURNAL if kind == "table" else ZARR_JSON
+        self._claimed = bytes if self.shared else claimed
+        self._failed = False
+        self._has_claim = False
+        if self.shared:
+            return
+        self._version = store.object_version(self._guard)
+        if complete(pending):
+            if self._guard == JOURNAL:
+                self._store_claim()
+            else:  # a copy of a folder
+                store.remove(JOURNAL)
+                self._version = store.object_version(self._guard)
+        elif self._guard == JOURNAL and not self._version:
+            pending.kept = {}
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-
-    @contextmanager
-    def changing(self) -> Iterator[Change]:
-        """Yield a change; it raises `Conflict` if another writer changes the group."""
-        version = self._folder.store.object_version(ZARR_JSON)
-        yield ObjectChange(self._folder, version)
-
-    def release(self) -> None:
-        """Return: nothing was claimed."""
-
-
-class ArrayObjects:
-    """The right to change an array: its document has a token of this writer."""
-
-    shared = False
-    _change: type[ObjectChange] = ArrayChange
-
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self._store = folder.store
-        self._failed = self._claimed = False
-        folder.forget_document()  # another writer may have changed it until now
-        self._version = self._store.object_version(self._change.guard)
-        self._complete()
-
-    def _complete(self) -> None:
-        """Complete the change of a writer that died."""
-        if complete(self._folder):  # of a copy of a folder
-            self._store.remove(JOURNAL)
-            self._version = self._store.object_version(self._change.guard)
-
-    def _claim(self) -> bytes:
-        """Return a content of the guard that changes nothing but its version."""
-        return with_claim(self._folder.read(ZARR_JSON))
+    def _store_claim(self) -> None:
+        """Store a content of the guard that changes nothing but its version."""
+        claim = (
+            journal_of({}, [])
+            if self._guard == JOURNAL
+            else self._claimed(self._store.read(ZARR_JSON)[0])
+        )
+        self._version = self._store.put(self._guard, claim, self._version)
+        self._has_claim = True
 
     def _take(self) -> None:
-        """Claim the dataset, before the first change."""
-        self._version = self._store.put(
-            self._change.guard, self._claim(), self._version
-        )
-        self._claimed = True
+        """Claim the dataset, before the first change.
+
+        Raises `Conflict` if a table was changed since it was read. There was no journal
+        then, and there may have been one since.
+        """
+        self._store_claim()
         # Of a call that died when it had created the dataset. A process that is late
         # must not take it for a dataset that is not complete.
         version = self._store.object_version(UNFINISHED)
         if version:
             self._store.remove(UNFINISHED, version)
+        for name, content in (self._pending.kept or {}).items():
+            if self._store.read(name)[0] != content:
+                raise conflict(self._store.path(name))
+        self._pending.kept = None
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
         if self._failed:
             raise StorageError(
-                errno.EIO,
-                "an earlier change failed: open it again",
-                self._folder.root,
+                errno.EIO, "an earlier change failed: open it again", self._store.root
             )
+        if self.shared:
+            version = self._store.object_version(ZARR_JSON)
+            yield ObjectChange(self._store, ZARR_JSON, version)
+            return
         self._failed = True
-        if not self._claimed:
+        if not self._has_claim:
             self._take()
-        change = self._change(self._folder, self._version)
+        change = ObjectChange(self._store, self._guard, self._version, self._claimed)
         try:
             yield change
         except (UsageError, ValueError, TypeError):  # the values do not fit
@@ -358,38 +351,11 @@ class ArrayObjects:
         self._failed = False
 
     def release(self) -> None:
-        """Return: the token in the document keeps no other writer away."""
+        """Remove the journal of a table if it is still the own one.
 
-
-class TableObjects(ArrayObjects):
-    """The right to change a table: its journal has a token of this writer."""
-
-    _change = TableChange
-
-    def _complete(self) -> None:
-        if complete(self._folder):
-            self._version = self._store.put(JOURNAL, self._claim(), self._version)
-            self._claimed = True
-        elif not self._version:
-            self._folder.kept = {}
-
-    def _claim(self) -> bytes:
-        return journal_of({}, [])
-
-    def _take(self) -> None:
-        """Claim the table; raise `Conflict` if it was changed since it was read.
-
-        There was no journal then, and there may have been one since.
+        The token in the document of an array keeps no other writer away.
         """
-        super()._take()
-        for name, content in (self._folder.kept or {}).items():
-            if self._folder.read(name) != content:
-                raise conflict(self._folder.path(name))
-        self._folder.kept = None
-
-    def release(self) -> None:
-        """Remove the journal if it is still the own one."""
-        if self._claimed:
+        if self._has_claim and self._guard == JOURNAL:
             self._store.remove(JOURNAL, self._version)
 
 
@@ -399,9 +365,10 @@ class TableObjects(ArrayObjects):
 class Claim:
     """The right to create a dataset in a folder; `version` is that of the guard."""
 
-    def __init__(self, store: Store, mode: str) -> None:
+    def __init__(self, store: Store, mode: str, datasets: Datasets) -> None:
         self._store = store
         self._mode = mode
+        self._datasets = datasets
         self.version = ""
 
     def check_free(self) -> str:
@@ -412,14 +379,13 @@ class Claim:
         check_writable(self._store.root)
         check_mode(self._mode)
         version = self._store.object_version(UNFINISHED)
-        folder = Folder(self._store)
-        check_no_column(folder)
-        if folder.names("") and not folder.is_leftover:
+        self._datasets.check_no_column(self._store)
+        if self._store.names() and not is_leftover(self._store):
             if self._mode == "x":
                 text = os.strerror(errno.EEXIST)
-                raise FileExistsError(errno.EEXIST, text, folder.path())
-            if find(folder) is None:
-                raise not_replaced(folder.path())
+                raise FileExistsError(errno.EEXIST, text, self._store.root)
+            if self._datasets.kind_of(self._store) is None:
+                raise not_replaced(self._store.root)
         return version
 
     def take(self) -> None:
@@ -462,10 +428,15 @@ def remove_dataset(store: Store) -> None:
     store.remove(UNFINISHED, make_empty(store))
 
 
+def is_leftover(store: Store) -> bool:
+    """Return whether all in a folder is of a dataset that is not complete."""
+    return not store.exists(ZARR_JSON) and store.exists(UNFINISHED)
+
+
 @contextmanager
-def creating(folder: Folder, mode: str) -> Iterator[Change]:
+def creating(store: Store, mode: str, datasets: Datasets) -> Iterator[Change]:
     """Yield a change of a new dataset, which is there when the block ends."""
-    change = NewChange(folder, mode)
+    change = NewChange(store, mode, datasets)
     try:
         yield change
         change.commit()

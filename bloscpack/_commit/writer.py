@@ -6,7 +6,10 @@ A `Rule` has the right for one program; which one is used depends on the store:
   process ends. The first thing that a writer does is to complete the change of a writer
   that died.
 * `SharedFolder`: a group, which is locked during each change.
-* the rules of `guard` for stores of objects.
+* `guard.GuardedObjects` for stores of objects.
+
+A change is committed by the rule's kind of `Change`: `new_files` or `guard` say what
+its commit point is, what follows a crash, and who is trusted.
 
 Many threads may use a writer: their changes are made one after another. Another process
 that has inherited a writer may not use it.
@@ -22,14 +25,16 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .._commit.trust import CHANGES
 from .._engine.forks import OwnLock, renew_after_fork
+from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .change import FolderChange, naming_dataset, recover
-from .folder import Folder
+from .locking import FolderLock
+from .new_files import FolderChange, Pending, naming_dataset, recover
+from .trust import CHANGES, parent_of
 
 if TYPE_CHECKING:
-    from .change import Change
+    from .._storage.store import Store
+    from .new_files import Change
 
     class Rule(Protocol):
         """The right of one program to change a dataset."""
@@ -44,8 +49,8 @@ if TYPE_CHECKING:
             """Let other writers in."""
 
 
-# Called with the first change, or without one in a store of objects.
-Prepare = Callable[..., object]
+# Called with the first change.
+Prepare = Callable[["Change | None"], object]
 
 Result = TypeVar("Result")
 
@@ -61,18 +66,18 @@ class Writer:
 
     Parameters
     ----------
-    folder
-        The folder of the dataset.
+    path
+        The path or the URL of the dataset.
     rule
         The right to change it.
     """
 
-    def __init__(self, folder: Folder, rule: Rule) -> None:
-        self._folder = folder
+    def __init__(self, path: str, rule: Rule) -> None:
+        self._path = path
         self._rule = rule
         self.shared = rule.shared
         self.closed = False
-        self.owner = OwnLock(folder.root)
+        self.owner = OwnLock(path)
         self._changing = False
         self.renew_locks()
         renew_after_fork(self)
@@ -83,10 +88,13 @@ class Writer:
         # The number of disturbing changes; None while the state is replaced.
         self._state: int | None = 0
 
-    def lock(self, folder: Folder) -> None:
-        """Keep other writers away from a part of the dataset, where there are locks."""
+    def lock(self, part: str) -> None:
+        """Keep other writers away from a part of the dataset, where there are locks.
+
+        `part` is the name of its folder in the dataset.
+        """
         if isinstance(self._rule, LockedFolder):
-            self._rule.lock(folder)
+            self._rule.lock(part)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -98,7 +106,7 @@ class Writer:
             if self._changing:
                 raise UsageError(
                     "'%s' can't be changed or closed while rows for a change of it are "
-                    "produced" % self._folder.root
+                    "produced" % self._path
                 )
             yield
 
@@ -114,7 +122,7 @@ class Writer:
         """
         with self.turn():
             if self.closed:
-                raise UsageValueError("the dataset is closed: '%s'" % self._folder.root)
+                raise UsageValueError("the dataset is closed: '%s'" % self._path)
             self._changing = True
             try:
                 with self._rule.changing() as change:
@@ -127,7 +135,7 @@ class Writer:
         self, change: Change, take_over: Callable[[], object], disturbs: bool
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
-        self.owner.check(self._folder.root)  # the block may have forked
+        self.owner.check(self._path)  # the block may have forked
         if not disturbs:
             change.commit()
         with self._replacing_lock:
@@ -173,8 +181,8 @@ class LockedFolder:
 
     Parameters
     ----------
-    folder
-        The folder of the dataset.
+    pending
+        The journal of the dataset in the folder.
     sync
         Whether each change is on the disk when it has been made.
     prepare
@@ -184,43 +192,38 @@ class LockedFolder:
     shared = False
 
     def __init__(
-        self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
+        self, pending: Pending, sync: bool = True, prepare: Prepare | None = None
     ) -> None:
-        self._folder = folder
+        assert isinstance(pending.store, FolderStore)
+        self._store = pending.store
+        self._pending = pending
         self._prepare = prepare
         self._sync = sync
         self._failed = False
         self._named: set[str] = set()
-        outer = folder.parent_dataset()
-        if outer is not None and outer[0].has_journal:
-            raise StorageError(
-                errno.EAGAIN,
-                "a change of the table that it belongs to was interrupted: open the "
-                "table for writing, which completes the change",
-                folder.root,
-            )
-        self._locks = [folder.lock()]
+        self._locks = [FolderLock(self._store)]
         try:
-            recover(folder, sync)
+            recover(pending, sync)
         except BaseException:
             self.release()
             raise
 
-    def lock(self, folder: Folder) -> None:
+    def lock(self, part: str) -> None:
         """Keep other writers away from a part of the dataset, too."""
-        self._locks.append(folder.lock())
+        self._locks.append(FolderLock(self._store.subfolder(part)))
 
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
+        path = self._store.root
         if self._failed:
             raise StorageError(
                 errno.EIO,
                 "an earlier change failed while it was committed: open it again",
-                self._folder.root,
+                path,
             )
-        change = FolderChange(self._folder, self._sync, named=self._named)
-        with naming_dataset(self._folder.root):
+        change = FolderChange(self._pending, self._sync, named=self._named)
+        with naming_dataset(path):
             if self._prepare is not None:
                 self._prepare(change)
             try:
@@ -233,8 +236,8 @@ class LockedFolder:
     def release(self) -> None:
         """Remove what was not committed, and let other writers in."""
         try:
-            if not self._folder.has_journal:
-                self._folder.whole().remove_tree(CHANGES)
+            if not self._pending.has_journal:
+                self._store.remove_tree(CHANGES)
         finally:
             for lock in self._locks:
                 lock.close()
@@ -247,11 +250,10 @@ class SharedFolder:
     shared = True
 
     def __init__(
-        self, folder: Folder, sync: bool = True, prepare: Prepare | None = None
+        self, pending: Pending, sync: bool = True, prepare: Prepare | None = None
     ) -> None:
-        self._folder = folder
-        self._open = partial(LockedFolder, folder, sync, prepare)
-        if folder.is_folder(CHANGES):  # of a writer that died, or that works now
+        self._open = partial(LockedFolder, pending, sync, prepare)
+        if pending.store.is_folder(CHANGES):  # of a writer that died, or works now
             with suppress(StorageError):
                 self._open().release()
 
@@ -269,27 +271,20 @@ class SharedFolder:
         """Return: the folder is locked only during a change."""
 
 
-def writer_for(
-    folder: Folder, kind: str, sync: bool, prepare: Prepare | None = None
-) -> Writer:
-    """Return a writer by the rule that fits the store and the kind of a dataset.
+def check_table_around(store: Store) -> None:
+    """Raise `StorageError` if a change of the folder around was interrupted.
 
-    In a store of objects `prepare` is called now: the guard of a table is not its
-    document.
+    It may be a change of the table that an array belongs to. Tables and groups belong
+    to no table.
     """
-    rule: Rule
-    if folder.store.can_rename:
-        locked = SharedFolder if kind == "group" else LockedFolder
-        return Writer(folder, locked(folder, sync, prepare))
-    from .guard import ArrayObjects, GroupObjects, TableObjects
-
-    if prepare is not None:
-        prepare()
-    if kind == "group":
-        rule = GroupObjects(folder)
-    else:
-        rule = TableObjects(folder) if kind == "table" else ArrayObjects(folder)
-    return Writer(folder, rule)
+    around = parent_of(store)
+    if around is not None and Pending(around[0]).has_journal:
+        raise StorageError(
+            errno.EAGAIN,
+            "a change of the table that it belongs to was interrupted: open the "
+            "table for writing, which completes the change",
+            store.root,
+        )
 
 
 def waiting(open_it: Callable[[], Result], seconds: float) -> Result:

@@ -25,7 +25,9 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from .._commit.ownership import (
+from .._storage.folder_store import FolderStore, LinkFound
+from .._storage.store import is_safe_part
+from .ownership import (
     Attributes,
     Limits,
     attributes_in,
@@ -33,8 +35,6 @@ from .._commit.ownership import (
     limit_access,
     of_another_user,
 )
-from .._storage.folder_store import FolderStore, LinkFound
-from .._storage.store import is_safe_part
 
 # Files that describe a dataset, or a column, of any layout.
 DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")

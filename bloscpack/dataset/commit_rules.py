@@ -1,0 +1,129 @@
+"""Which rule of `_commit` a dataset follows, and what the rules ask about datasets.
+
+The rules do not import layouts: `DATASETS` answers their questions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from .._commit import new_folder
+from .._commit.guard import GuardedObjects
+from .._commit.new_folder import NewName
+from .._commit.writer import (
+    LockedFolder,
+    SharedFolder,
+    Writer,
+    check_table_around,
+)
+from .._format.zarr_metadata import encode_json
+from .._storage.protocols import Path
+from .._storage.urls import without_url
+from .folder import Folder
+from .layouts import check_no_column, find, prepare_change
+from .layouts.identity import KEY, identified, read_identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .._commit.new_files import Change, FolderChange
+    from .._commit.ownership import Limits
+    from .._commit.writer import Prepare, Rule
+    from .._storage.store import Store
+
+
+class _Datasets:
+    """Answers what the rules of `_commit` ask; see `new_files.Datasets`."""
+
+    def kind_of(self, store: Store) -> str | None:
+        found = find(Folder(store))
+        return None if found is None else found[1]
+
+    def check_no_column(self, store: Store) -> None:
+        check_no_column(Folder(store))
+
+    def names_inside(self, store: Store) -> list[str]:
+        return Folder(store).folders()
+
+    def drop_copies(self, store: Store, sync: bool) -> None:
+        drop_copies("zarr", Folder(store), sync)
+
+    def claimed(self, content: bytes) -> bytes:
+        """Return a document with a new token.
+
+        That of another program does not become one of Bloscpack.
+        """
+        document, token = json.loads(content), os.urandom(8).hex()
+        attributes = document.setdefault("attributes", {})
+        identity, is_own = read_identity(content, attributes.get(KEY))
+        if identity is not None and is_own:
+            settings = {"key": "attributes", "token": token}
+            return identified(document, identity, encode_json, **settings)
+        attributes[KEY] = "token=%s" % token
+        return encode_json(document)
+
+
+DATASETS = _Datasets()
+
+
+def writer_for(
+    folder: Folder, kind: str, sync: bool, prepare: Prepare | None = None
+) -> Writer:
+    """Return a writer by the rule that fits the store and the kind of a dataset.
+
+    `prepare` is called with the first change; in a store of objects it is called now,
+    without one: the guard of a table is not its document.
+    """
+    rule: Rule
+    if folder.store.can_rename:
+        if kind == "array":
+            check_table_around(folder.store)
+        locked = SharedFolder if kind == "group" else LockedFolder
+        rule = locked(folder.pending, sync, prepare)
+    else:
+        if prepare is not None:
+            prepare(None)
+        rule = GuardedObjects(folder.pending, kind, DATASETS.claimed)
+    folder.forget_doubtful_document()  # another writer may have changed it until now
+    return Writer(folder.root, rule)
+
+
+def drop_copies(
+    layout: str, folder: Folder, sync: bool, change: Change | None = None
+) -> None:
+    """Remove the copies of the document of a dataset that is going to be changed.
+
+    `change` is a change of the dataset itself, if there is one.
+    """
+    prepare_change(
+        layout, folder, lambda group: writer_for(group, "group", sync), change
+    )
+
+
+def new_name(path: Path | NewName) -> NewName:
+    """Return where a new dataset is going to be; `path` may not be a URL."""
+    if isinstance(path, NewName):
+        return path
+    without_url(path, "a new dataset")
+    return NewName.of(os.path.abspath(os.fsdecode(path)), DATASETS)
+
+
+def creating(
+    path: Path | NewName, mode: str, sync: bool, limits: Limits | None = None
+) -> AbstractContextManager[FolderChange]:
+    """Return the context of a change of a new folder, see `new_folder.creating`."""
+    return new_folder.creating(new_name(path), mode, sync, limits)
+
+
+def building(
+    path: Path,
+    mode: str,
+    sync: bool,
+    is_old: Callable[[str], bool] | None = None,
+    limits: Limits | None = None,
+) -> AbstractContextManager[str]:
+    """Return the context of a free path, see `new_folder.building`."""
+    return new_folder.building(new_name(path), mode, sync, is_old, limits)
