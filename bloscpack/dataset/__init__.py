@@ -99,71 +99,47 @@ def open(
         create,
         path,
         mode,
-        Options(allow_pickle, sync, storage_options=storage_options),
-        creation,
+        allow_pickle=allow_pickle,
+        sync=sync,
+        storage_options=storage_options,
+        **creation,
     )
     return found
 
 
-def open_array(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Array:
+def open_array(path: Path, mode: str = "r", **options: Any) -> Array:
     """Open an array; `open` describes the parameters that are not described here.
 
     Parameters
     ----------
-    creation
-        Parameters of `create_array` for a new one.
+    options
+        Those of `open`, and parameters of `create_array` for a new one.
 
     Raises
     ------
     UsageError
         If it is a table or a group.
     """
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Array, create_array, path, mode, options, creation)
+    return _open(Array, create_array, path, mode, **options)
 
 
-def open_table(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Table:
+def open_table(path: Path, mode: str = "r", **options: Any) -> Table:
     """Open a table; `open` describes the parameters that are not described here.
 
     Parameters
     ----------
-    creation
-        Parameters of `create_table` for a new one.
+    options
+        Those of `open`, and parameters of `create_table` for a new one.
 
     Raises
     ------
     UsageError
         If it is an array or a group.
     """
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Table, create_table, path, mode, options, creation)
+    return _open(Table, create_table, path, mode, **options)
 
 
-def open_group(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Group:
+def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
     """Open a group; `open` describes the parameters that are not described here.
 
     Parameters
@@ -171,19 +147,19 @@ def open_group(
     mode
         As for `open`. ``'a'`` also makes a folder a group that is empty, or that has
         datasets inside of it.
-    creation
-        Parameters of `create_group` for a new one.
+    options
+        Those of `open`, and parameters of `create_group` for a new one.
 
     Raises
     ------
     UsageError
         If it is an array or a table.
     """
+    storage_options = options.get("storage_options")
     if mode == "a" and _has_files(path, storage_options):
         folder = Folder.open(path, storage_options)
-        make_group(folder, creation.get("attrs"), sync)
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Group, create_group, path, mode, options, creation)
+        make_group(folder, options.get("attrs"), options.get("sync", True))
+    return _open(Group, create_group, path, mode, **options)
 
 
 def convert(
@@ -319,21 +295,22 @@ def _open(
     create: Callable[..., Kind],
     path: Path,
     mode: str,
-    options: Options,
-    creation: Mapping[str, Any],
+    *,
+    allow_pickle: bool = False,
+    sync: bool = True,
+    storage_options: StorageOptions | None = None,
+    **creation: Any,
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    path, storage_options = local_path(path), options.storage_options
+    path = local_path(path)
     if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
-        creation = {**creation, "sync": options.sync}
-        if is_url(path):
-            creation["storage_options"] = storage_options
-        return create(path, mode="w" if mode == "w" else "x", **creation)
-    options.writable = mode != "r"
+        creation["mode"] = "w" if mode == "w" else "x"
+        return create(path, sync=sync, storage_options=storage_options, **creation)
+    options = Options(allow_pickle, sync, writable=mode != "r")
     found: Any = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()

@@ -62,7 +62,7 @@ class Array(Node):
         self._closes_table = False
         self._token: object = None  # what the files were when Dask got the array
 
-    def alone(self, table: Node, *, closes_table: bool) -> Array:
+    def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
 
         `closes_table` says that the table is closed with the column. The table itself
@@ -228,7 +228,7 @@ class Array(Node):
 
     # Changing
 
-    def _check_alone(self) -> Writer:
+    def _check_resizable(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:
             raise UsageError(
@@ -252,7 +252,7 @@ class Array(Node):
         UsageError
             If the rows don't fit, or if the array was opened for reading.
         """
-        writer = self._check_alone()
+        writer = self._check_resizable()
         rows = stream_of(values, self.dtype, self.shape[1:])
         if rows.length == 0:
             return
@@ -276,14 +276,14 @@ class Array(Node):
         UsageError
             If the shape differs in another axis.
         """
-        writer = self._check_alone()
+        writer = self._check_resizable()
         rows = self._checked_length(length)
         with writer.change(lambda: self.resized(rows, len(self))) as change:
             self.stage_resize(change, rows)
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        with self._check_alone().turn():
+        with self._check_resizable().turn():
             self.resize(checked_trim(len(self), count))
 
     def __setitem__(self, key: Any, values: Any) -> None:

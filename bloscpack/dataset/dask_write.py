@@ -19,7 +19,7 @@ from .dask_read import import_dask
 from .folder import Folder
 from .frames import items_by_name
 from .layouts import detect, table_class
-from .opening import Options, create_array, create_table, open_leaf
+from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import Target, commit, target_of, write
 from .row_stream import check_mask, joined
 from .rows import converted, items_of, row_count
@@ -103,7 +103,8 @@ def from_dask(
     except BaseException:
         target.abandon()
         raise
-    return open_leaf(detect(Folder.open(path, storage_options)), Options())
+    found = detect(Folder.open(path, storage_options))
+    return open_array_or_table(found, Options())
 
 
 def _is_array(collection: Any) -> bool:

@@ -36,7 +36,7 @@ from .opening import (
     create_array,
     create_table,
     new_dataset,
-    open_leaf,
+    open_array_or_table,
     writer_of,
 )
 from .preview import shown_members
@@ -57,7 +57,7 @@ DROPPED_WAIT = 1.0
 def open_node(found: Found, options: Options) -> Array | Table | Group:
     """Open a dataset of any kind."""
     if found.kind != "group":
-        return open_leaf(found, options)
+        return open_array_or_table(found, options)
     folder = found.folder
     layout = group_class(found.layout)(folder)
     if not options.writable:
@@ -260,7 +260,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.alone(member, closes_table=False)
+            return inner.detached(member, closes_table=False)
         return inner
 
     def _checked_key(self, key: object) -> str:

@@ -137,7 +137,7 @@ class NodeLayout(ABC):
     changed_elsewhere
         Whether another program has written the description, or it is damaged.
     is_column
-        Whether it was made as a column of a table, if its files say so.
+        Whether it was made as a column of a table; None if its files do not say so.
     """
 
     name: str
@@ -145,7 +145,7 @@ class NodeLayout(ABC):
     writable = True
     allow_pickle = False
     changed_elsewhere = False
-    is_column = False
+    is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()

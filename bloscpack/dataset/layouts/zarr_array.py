@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -82,6 +84,7 @@ OWN_ATTRIBUTES = {
 SETTINGS = ("cname", "clevel", "shuffle")
 
 
+@dataclass(eq=False)
 class OwnDocument:
     """The document of an array, and whether Bloscpack wrote it.
 
@@ -95,12 +98,9 @@ class OwnDocument:
         Whether the digest is right: no other program has changed the document.
     """
 
-    def __init__(
-        self, array: ArrayDocument, identity: Identity | None, *, is_own: bool
-    ) -> None:
-        self.array = array
-        self.identity = identity
-        self.is_own = is_own
+    array: ArrayDocument
+    identity: Identity | None
+    is_own: bool
 
     @property
     def certain_identity(self) -> str | None:
@@ -122,7 +122,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
     stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
     identity, is_own = read_identity(content, stated)
     try:
-        return OwnDocument(decode_array(document), identity, is_own=is_own)
+        return OwnDocument(decode_array(document), identity, is_own)
     except (FormatError, UsageError) as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -194,9 +194,17 @@ class ZarrArray(ArrayLayout):
         check = DescriptionCheck(self.folder, ZARR_JSON)
         self._take(read_array_document(self.folder), check)
 
-    def _read(self) -> ArrayDocument:
-        """Return the document that is in the file now."""
-        return read_array_document(self.folder).array
+    def _read(self) -> OwnDocument:
+        """Return the document that is in the file now, which may be changed.
+
+        The file is read only if it is not the one that was read before.
+        """
+        known = self._file_identity
+        if known is None or known != self.folder.identity(ZARR_JSON):
+            return read_array_document(self.folder)
+        own = copy(self._own)
+        own.array = copy(own.array)
+        return own
 
     def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
@@ -204,8 +212,9 @@ class ZarrArray(ArrayLayout):
         read = partial(read_storage, self.folder, known)
         check.expect(self.folder.path(), read, storage_of(own, known))
         document, self._own = own.array, own
+        self._file_identity = check.identity
         self.changed_elsewhere = not own.is_own
-        self.is_column = self.column_word is not None
+        self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
         self.dims = document.dimension_names
@@ -239,7 +248,7 @@ class ZarrArray(ArrayLayout):
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        document = self._read()
+        document = self._read().array
         args = args_of(document)
         return NewArray(
             document.dtype,
@@ -257,7 +266,7 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        stored = self._read().attributes.items()
+        stored = self._read().array.attributes.items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     # Writing
@@ -272,7 +281,7 @@ class ZarrArray(ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OWN_ATTRIBUTES, " of an array")
         document = _document_of(new)
-        own = OwnDocument(document, Identity(column=new.column), is_own=True)
+        own = OwnDocument(document, Identity(column=new.column), True)
         own.encode()  # raises the errors of the attributes before anything else
         if prefix:
             change.make_folder(prefix.rstrip("/"))
@@ -287,7 +296,7 @@ class ZarrArray(ArrayLayout):
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         super().check_writable()
-        args_of(self._read()).check()
+        args_of(self._own.array).check()
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
         """Let `change` replace all attributes."""
@@ -306,7 +315,7 @@ class ZarrArray(ArrayLayout):
         a sparse array if rows are missing: they are no damage. Raises `FormatError` if
         its shards are those of several arrays, of which only one could be read then.
         """
-        own = read_array_document(self.folder)
+        own = self._read()
         if own.is_own:
             return own
         stored = self._stored_shards()
