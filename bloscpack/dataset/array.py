@@ -13,8 +13,7 @@ import numpy
 from .._file.indexing import ArrayIndex, iterate_rows
 from .._format.dtypes import DType
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .node import Node
-from .row_stream import stream_of
+from .node import Node, import_dask
 from .rows import (
     assigned_blocks,
     blocks_of_fields,
@@ -22,13 +21,14 @@ from .rows import (
     converted,
     filled_rows,
     is_names,
+    stream_of,
 )
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
     from .change import Change
     from .layouts.base import ArrayLayout
-    from .row_stream import RowStream
+    from .rows import RowStream
     from .writer import Writer
 
 
@@ -222,9 +222,9 @@ class Array(Node):
         UsageError
             If Dask is not installed.
         """
-        from .dask_read import array_to_dask
-
-        return self._read(lambda: array_to_dask(self, chunks))
+        da = import_dask("dask.array")
+        blocks = (self.shards or self.chunks) if chunks is None else chunks
+        return self._read(lambda: da.from_array(self, chunks=blocks))
 
     # Changing
 

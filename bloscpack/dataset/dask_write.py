@@ -15,14 +15,13 @@ import numpy
 from .._format.dtypes import DType
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .dask_read import import_dask
 from .folder import Folder
 from .frames import items_by_name
 from .layouts import detect, table_class
+from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import Target, commit, target_of, write
-from .row_stream import check_mask, joined
-from .rows import converted, items_of, row_count
+from .rows import check_mask, converted, items_of, joined, row_count
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items

@@ -17,12 +17,13 @@ from weakref import WeakValueDictionary
 
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
-from ..exceptions import UsageTypeError, UsageValueError
+from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from .array import Array
 from .create import NewName, drop_copies, remove_dataset, remove_leftovers
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts import (
     Found,
+    array_class,
     detect,
     find_member,
     find_members,
@@ -39,7 +40,6 @@ from .opening import (
     open_array_or_table,
     writer_of,
 )
-from .preview import shown_members
 from .table import Table
 from .writer import waiting
 
@@ -52,6 +52,9 @@ Kind = TypeVar("Kind", bound=Node)
 # Number of seconds that opening a member waits: another thread may have dropped the
 # last reference to it, and not unlocked it yet.
 DROPPED_WAIT = 1.0
+# Maximum number of members that the repr of a group shows, those inside of members
+# included.
+SHOWN_MEMBERS = 100
 
 
 def open_node(found: Found, options: Options) -> Array | Table | Group:
@@ -436,6 +439,41 @@ class Group(Node, Mapping[str, Node]):
             from . import guard
 
             guard.remove_dataset(folder.store.subfolder(name))
+
+
+def shown_members(folder: Folder) -> list[str]:
+    """Return a line for each member of a group, and for those inside of members."""
+    lines: list[str] = []
+    for line in _member_lines(folder, "  "):
+        if len(lines) == SHOWN_MEMBERS:
+            return [*lines, "  ..."]
+        lines.append(line)
+    return lines
+
+
+def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
+    members = dict(find_members(folder))
+    width = max(map(len, members), default=0)
+    for name, found in members.items():
+        yield "%s%s  %s" % (indent, name.ljust(width), _description(found))
+        if found.kind == "group":
+            yield from _member_lines(found.folder, indent + "  ")
+
+
+def _description(found: Found) -> str:
+    """Return kind, shape and dtype of a member."""
+    layout, kind = found.layout, found.kind
+    try:
+        if kind == "array":
+            array = array_class(layout)(found.folder)
+            return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
+        if kind == "table":
+            columns = table_class(layout)(found.folder).columns
+            count = min((column.shape[0] for column in columns.values()), default=0)
+            return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
+        return "group" if layout == "zarr" else "group (%s)" % layout
+    except (BloscpackError, OSError):
+        return "%s (%s), which can't be opened" % (kind, layout)
 
 
 def reopened(layout: GroupLayout) -> Group:

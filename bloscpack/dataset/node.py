@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..exceptions import UsageError
 from .writer import checked
 
 if TYPE_CHECKING:
@@ -23,6 +25,16 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="Node")
 
 Result = TypeVar("Result")
+
+
+def import_dask(name: str) -> Any:
+    """Return a module of Dask; raise `UsageError` if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            "'%s' can't be imported (%s): install 'bloscpack[dask]'" % (name, error)
+        ) from error
 
 
 class Node:

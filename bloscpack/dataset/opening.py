@@ -29,8 +29,14 @@ from .layouts import (
     table_class,
 )
 from .layouts.base import NewArray
-from .row_stream import counted, new_rows
-from .rows import check_same_length, converted, items_of, named_columns
+from .rows import (
+    check_same_length,
+    converted,
+    counted,
+    items_of,
+    named_columns,
+    new_rows,
+)
 from .table import Table, column_blocks
 from .writer import writer_for
 

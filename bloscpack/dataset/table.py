@@ -13,10 +13,9 @@ from .. import log
 from .._format.dtypes import DType
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
 from .array import Array, check_not_shorter, checked_length, checked_trim
-from .frames import columns_of, read_frame, read_rows
+from .frames import columns_of, read_frame, read_rows, shown_rows
 from .layouts.base import NewArray
-from .node import Node
-from .preview import shown_rows
+from .node import Node, import_dask
 from .rows import as_columns, blocks_of, items_of, named_columns
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
+# Kinds of items, other than text, that are objects in a DataFrame.
+DASK_OBJECTS = "SVO"
 
 
 class Columns(Mapping[str, Array]):
@@ -246,9 +247,32 @@ class Table(Node):
         UsageError
             If Dask is not installed, or if a column has several axes.
         """
-        from .dask_read import table_to_dask
+        return self._read(lambda: self._to_dask(rows, columns))
 
-        return self._read(lambda: table_to_dask(self, rows, columns))
+    def _to_dask(self, rows: int | None, columns: list[str] | None) -> Any:
+        dd = import_dask("dask.dataframe")
+        names = self.names if columns is None else [self[n] and n for n in columns]
+        if rows is None:
+            rows = min((self[n].shards or self[n].chunks)[0] for n in names)
+        if rows < 1:
+            raise UsageError("a partition must have at least one row, not '%d'" % rows)
+        count = len(self)
+        starts = list(range(0, count, rows)) or [0]
+        settings = {}
+        if any(self[name].dtype.kind in DASK_OBJECTS for name in names):
+            # Dask would decode bytes, as it converts objects to text.
+            settings = {"dataframe.convert-string": False}
+        with import_dask("dask").config.set(settings):
+            return dd.from_map(
+                read_partition,
+                starts,
+                table=self,
+                rows=rows,
+                columns=names,
+                meta=read_partition(0, self, 0, names),
+                divisions=(*starts, count - 1) if count else (None, None),
+                label="bloscpack-table",
+            )
 
     # Changing
 
@@ -416,6 +440,17 @@ def reopened(layout: TableLayout, length: int) -> Table:
     table = Table(layout)
     check_not_shorter(table, length)
     return table
+
+
+def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:
+    """Return rows of a table as a DataFrame that has their numbers as index.
+
+    A task of Dask gets the pickled table, which opens the dataset again.
+    """
+    stop = min(start + rows, len(table))
+    frame = table.frame(slice(start, stop), columns)
+    frame.index = frame.index + start
+    return frame
 
 
 def column_blocks(
