@@ -114,7 +114,7 @@ def create_group(
     found = group_class(layout)
     found.check_layout()
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, {} if attrs is None else dict(attrs))
+        found.create(change, dict(attrs or {}))
     created = Found(Folder.open(path, storage_options), layout, "group")
     opened = open_node(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
@@ -131,7 +131,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     writer = writer_of(Found(folder, "zarr", "group"), sync)
     try:
         with writer.change() as change:
-            group_class("zarr").create(change, {} if attrs is None else dict(attrs))
+            group_class("zarr").create(change, dict(attrs or {}))
     finally:
         writer.close()
 
@@ -143,10 +143,12 @@ class OpenMembers(NamedLocks):
     a member; different members do not wait for each other.
     """
 
-    def __init__(self, far: bool) -> None:
+    def __init__(self, is_remote: bool) -> None:
         # By path. At a URL they stay open: closing a table removes its journal.
-        self._opened: MutableMapping[str, Any] = {} if far else WeakValueDictionary()
-        self._end = "/" if far else os.sep
+        self._opened: MutableMapping[str, Any] = (
+            {} if is_remote else WeakValueDictionary()
+        )
+        self._end = "/" if is_remote else os.sep
         super().__init__()
 
     def renew_locks(self) -> None:

@@ -247,7 +247,7 @@ def create_array(
         (rows.length or 0, *rows.inner),
         chunks,
         fill_value,
-        _plain(attrs),
+        dict(attrs or {}),
         settings,
         shards=shards,
     )
@@ -326,7 +326,7 @@ def create_table(
         )
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, _plain(attrs))
+        found.create(change, new, dict(attrs or {}))
     folder = Folder.open(path, storage_options)
     options = Options(writable=True, sync=sync)
     opened = open_array_or_table(Found(folder, layout, "table"), options)
@@ -360,10 +360,6 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
 
 # `Table` can't import this module, which imports it.
 Table.from_pandas = staticmethod(from_pandas)
-
-
-def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if attrs is None else dict(attrs)
 
 
 def _new_columns(

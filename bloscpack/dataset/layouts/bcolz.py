@@ -304,9 +304,7 @@ class BcolzArray(ArrayLayout):
         self.block_rows, self.chunks = 1, (1,)
         source = ObjectChunks(self.folder, shape[0], self._check)
         self._source = source
-        self.reader = ObjectReader(
-            shape, source.read, self.allow_pickle, self.folder.path()
-        )
+        self.reader = ObjectReader(source, self.allow_pickle)
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""

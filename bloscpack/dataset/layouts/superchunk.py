@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -228,7 +229,7 @@ class SuperchunkArray(ArrayLayout):
         else:
             parts = list(zip(storage.leaves, readers, strict=True))
             count = max(source.chunks_in_run for source in self._sources)
-            self.reader = ItemParts(
+            self.reader = LeafReader(
                 self.dtype, self.shape, parts, allocate, storage.chunk_rows * count
             )
 
@@ -378,10 +379,11 @@ def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]
     return chain(first, remaining), {(name,) for name in names} if names else {()}
 
 
-class ItemParts:
+@dataclass(eq=False)
+class LeafReader:
     """Reads items whose leaves are in different files.
 
-    Parameters
+    Attributes
     ----------
     dtype, shape
         Those of the array.
@@ -391,22 +393,16 @@ class ItemParts:
         Returns the array for a result; it may refuse a size that comes from a file.
     block_rows
         Number of rows of all leaves that a thread reads at a time.
+    closed
+        Whether reading is an error.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        parts: list[tuple[Leaf, ArrayReader]],
-        allocate: Allocate,
-        block_rows: int,
-    ) -> None:
-        self._allocate = allocate
-        self._block_rows = block_rows
-        self.closed = False
-        self._dtype = dtype
-        self._shape = shape
-        self._parts = parts
+    dtype: DType
+    shape: tuple[int, ...]
+    parts: list[tuple[Leaf, ArrayReader]]
+    allocate: Allocate
+    block_rows: int
+    closed: bool = False
 
     def get(self, key: Any) -> Any:
         """Return the items that an index selects, or fields of all items.
@@ -417,21 +413,17 @@ class ItemParts:
             raise UsageValueError("the array is closed")
         names = [key] if isinstance(key, str) else key
         if isinstance(names, list) and names and isinstance(names[0], str):
-            numpy.empty(0, self._dtype)[key]  # raises the error for an unknown name
-            return self._read(ArrayIndex(..., self._shape), set(names))[key]
-        return self._read(ArrayIndex(key, self._shape), None)
+            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
+            return self._read(ArrayIndex(..., self.shape), set(names))[key]
+        return self._read(ArrayIndex(key, self.shape), None)
 
     def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
         counts = tuple(axis.count for axis in index.axes)
-        items = self._allocate(counts, self._dtype)
+        items = self.allocate(counts, self.dtype)
         first, *others = index.axes
         parts = [
-            (
-                leaf,
-                reader,
-                [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]],
-            )
-            for leaf, reader in self._parts
+            (leaf, reader, [Steps(n, 0, 1, n) for n in leaf.shape])
+            for leaf, reader in self.parts
             if names is None or leaf.fields[0] in names
         ]
         tasks = ((block, part) for block in self._blocks(first) for part in parts)
@@ -461,11 +453,10 @@ class ItemParts:
             return
         start = 0
         while start < axis.count:
-            end = (axis.at(start) // self._block_rows + 1) * self._block_rows
-            stop = axis.count_before(end)
             position = axis.at(start)
-            yield (
-                slice(start, stop),
-                Steps(axis.size, position, axis.step, stop - start),
+            stop = axis.count_before(
+                (position // self.block_rows + 1) * self.block_rows
             )
+            steps = Steps(axis.size, position, axis.step, stop - start)
+            yield slice(start, stop), steps
             start = stop

@@ -17,7 +17,8 @@ import binascii
 import math
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
@@ -56,7 +57,7 @@ _UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 # Leaves
 
 
-class Leaf:
+class Leaf(NamedTuple):
     """A part of an item that has no fields.
 
     Attributes
@@ -67,12 +68,9 @@ class Leaf:
         Dtype of the part, and its shape in an item: a field may be an array.
     """
 
-    def __init__(
-        self, fields: tuple[str, ...], dtype: DType, shape: tuple[int, ...]
-    ) -> None:
-        self.fields = fields
-        self.dtype = dtype
-        self.shape = shape
+    fields: tuple[str, ...]
+    dtype: DType
+    shape: tuple[int, ...]
 
     def of(self, items: Array) -> Array:
         """Return this part of items, a view whose last axes are `shape`."""
@@ -86,20 +84,19 @@ class Leaf:
         return "/".join(map(encode_name, self.fields))
 
 
-def leaves_of(dtype: DType) -> list[Leaf]:
-    """Return the leaves of an item, in the order of the fields."""
-    return list(_walk(dtype, (), ()))
-
-
-def _walk(
-    dtype: DType, fields: tuple[str, ...], shape: tuple[int, ...]
+def leaves_of(
+    dtype: DType, fields: tuple[str, ...] = (), shape: tuple[int, ...] = ()
 ) -> Iterator[Leaf]:
+    """Yield the leaves of an item, in the order of the fields.
+
+    `fields` and `shape` are those of the part of an item that has the dtype.
+    """
     base, shape = dtype.base, shape + dtype.shape
     if base.fields is None or base.names is None:
         yield Leaf(fields, base, shape)
         return
     for name in base.names:
-        yield from _walk(base.fields[name][0], (*fields, name), shape)
+        yield from leaves_of(base.fields[name][0], (*fields, name), shape)
 
 
 def encode_name(name: str) -> str:
@@ -119,6 +116,7 @@ def encode_name(name: str) -> str:
 # Descriptions
 
 
+@dataclass(eq=False)
 class Storage:
     """How an array is stored.
 
@@ -136,24 +134,16 @@ class Storage:
         The identity of the array; None for one without.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        inner: tuple[int, ...],
-        chunk_rows: int,
-        slots: int,
-        fill_value: Any,
-        settings: JsonObject,
-        identity: str | None = None,
-    ) -> None:
-        self.identity = identity
-        self.dtype = dtype
-        self.inner = inner
-        self.chunk_rows = chunk_rows
-        self.slots = slots
-        self.fill_value = fill_value
-        self.settings = settings
-        self.leaves = leaves_of(dtype)
+    dtype: DType
+    inner: tuple[int, ...]
+    chunk_rows: int
+    slots: int
+    fill_value: Any
+    settings: JsonObject
+    identity: str | None = None
+
+    def __post_init__(self) -> None:
+        self.leaves = list(leaves_of(self.dtype))
 
     def grid_of(self, leaf: Leaf) -> ShardGrid:
         """Return how the array of a leaf is cut; its names begin in the data folder."""
@@ -204,7 +194,8 @@ def new_storage(new: NewArray) -> Storage:
     settings = {**SETTINGS, **new.settings}
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
-    rows, slots = _rows_for(new, dtype)
+    sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))
+    rows, slots = rows_and_slots(new, math.prod(inner) * max(sizes, default=0))
     identity = Identity().name
     storage = Storage(dtype, inner, rows, slots, fill[()], settings, identity)
     for leaf in storage.leaves:
@@ -224,18 +215,6 @@ def packed(dtype: DType) -> DType:
     if dtype.fields is None or dtype.names is None:
         return dtype
     return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
-
-
-def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
-    """Return the number of rows of a chunk, and of chunks of a file."""
-    row = max(
-        (
-            math.prod((*new.shape[1:], *leaf.shape)) * leaf.dtype.itemsize
-            for leaf in leaves_of(dtype)
-        ),
-        default=0,
-    )
-    return rows_and_slots(new, row)
 
 
 def decode_storage(stored: Json) -> Storage:

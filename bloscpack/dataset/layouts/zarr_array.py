@@ -25,7 +25,7 @@ import numpy
 
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
-from ..._format.sections import read_beginning
+from ..._format.sections import Beginning, read_beginning
 from ..._format.shard import KINDS, PORTABLE
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
@@ -214,6 +214,9 @@ class ZarrArray(ArrayLayout):
         document, self._own = own.array, own
         self._file_identity = check.identity
         self.changed_elsewhere = not own.is_own
+        # A checksum of the name, if this was made as a column of a table.
+        certain = own.identity if own.is_own else None
+        self.column_word = None if certain is None else certain.column
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
@@ -239,12 +242,6 @@ class ZarrArray(ArrayLayout):
             check,
             sparse=sparse,
         )
-
-    @property
-    def column_word(self) -> str | None:
-        """A checksum of the name, if this was made as a column of a table."""
-        own = self._own
-        return own.identity.column if own.identity is not None and own.is_own else None
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -321,19 +318,17 @@ class ZarrArray(ArrayLayout):
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
         asked = stored[:1] if self.folder.is_remote else stored
-        names = {self._place_in(number) for number in asked} - {None}
+        names = {name for number in asked if (name := self._identity_in(number))}
         if len(names) > 1:
             raise DamageError(
                 "expected shards of one array, found those of '%s'"
-                % "' and '".join(sorted(map(str, names))),
+                % "' and '".join(sorted(names)),
                 section="metadata",
                 filename=self.folder.path(SHARDS),
             )
-        name = next(iter(names), None)
-        column = None if own.identity is None else own.identity.column
-        if name is None and own.identity is not None:
-            name = own.identity.name
-        own.identity = Identity(name, column)
+        own.identity = own.identity or Identity()
+        for name in names:
+            own.identity = Identity(name, own.identity.column)
         if not self._is_complete(stored):
             mark_sparse(own.array)
         return own
@@ -349,13 +344,16 @@ class ZarrArray(ArrayLayout):
             raise replaced(self.folder.path())
         return own
 
-    def _place_in(self, number: int) -> str | None:
-        """Return the identity of the array that a shard states; None without one."""
+    def _identity_in(self, number: int) -> str:
+        """Return the identity that a shard states; empty if it states none."""
         with suppress(FormatError, FileNotFoundError, NotADirectoryError):
-            storage = self.folder.storage(self._grid.names(number))
-            place = place_of(read_beginning(Cursor(StorageFile(storage))).metadata)
-            return place and place.partition("/")[0]
-        return None
+            metadata = self._beginning_of(number).metadata
+            return (place_of(metadata) or "").partition("/")[0]
+        return ""
+
+    def _beginning_of(self, number: int) -> Beginning:
+        storage = self.folder.storage(self._grid.names(number))
+        return read_beginning(Cursor(StorageFile(storage)))
 
     def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the names and rows of the shards that state this array and place.
@@ -366,8 +364,7 @@ class ZarrArray(ArrayLayout):
         for number in self._stored_shards() if self._grid.row_nbytes else ():
             name = self._grid.names(number)
             with suppress(FormatError, OSError):
-                cursor = Cursor(StorageFile(self.folder.storage(name)))
-                beginning = read_beginning(cursor)
+                beginning = self._beginning_of(number)
                 known, _, place = (place_of(beginning.metadata) or "").partition("/")
                 if place == name and (identity is None or identity.name == known):
                     nbytes, start = beginning.header.nbytes or 0, number * rows
