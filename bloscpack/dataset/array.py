@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import operator
 from collections.abc import Iterable, Iterator
@@ -12,8 +11,8 @@ import numpy
 
 from .._file.indexing import ArrayIndex, iterate_rows
 from .._format.dtypes import DType
-from ..exceptions import StorageError, UsageError, UsageValueError
-from .node import Node, import_dask
+from ..exceptions import UsageError, UsageValueError
+from .node import Node, import_dask, reopened
 from .rows import (
     assigned_blocks,
     blocks_of_fields,
@@ -200,7 +199,7 @@ class Array(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the array again, in any process, for reading."""
-        return reopened, (self._layout, len(self))
+        return reopened, (Array, self._layout, len(self))
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same array."""
@@ -209,7 +208,7 @@ class Array(Node):
         return self.path, self.shape, str(self.dtype), self._token
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Return the array as an array of Dask, of which each block is read alone.
+        """Return the array as an array of Dask, of which each block is read separately.
 
         Parameters
         ----------
@@ -343,15 +342,14 @@ class Array(Node):
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
-        layout = self._layout
-        cut = self.shape, layout.block_rows
+        shape, step = self.shape, self._layout.block_rows
         if self.dtype.names is not None and is_names(key):
-            blocks = blocks_of_fields(*cut, key, values, self.dtype)
+            blocks = blocks_of_fields(shape, step, key, values, self.dtype)
         else:
-            index = ArrayIndex(key, self.shape)
+            index = ArrayIndex(key, shape)
             items = index.spread(converted(values, self.dtype), self.dtype)
-            blocks = assigned_blocks(self.__getitem__, *cut, index, items)
-        layout.stage(change, blocks, self.__len__, extends=False)
+            blocks = assigned_blocks(self.__getitem__, shape, step, index, items)
+        self._layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:
         shape = (length, *self.shape[1:]) if not isinstance(length, tuple) else length
@@ -361,24 +359,6 @@ class Array(Node):
                 "change" % (self.shape, shape)
             )
         return checked_length(shape[0])
-
-
-def reopened(layout: ArrayLayout, length: int) -> Array:
-    """Return an array that was pickled; raise `StorageError` if it has lost rows."""
-    array = Array(layout)
-    check_not_shorter(array, length)
-    return array
-
-
-def check_not_shorter(node: Any, length: int) -> None:
-    """Raise `StorageError` if a dataset has fewer rows than it had when it was open."""
-    if len(node) < length:
-        raise StorageError(
-            errno.ESTALE,
-            "expected at least '%d' rows, found '%d': a writer has removed some"
-            % (length, len(node)),
-            node.path,
-        )
 
 
 def checked_length(length: int) -> int:

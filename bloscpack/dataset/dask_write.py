@@ -21,7 +21,7 @@ from .layouts import detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import Target, commit, target_of, write
-from .rows import check_mask, converted, items_of, joined, row_count
+from .rows import check_mask, converted, items_of, joined, naming_column, row_count
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -216,10 +216,8 @@ def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():
-        try:
+        with naming_column(name):
             items = items_of(column)
-        except UsageError as error:
-            raise type(error)("the column '%s': %s" % (name, error)) from error
         if items.dtype.kind == "O":
             usual = (str, bytes, int, float)
             other = [item for item in items.flat if not isinstance(item, usual)]

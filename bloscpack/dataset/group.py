@@ -30,7 +30,7 @@ from .layouts import (
     group_class,
     table_class,
 )
-from .node import Node
+from .node import Node, reopened
 from .opening import (
     Options,
     check_changeable,
@@ -64,7 +64,7 @@ def open_node(found: Found, options: Options) -> Array | Table | Group:
     folder = found.folder
     layout = group_class(found.layout)(folder)
     if not options.writable:
-        return Group(layout, None, options)
+        return Group(layout, options=options)
     check_changeable(found)
     layout.check_layout()
     if folder.store.can_rename:
@@ -217,7 +217,10 @@ class Group(Node, Mapping[str, Node]):
     _layout: GroupLayout
 
     def __init__(
-        self, layout: GroupLayout, writer: Writer | None, options: Options
+        self,
+        layout: GroupLayout,
+        writer: Writer | None = None,
+        options: Options = Options(),  # noqa: B008 - a tuple
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
@@ -293,7 +296,7 @@ class Group(Node, Mapping[str, Node]):
             return self._adopted(place, member)
 
     def _adopted(self, path: str, member: Kind) -> Kind:
-        """Return a member that was opened, after a note of it."""
+        """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
         if self._options.writable:
@@ -319,7 +322,7 @@ class Group(Node, Mapping[str, Node]):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the group again, in any process, for reading."""
-        return reopened, (self._layout,)
+        return reopened, (Group, self._layout)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -368,7 +371,7 @@ class Group(Node, Mapping[str, Node]):
     def require_group(self, name: str, **options: Any) -> Group:
         """Return the group of this name; create it if there is none.
 
-        Raises `UsageError` if the member is no group.
+        Raises `UsageError` if the member is an array or a table.
         """
         self._check_writer()
         found: Node
@@ -476,8 +479,3 @@ def _description(found: Found) -> str:
         return "group" if layout == "zarr" else "group (%s)" % layout
     except (BloscpackError, OSError):
         return "%s (%s), which can't be opened" % (kind, layout)
-
-
-def reopened(layout: GroupLayout) -> Group:
-    """Return a group that was pickled."""
-    return Group(layout, None, Options())

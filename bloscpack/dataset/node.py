@@ -9,12 +9,13 @@ The values are never changed in place: a thread that reads them has one state.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..exceptions import UsageError
+from ..exceptions import StorageError, UsageError
 from .writer import checked
 
 if TYPE_CHECKING:
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="Node")
 
 Result = TypeVar("Result")
+
+
+def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
+    """Return a dataset that was pickled; raise `StorageError` if it has lost rows."""
+    node = node_class(layout)
+    if length and len(node) < length:
+        raise StorageError(
+            errno.ESTALE,
+            "expected at least '%d' rows, found '%d': a writer has removed some"
+            % (length, len(node)),
+            node.path,
+        )
+    return node
 
 
 def import_dask(name: str) -> Any:

@@ -35,6 +35,7 @@ from .rows import (
     counted,
     items_of,
     named_columns,
+    naming_column,
     new_rows,
 )
 from .table import Table, column_blocks
@@ -259,9 +260,8 @@ def create_array(
         blocks = counted(rows.blocks(step), step, new)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
-    folder = Folder.open(path, storage_options)
-    options = Options(writable=True, sync=sync)
-    opened = open_array_or_table(Found(folder, layout, "array"), options)
+    created = Found(Folder.open(path, storage_options), layout, "array")
+    opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Array)
     return opened
 
@@ -327,9 +327,8 @@ def create_table(
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, dict(attrs or {}))
-    folder = Folder.open(path, storage_options)
-    options = Options(writable=True, sync=sync)
-    opened = open_array_or_table(Found(folder, layout, "table"), options)
+    created = Found(Folder.open(path, storage_options), layout, "table")
+    opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Table)
     return opened
 
@@ -389,12 +388,10 @@ def _new_columns(
     for name, column in named_columns(columns_of(data), list(names)).items():
         if wanted is not None and name not in (wanted.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
-        try:
+        with naming_column(name):
             rows = items_of(column)
             if wanted is not None:
                 rows = converted(rows, wanted[name].base)
-        except UsageError as error:
-            raise type(error)("the column '%s': %s" % (name, error)) from error
         columns[name] = rows
     if not columns:
         raise UsageValueError("a table must have a column")

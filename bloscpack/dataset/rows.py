@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -317,20 +318,24 @@ def as_columns(
     columns
         Dtype and inner shape of each column.
     """
-    given = named_columns(rows, list(columns))
-    if set(given) != set(columns):
-        raise DoesNotFit(
-            "expected the columns %s, found %s"
-            % (", ".join(columns), ", ".join(map(str, given)))
-        )
+    given = all_columns(rows, list(columns))
     result = {}
     for name, (dtype, inner) in columns.items():
-        try:
+        with naming_column(name):
             result[name] = as_rows(given[name], dtype, inner)
-        except UsageError as error:
-            raise type(error)("the column '%s': %s" % (name, error)) from error
     check_same_length(result)
     return result
+
+
+def all_columns(rows: Any, names: list[str]) -> dict[str, Any]:
+    """Return the same as `named_columns`; raise `UsageError` for any other names."""
+    given = named_columns(rows, names)
+    if set(given) != set(names):
+        raise DoesNotFit(
+            "expected the columns %s, found %s"
+            % (", ".join(names), ", ".join(map(str, given)))
+        )
+    return given
 
 
 def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
@@ -350,6 +355,15 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
         raise DoesNotFit("expected '%d' columns, found '%d'" % (len(names), len(rows)))
     check_different(names)
     return dict(zip(names, rows, strict=True))
+
+
+@contextmanager
+def naming_column(name: str) -> Iterator[None]:
+    """Let the message of each `UsageError` name the column."""
+    try:
+        yield
+    except UsageError as error:
+        raise type(error)("the column '%s': %s" % (name, error)) from error
 
 
 def ends_in_zero(name: str) -> UsageValueError:

@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
@@ -48,8 +49,9 @@ class ItemReader(Protocol):
         """Return the items that an index of NumPy selects."""
 
 
-# The fields of an item, from outside to inside, and the chunks of this part of it.
-Part = tuple[tuple[str, ...], ChunkFiles]
+# The fields that lead to a part of an item, from outside to inside, and the chunks of
+# this part.
+FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
 # Returns a number of rows, when it is known.
 Length = Callable[[], int]
@@ -60,8 +62,9 @@ INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
 
+@dataclass(eq=False)
 class NewArray:
-    """What a new array shall be.
+    """What a new array shall be; raises `UsageError` if no layout can hold it.
 
     Attributes
     ----------
@@ -81,30 +84,22 @@ class NewArray:
         Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        chunks: int | None = None,
-        fill_value: Any = None,
-        attrs: JsonObject | None = None,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        shards: int | None = None,
-        dims: Sequence[str | None] | None = None,
-    ) -> None:
-        check_known(dtype)
-        check_fill_value(fill_value, dtype)
-        check_nbytes(shape, dtype)
-        self.shards = row_count(shards, "shards")
-        self.dims = dims
-        self.column: str | None = None
-        self.dtype = dtype
-        self.shape = shape
-        self.chunks = row_count(chunks, "chunks")
-        self.fill_value = fill_value
-        self.attrs: JsonObject = {} if attrs is None else dict(attrs)
-        self.settings: Mapping[str, Any] = {} if settings is None else settings
+    dtype: DType
+    shape: tuple[int, ...]
+    chunks: int | None = None
+    fill_value: Any = None
+    attrs: JsonObject = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    shards: int | None = None
+    dims: Sequence[str | None] | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        check_known(self.dtype)
+        check_fill_value(self.fill_value, self.dtype)
+        check_nbytes(self.shape, self.dtype)
+        self.chunks = row_count(self.chunks, "chunks")
+        self.shards = row_count(self.shards, "shards")
 
     @property
     def row_nbytes(self) -> int:
@@ -212,7 +207,7 @@ class ArrayLayout(NodeLayout):
     # The chunks, unless each field of an item has files of its own.
     _source: ChunkFiles
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
         return [((), self._source)]
 

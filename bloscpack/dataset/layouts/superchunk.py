@@ -40,8 +40,7 @@ from ...exceptions import FormatError, UsageError, UsageValueError
 from ..change import Change
 from ..folder import MAX_JSON, Folder, encode_attributes, encode_json
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray
-from .base import Part as BasePart
+from .base import ArrayLayout, FieldChunks, NewArray
 from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
 from .shard_writer import ShardWriter, write_shards
@@ -238,7 +237,7 @@ class SuperchunkArray(ArrayLayout):
         """The folder of the shards."""
         return self.folder.child(DATA)
 
-    def parts(self) -> list[BasePart]:
+    def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item."""
         return [
             (leaf.fields, source)

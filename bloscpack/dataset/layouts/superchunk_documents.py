@@ -149,8 +149,9 @@ class Storage:
         """Return how the array of a leaf is cut; its names begin in the data folder."""
         inner = (*self.inner, *leaf.shape)
         names = FileNames(leaf.folder, "__", "__.bin", 1)
-        cut = leaf.dtype, inner, self.chunk_rows, self.slots
-        return ShardGrid(*cut, names, self.identity)
+        return ShardGrid(
+            leaf.dtype, inner, self.chunk_rows, self.slots, names, self.identity
+        )
 
     def args_of(self, leaf: Leaf) -> BloscArgs:
         """Return the settings of Blosc for a leaf."""

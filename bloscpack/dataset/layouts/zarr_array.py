@@ -26,7 +26,7 @@ import numpy
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.sections import Beginning, read_beginning
-from ..._format.shard import KINDS, PORTABLE
+from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
     ZARR_JSON,
@@ -220,7 +220,6 @@ class ZarrArray(ArrayLayout):
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
-        self.dims = document.dimension_names
         self.block_rows = document.chunk_rows
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
@@ -475,8 +474,8 @@ def grid_of(document: ArrayDocument, identity: str | None) -> ShardGrid:
     """Return how an array is cut."""
     inner = document.shape[1:]
     names = FileNames(SHARDS, after="/0" * len(inner))
-    cut = document.dtype, inner, document.chunk_rows, document.slots
-    return ShardGrid(*cut, names, identity)
+    rows, slots = document.chunk_rows, document.slots
+    return ShardGrid(document.dtype, inner, rows, slots, names, identity)
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
@@ -516,8 +515,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
 def check_dtype(new: NewArray) -> None:
     """Raise `UsageError` if no Zarr array has the dtype, and say which layouts do."""
     dtype = new.dtype
-    portable = dtype.itemsize in PORTABLE.get(dtype.kind, (dtype.itemsize,))
-    if dtype.kind in KINDS and portable and dtype.itemsize:
+    if is_portable(dtype) and dtype.itemsize:
         encode_data_type(dtype)
         return
     from . import layouts_for
