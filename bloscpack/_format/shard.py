@@ -131,7 +131,7 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
 def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     """Return the plain size of an inner chunk; None if the file can't be a shard.
 
-    It is none if its metadata do not say so, or if its chunks are not inner chunks.
+    A shard needs metadata that say so, and chunks that are inner chunks.
     """
     rows = shard_rows(metadata)
     if rows is None or header.nchunks < 1:

@@ -13,13 +13,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from .._storage.urls import is_url, local_path
-from ..abstract_io import Progress
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
@@ -37,7 +36,7 @@ from .table import Table as Table
 
 if TYPE_CHECKING:
     from .checking import verify as verify
-    from .conversion import Conversion
+    from .conversion import convert as convert
     from .description import describe as describe
     from .node import Node
     from .recovery import recover as recover
@@ -162,88 +161,13 @@ def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
     return _open(Group, create_group, path, mode, **options)
 
 
-def convert(
-    source: Path,
-    target: Path,
-    *,
-    to: str | None = None,
-    force: bool = False,
-    dtypes: Mapping[str, Any] | None = None,
-    nthreads: int | None = None,
-    sync: bool | None = None,
-    progress: Progress | None = None,
-    expect: Callable[[int], object] | None = None,
-    **settings: Any,
-) -> Conversion:
-    """Convert a file or folder to another format, in bounded memory.
-
-    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet`` and the layouts of
-    datasets. Any Zarr store can be read, too.
-
-    Parameters
-    ----------
-    source
-        The file or folder. Its content says which format it has.
-    target
-        The file or folder to write, which appears when it is complete.
-    to
-        The format of `target`; by default the end of its name says which.
-    force
-        Whether to replace an existing file, or an existing dataset.
-    dtypes
-        Types of the columns of a CSV file, by name. The others are found in the file.
-    nthreads
-        Number of threads for ``.blp`` files; None for the default.
-    sync
-        Whether the result is on the disk when this returns; None means that it is if it
-        replaces another one.
-    progress
-        Called with the number of plain bytes of each block of rows.
-    expect
-        Called once, with the number of all plain bytes.
-    settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
-
-    Returns
-    -------
-    Conversion
-        What was converted; its attribute ``lost`` lists what `target` can't hold.
-
-    Raises
-    ------
-    FormatError
-        If the source is damaged, or has no known format.
-    UsageError
-        If the target can't hold the values, or if a package is missing.
-    FileExistsError
-        If there is a target.
-
-    Examples
-    --------
-    >>> from bloscpack import dataset
-    >>> dataset.create_array('n.zarr', [1, 2, 3], attrs={'unit': 'm'}).close()
-    >>> done = dataset.convert('n.zarr', 'n.npy')
-    >>> done.kind, done.nbytes, done.lost
-    ('array', 24, ['the attributes'])
-    """
-    from .conversion import convert
-
-    return convert(
-        source,
-        target,
-        to=to,
-        force=force,
-        dtypes=dtypes,
-        nthreads=nthreads,
-        sync=sync,
-        progress=progress,
-        expect=expect,
-        settings=settings,
-    )
-
-
 # What is imported when it is first used.
-_LAZY = {"verify": "checking", "recover": "recovery", "describe": "description"}
+_LAZY = {
+    "convert": "conversion",
+    "describe": "description",
+    "recover": "recovery",
+    "verify": "checking",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -254,7 +254,7 @@ def prepare_change(
 ) -> None:
     """Call the function `prepare` of a layout, if any, with a change of a dataset.
 
-    `writer_of` returns a writer for a group around the dataset. Without a change, the
+    `writer_of` returns a writer for a group that has the dataset. Without a change, the
     dataset is going to be changed, or a member of it is being made or removed.
     """
     prepare = LAYOUTS[layout].prepare
@@ -297,7 +297,7 @@ def check_no_column(folder: Folder) -> None:
 
 
 def is_inside_table(folder: Folder) -> bool:
-    """Return whether the folder around is that of a table, whoever may write it.
+    """Return whether the parent folder has a table, whoever may write that folder.
 
     The table may be that of another user, so nothing in it is used.
     """

@@ -58,8 +58,8 @@ class FileNames:
     @cached_property
     def _entry(self) -> re.Pattern[str]:
         """The names of the files, of which the first group is the number."""
-        around = re.escape(self.before), re.escape(self.after.partition("/")[0])
-        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % around)
+        before, after = map(re.escape, (self.before, self.after.partition("/")[0]))
+        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % (before, after))
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
@@ -168,7 +168,7 @@ class ChunkFiles(ChunkSource):
         return self.folder.path(self.names(number))
 
     def check_size(self, number: int, size: int, nbytes: int) -> None:
-        """Raise `FormatError` if a file of `size` bytes can't hold so many bytes."""
+        """Raise `FormatError` if a file of `size` bytes can't hold `nbytes` bytes."""
         if nbytes > size * MAX_RATIO:
             raise DamageError(
                 "expected chunks of '%d' plain bytes, found a file of '%d' bytes"

@@ -180,7 +180,7 @@ class ArrayLayout(NodeLayout):
     sparse
         Whether the layout lets items that were never written have the fill value.
     may_lack_files
-        Whether this array has such items: then a missing file is no damage.
+        Whether this array has such items, so that files may be missing.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -255,7 +255,7 @@ class ArrayLayout(NodeLayout):
         `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
         the old state remains readable with the new blocks. In a layout of which fields
-        have files of their own, blocks may have some of the fields, which change alone.
+        have files of their own, blocks may have some of the fields: only these change.
         """
         raise NotImplementedError
 
@@ -321,7 +321,7 @@ class TableLayout(NodeLayout):
     columns: dict[str, ArrayLayout]
 
     array_class: type[ArrayLayout]
-    # The errors of columns that can't be opened; None lets them be raised.
+    # The errors of columns that can't be opened; None if such an error is raised.
     unopened: dict[str, Exception] | None = None
 
     @classmethod

@@ -68,7 +68,7 @@ class ShardFiles(ChunkFiles):
     check_description
         As for `ChunkFiles`.
     sparse
-        Whether items that are not stored are no damage.
+        Whether items may be missing without being damage.
     """
 
     def __init__(
@@ -240,8 +240,9 @@ class ShardFiles(ChunkFiles):
         def deliver(_: None) -> None:
             pass
 
-        batch, limit = 1, self.chunks_in_run
+        batch = 1
         if self.folder.is_remote:  # the threads wait for answers
+            limit = self.chunks_in_run
             count = len({number // self.grid.slots for number in numbers})
             count = max(count, -(-len(numbers) // limit))
             nthreads = max(effective_nthreads(None, count), min(count, REMOTE_FILES))

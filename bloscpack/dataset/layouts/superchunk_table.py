@@ -287,7 +287,7 @@ def _read_columns(folder: Folder) -> tuple[dict[str, Storage], str | None]:
 
 
 def _read_column(folder: Folder, name: str) -> JsonObject | None:
-    """Return how a column is stored, according to the file now; None without one."""
+    """Return how a column is stored in the file now; None if it is not there."""
     storage = _read_columns(folder)[0].get(name)
     return None if storage is None else _encode_column(storage)
 

@@ -278,7 +278,7 @@ class ZarrArray(ArrayLayout):
         check_attributes(new.attrs, OWN_ATTRIBUTES, " of an array")
         document = _document_of(new)
         own = OwnDocument(document, Identity(column=new.column), True)
-        own.encode()  # raises the errors of the attributes before anything else
+        own.encode()  # wrong attributes are an error before anything is written
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         grid = grid_of(document, own.certain_identity)

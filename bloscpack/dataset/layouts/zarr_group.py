@@ -52,7 +52,7 @@ ROW = "row"
 
 
 def detect(folder: Folder) -> str | None:
-    """Return the kind of a folder; None if it is no node of Zarr format 3."""
+    """Return the kind of a folder; None if it has no document of Zarr format 3."""
     if not folder.exists(ZARR_JSON):
         return None
     try:
@@ -134,7 +134,7 @@ def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes
 def drop_consolidated(
     folder: Folder, writer_of: WriterOf, change: Change | None = None
 ) -> None:
-    """Remove the copies of documents from a node, and from the groups around it.
+    """Remove the copies of documents from a node, and from the groups that hold it.
 
     Other readers would take a copy for the document of the node that changes. `change`
     is a change of the node, which has locked it. Only nodes with copies are written.
@@ -266,8 +266,8 @@ class ZarrTable(TableLayout):
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order.
 
-        A column that is removed is no array of Zarr any more, also for readers that
-        don't know of `COLUMN_ORDER`.
+        A column that is removed loses its document: readers that don't know of
+        `COLUMN_ORDER` must not find it either.
         """
         attributes = {COLUMN_ORDER: names, **self.read_attributes()}
         stage_document(change, self.folder, attributes)
@@ -276,7 +276,7 @@ class ZarrTable(TableLayout):
 
 
 def prepare_column(name: str, new: NewArray) -> None:
-    """Let a new array be a column: its axes get names, and its identity that of it.
+    """Let a new array be a column: its axes get names, its identity that of the column.
 
     xarray needs a name for each axis, and the same length of all axes of that name.
     """
