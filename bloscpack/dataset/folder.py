@@ -293,6 +293,7 @@ class Folder:
 
         Raises it also if another writer has put another folder in its place.
         """
+        self.forget_document()  # another writer may have changed it until now
         inner = self.prefix[:-1]
         return FolderLock(self.in_folder.subfolder(inner) if inner else self.in_folder)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -194,25 +193,12 @@ class ZarrArray(ArrayLayout):
         check = DescriptionCheck(self.folder, ZARR_JSON)
         self._take(read_array_document(self.folder), check)
 
-    def _read(self) -> OwnDocument:
-        """Return the document that is in the file now, which may be changed.
-
-        The file is read only if it is not the one that was read before.
-        """
-        known = self._file_identity
-        if known is None or known != self.folder.identity(ZARR_JSON):
-            return read_array_document(self.folder)
-        own = copy(self._own)
-        own.array = copy(own.array)
-        return own
-
     def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
         known = None if own.identity is None else own.identity.name
         read = partial(read_storage, self.folder, known)
         check.expect(self.folder.path(), read, storage_of(own, known))
         document, self._own = own.array, own
-        self._file_identity = check.identity
         self.changed_elsewhere = not own.is_own
         # A checksum of the name, if this was made as a column of a table.
         certain = own.identity if own.is_own else None
@@ -244,7 +230,7 @@ class ZarrArray(ArrayLayout):
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        document = self._read().array
+        document = read_array_document(self.folder).array
         args = args_of(document)
         return NewArray(
             document.dtype,
@@ -262,7 +248,7 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        stored = self._read().array.attributes.items()
+        stored = read_array_document(self.folder).array.attributes.items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     # Writing
@@ -311,7 +297,7 @@ class ZarrArray(ArrayLayout):
         a sparse array if rows are missing: they are no damage. Raises `FormatError` if
         its shards are those of several arrays, of which only one could be read then.
         """
-        own = self._read()
+        own = read_array_document(self.folder)
         if own.is_own:
             return own
         stored = self._stored_shards()

@@ -110,7 +110,11 @@ class NodeDocument(NamedTuple):
 
 def read_node(folder: Folder) -> NodeDocument:
     """Return the document that is in the file now."""
-    content, value = folder.read_document(ZARR_JSON)
+    return decode_node(folder, *folder.read_document(ZARR_JSON))
+
+
+def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
+    """Return the document of a node; raise `FormatError` if it is damaged."""
     kind, attributes = check_node(folder, value)
     attributes = dict(attributes)  # `folder` keeps the value in the file
     identity, is_own = read_identity(content, attributes.pop(KEY, None))
