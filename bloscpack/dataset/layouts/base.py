@@ -158,7 +158,7 @@ class NodeLayout(ABC):
         return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
+        """Let `change` replace all attributes, in a layout that can be changed."""
         raise NotImplementedError
 
     @classmethod
@@ -224,15 +224,16 @@ class ArrayLayout(NodeLayout):
         for _, source in self.parts():
             source.close()
 
+    @abstractmethod
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        raise NotImplementedError
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
 
     @classmethod
+    @abstractmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`.
 
@@ -240,13 +241,13 @@ class ArrayLayout(NodeLayout):
         in `new` is right when all blocks are written. Raises `UsageError` if the layout
         can't hold such an array.
         """
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
+    @abstractmethod
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows that are written together for a new array."""
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
+    @abstractmethod
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
@@ -257,7 +258,6 @@ class ArrayLayout(NodeLayout):
         the old state remains readable with the new blocks. In a layout of which fields
         have files of their own, blocks may have some of the fields: only these change.
         """
-        raise NotImplementedError
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
@@ -283,9 +283,9 @@ class ArrayLayout(NodeLayout):
                 )
             yield start, stop
 
+    @abstractmethod
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
-        raise NotImplementedError
 
     def remove_unused(self) -> None:
         """Remove the files of rows that the array had before it shrank.
@@ -365,25 +365,25 @@ class TableLayout(NodeLayout):
     # Writing
 
     @classmethod
+    @abstractmethod
     def create(
         cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
     ) -> None:
         """Write a new table to the folder of `change`."""
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
+    @abstractmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` if no column can have this name."""
-        raise NotImplementedError
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         self.folder.remove_tree(name)  # of a column that was removed
         self.array_class.create(change, self.folder.full(name) + "/", *column)
 
+    @abstractmethod
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        raise NotImplementedError
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""

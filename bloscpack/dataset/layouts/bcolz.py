@@ -34,7 +34,7 @@ from ...exceptions import FormatError, UsageError, UsageValueError
 from ..change import Change
 from ..folder import Folder, encode_attributes, encode_json, is_safe_part
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray, TableLayout, are_names
+from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
 from .chunk_files import (
     DATA,
     OBJECT,
@@ -78,19 +78,6 @@ def detect(folder: Folder) -> str | None:
 
 
 # Values in the files
-
-
-def read_attributes(folder: Folder) -> JsonObject:
-    """Return the attributes in a folder; none if the file is missing or empty.
-
-    Interrupted writers leave empty files.
-    """
-    try:
-        if not folder.read(ATTRIBUTES, 16).strip():
-            return {}
-    except FileNotFoundError:
-        return {}
-    return folder.read_description(ATTRIBUTES)
 
 
 def _decode_shape(folder: Folder) -> tuple[int, ...]:
@@ -252,7 +239,27 @@ def typesize_of(dtype: DType) -> int:
 # Arrays
 
 
-class BcolzArray(ArrayLayout):
+class BcolzNode(NodeLayout):
+    """An array or a table, with the attributes in its folder."""
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file; none if it is missing or empty.
+
+        Interrupted writers leave empty files.
+        """
+        try:
+            if not self.folder.read(ATTRIBUTES, 16).strip():
+                return {}
+        except FileNotFoundError:
+            return {}
+        return self.folder.read_description(ATTRIBUTES)
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+
+class BcolzArray(BcolzNode, ArrayLayout):
     """A ``carray``."""
 
     name = "bcolz"
@@ -320,10 +327,6 @@ class BcolzArray(ArrayLayout):
     def _args(self) -> BloscArgs:
         return decode_settings(self.storage.get(self.settings_key), self.dtype)
 
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_attributes(self.folder)
-
     # Writing
 
     @classmethod
@@ -374,10 +377,6 @@ class BcolzArray(ArrayLayout):
         super().check_writable()
         check_dtype(self.dtype)
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
-
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
@@ -419,7 +418,7 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
 # Tables
 
 
-class BcolzTable(TableLayout):
+class BcolzTable(BcolzNode, TableLayout):
     """A ``ctable``."""
 
     name = "bcolz"
@@ -440,10 +439,6 @@ class BcolzTable(TableLayout):
     def places_of(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         return {name: name for name in stored["names"]}
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_attributes(self.folder)
 
     # Writing
 
@@ -468,10 +463,6 @@ class BcolzTable(TableLayout):
                 "the name of a column must be an identifier of Python, not %.200r"
                 % (name,)
             )
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""

@@ -40,7 +40,7 @@ from ...exceptions import FormatError, UsageError, UsageValueError
 from ..change import Change
 from ..folder import MAX_JSON, Folder, encode_attributes, encode_json
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, FieldChunks, NewArray
+from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout
 from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
 from .shard_writer import ShardWriter, write_shards
@@ -174,7 +174,22 @@ class Documents:
 # Arrays
 
 
-class SuperchunkArray(ArrayLayout):
+class SuperchunkNode(NodeLayout):
+    """An array or a table, with its documents."""
+
+    _documents: Documents
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return self._documents.read_attributes()
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        content = self._documents.encode_attributes(values)
+        change.stage(self.folder.full(ATTRIBUTES), content)
+
+
+class SuperchunkArray(SuperchunkNode, ArrayLayout):
     """An array in superchunks."""
 
     name = "superchunk"
@@ -256,10 +271,6 @@ class SuperchunkArray(ArrayLayout):
             shards=storage.chunk_rows * storage.slots,
         )
 
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return self._documents.read_attributes()
-
     # Writing
 
     @classmethod
@@ -284,11 +295,6 @@ class SuperchunkArray(ArrayLayout):
         change.write(prefix + STORAGE, content)
         change.write(prefix + ATTRIBUTES, attributes)
         change.write(prefix + SIZES, sizes)
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        content = self._documents.encode_attributes(values)
-        change.stage(self.folder.full(ATTRIBUTES), content)
 
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool

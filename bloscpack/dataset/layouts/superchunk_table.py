@@ -24,6 +24,7 @@ from .superchunk import (
     STORAGE,
     Documents,
     SuperchunkArray,
+    SuperchunkNode,
     count_cbytes,
     read_storage,
     write_leaves,
@@ -134,11 +135,12 @@ def _column_of(folder: Folder, name: str) -> ArrayLayout:
     return SuperchunkTable(folder).columns[name]
 
 
-class SuperchunkTable(TableLayout):
+class SuperchunkTable(SuperchunkNode, TableLayout):
     """A table whose columns are superchunks."""
 
     name = "superchunk"
     description_files = (STORAGE, SIZES, ATTRIBUTES, COLUMNS)
+    _documents: TableDocuments
     array_class = SuperchunkArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -160,10 +162,6 @@ class SuperchunkTable(TableLayout):
                 name: SuperchunkColumn(self._documents, name, length, copy(check))
                 for name in names
             }
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return self._documents.read_attributes()
 
     # Writing
 
@@ -198,11 +196,6 @@ class SuperchunkTable(TableLayout):
                 "the name of a column must be text, not %.200r" % (name,)
             )
         encode_name(name)
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        content = self._documents.encode_attributes(values)
-        change.stage(self.folder.full(ATTRIBUTES), content)
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
