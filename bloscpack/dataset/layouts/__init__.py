@@ -76,7 +76,7 @@ LAYOUTS = {
     "superchunk": Layout(
         {
             "array": "superchunk.SuperchunkArray",
-            "table": "superchunk_table.SuperchunkTable",
+            "table": "superchunk.SuperchunkTable",
         },
         "superchunk.detect",
         fits_groups=True,
