@@ -74,33 +74,37 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
     if not options.writable:
         return _open_to_read(found, options)
-    folder = found.folder
-    column = _open_column(folder, options) if found.kind == "array" else None
+    column = _open_column(found.folder, options) if found.kind == "array" else None
     if column is not None:
         return column
     check_changeable(found)
     writer = writer_of(found, options.sync)
     try:
-        if found.kind == "array":
-            array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
-            array.check_writable()
-            if array.is_column and is_inside_table(folder):
-                raise UsageError(
-                    "'%s' is a column of a table that another user may have written, "
-                    "or that is damaged: open the table to change it" % folder.path()
-                )
-            return Array(array, writer)
-        # In a store without locks, another writer may be changing it.
-        found_table = _read_table(found, options, attempts=folder.is_remote * ATTEMPTS)
-        found_table.check_layout()
-        for each in found_table.columns.values():
-            each.check_writable()
-        table = Table(found_table, writer)
-        table.make_equal()
-        return table
+        return _open_to_change(found, options, writer)
     except BaseException:
         writer.close()
         raise
+
+
+def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | Table:
+    folder = found.folder
+    if found.kind == "array":
+        array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
+        array.check_writable()
+        if array.is_column and is_inside_table(folder):
+            raise UsageError(
+                "'%s' is a column of a table that another user may have written, or "
+                "that is damaged: open the table to change it" % folder.path()
+            )
+        return Array(array, writer)
+    # In a store without locks, another writer may be changing it.
+    layout = _read_table(found, options, attempts=ATTEMPTS if folder.is_remote else 0)
+    layout.check_layout()
+    for column in layout.columns.values():
+        column.check_writable()
+    table = Table(layout, writer)
+    table.make_equal()
+    return table
 
 
 def _open_to_read(found: Found, options: Options) -> Array | Table:

@@ -182,6 +182,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     name = "superchunk"
     description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     by_field = True
+    is_column = False  # a column has no documents of its own: see `SuperchunkColumn`
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
