@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .._storage.base import Storage
     from .._storage.protocols import Buffer
     from ..serializers import Json, JsonObject
-    from .dtypes import Array
+    from .dtypes import Array, DType
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
@@ -91,9 +91,7 @@ def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | Non
         return "it has no axis to cut into chunks"
     if dtype.names is not None:
         return "Zarr has no portable data type for structures: store each field"
-    if dtype.kind not in KINDS or dtype.itemsize not in PORTABLE.get(
-        dtype.kind, (dtype.itemsize,)
-    ):
+    if not is_portable(dtype):
         return "no Zarr reader takes shards of this type"
     if order == "F" and len(array.shape) > 1:
         return (
@@ -109,6 +107,12 @@ def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | Non
             % (size, MAX_BUFFERSIZE)
         )
     return None
+
+
+def is_portable(dtype: DType) -> bool:
+    """Return whether Zarr readers on every machine take shards of a dtype."""
+    sizes = PORTABLE.get(dtype.kind, (dtype.itemsize,))
+    return dtype.kind in KINDS and dtype.itemsize in sizes
 
 
 def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
@@ -127,7 +131,7 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
 def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     """Return the plain size of an inner chunk; None if the file can't be a shard.
 
-    It is none if its metadata do not say so, or if its chunks are not inner chunks.
+    A shard needs metadata that say so, and chunks that are inner chunks.
     """
     rows = shard_rows(metadata)
     if rows is None or header.nchunks < 1:

@@ -13,13 +13,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from .._storage.urls import is_url, local_path
-from ..abstract_io import Progress
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
@@ -37,7 +36,7 @@ from .table import Table as Table
 
 if TYPE_CHECKING:
     from .checking import verify as verify
-    from .conversion import Conversion
+    from .conversion import convert as convert
     from .description import describe as describe
     from .node import Node
     from .recovery import recover as recover
@@ -99,71 +98,47 @@ def open(
         create,
         path,
         mode,
-        Options(allow_pickle, sync, storage_options=storage_options),
-        creation,
+        allow_pickle=allow_pickle,
+        sync=sync,
+        storage_options=storage_options,
+        **creation,
     )
     return found
 
 
-def open_array(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Array:
+def open_array(path: Path, mode: str = "r", **options: Any) -> Array:
     """Open an array; `open` describes the parameters that are not described here.
 
     Parameters
     ----------
-    creation
-        Parameters of `create_array` for a new one.
+    options
+        Those of `open`, and parameters of `create_array` for a new one.
 
     Raises
     ------
     UsageError
         If it is a table or a group.
     """
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Array, create_array, path, mode, options, creation)
+    return _open(Array, create_array, path, mode, **options)
 
 
-def open_table(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Table:
+def open_table(path: Path, mode: str = "r", **options: Any) -> Table:
     """Open a table; `open` describes the parameters that are not described here.
 
     Parameters
     ----------
-    creation
-        Parameters of `create_table` for a new one.
+    options
+        Those of `open`, and parameters of `create_table` for a new one.
 
     Raises
     ------
     UsageError
         If it is an array or a group.
     """
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Table, create_table, path, mode, options, creation)
+    return _open(Table, create_table, path, mode, **options)
 
 
-def open_group(
-    path: Path,
-    mode: str = "r",
-    *,
-    allow_pickle: bool = False,
-    sync: bool = True,
-    storage_options: StorageOptions | None = None,
-    **creation: Any,
-) -> Group:
+def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
     """Open a group; `open` describes the parameters that are not described here.
 
     Parameters
@@ -171,103 +146,28 @@ def open_group(
     mode
         As for `open`. ``'a'`` also makes a folder a group that is empty, or that has
         datasets inside of it.
-    creation
-        Parameters of `create_group` for a new one.
+    options
+        Those of `open`, and parameters of `create_group` for a new one.
 
     Raises
     ------
     UsageError
         If it is an array or a table.
     """
+    storage_options = options.get("storage_options")
     if mode == "a" and _has_files(path, storage_options):
         folder = Folder.open(path, storage_options)
-        make_group(folder, creation.get("attrs"), sync)
-    options = Options(allow_pickle, sync, storage_options=storage_options)
-    return _open(Group, create_group, path, mode, options, creation)
-
-
-def convert(
-    source: Path,
-    target: Path,
-    *,
-    to: str | None = None,
-    force: bool = False,
-    dtypes: Mapping[str, Any] | None = None,
-    nthreads: int | None = None,
-    sync: bool | None = None,
-    progress: Progress | None = None,
-    expect: Callable[[int], object] | None = None,
-    **settings: Any,
-) -> Conversion:
-    """Convert a file or folder to another format, in bounded memory.
-
-    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet`` and the layouts of
-    datasets. Any Zarr store can be read, too.
-
-    Parameters
-    ----------
-    source
-        The file or folder. Its content says which format it has.
-    target
-        The file or folder to write, which appears when it is complete.
-    to
-        The format of `target`; by default the end of its name says which.
-    force
-        Whether to replace an existing file, or an existing dataset.
-    dtypes
-        Types of the columns of a CSV file, by name. The others are found in the file.
-    nthreads
-        Number of threads for ``.blp`` files; None for the default.
-    sync
-        Whether the result is on the disk when this returns; None means that it is if it
-        replaces another one.
-    progress
-        Called with the number of plain bytes of each block of rows.
-    expect
-        Called once, with the number of all plain bytes.
-    settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
-
-    Returns
-    -------
-    Conversion
-        What was converted; its attribute ``lost`` lists what `target` can't hold.
-
-    Raises
-    ------
-    FormatError
-        If the source is damaged, or has no known format.
-    UsageError
-        If the target can't hold the values, or if a package is missing.
-    FileExistsError
-        If there is a target.
-
-    Examples
-    --------
-    >>> from bloscpack import dataset
-    >>> dataset.create_array('n.zarr', [1, 2, 3], attrs={'unit': 'm'}).close()
-    >>> done = dataset.convert('n.zarr', 'n.npy')
-    >>> done.kind, done.nbytes, done.lost
-    ('array', 24, ['the attributes'])
-    """
-    from .conversion import convert
-
-    return convert(
-        source,
-        target,
-        to=to,
-        force=force,
-        dtypes=dtypes,
-        nthreads=nthreads,
-        sync=sync,
-        progress=progress,
-        expect=expect,
-        settings=settings,
-    )
+        make_group(folder, options.get("attrs"), options.get("sync", True))
+    return _open(Group, create_group, path, mode, **options)
 
 
 # What is imported when it is first used.
-_LAZY = {"verify": "checking", "recover": "recovery", "describe": "description"}
+_LAZY = {
+    "convert": "conversion",
+    "describe": "description",
+    "recover": "recovery",
+    "verify": "checking",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -319,21 +219,22 @@ def _open(
     create: Callable[..., Kind],
     path: Path,
     mode: str,
-    options: Options,
-    creation: Mapping[str, Any],
+    *,
+    allow_pickle: bool = False,
+    sync: bool = True,
+    storage_options: StorageOptions | None = None,
+    **creation: Any,
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
-    path, storage_options = local_path(path), options.storage_options
+    path = local_path(path)
     if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
-        creation = {**creation, "sync": options.sync}
-        if is_url(path):
-            creation["storage_options"] = storage_options
-        return create(path, mode="w" if mode == "w" else "x", **creation)
-    options.writable = mode != "r"
+        creation["mode"] = "w" if mode == "w" else "x"
+        return create(path, sync=sync, storage_options=storage_options, **creation)
+    options = Options(allow_pickle, sync, writable=mode != "r")
     found: Any = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()

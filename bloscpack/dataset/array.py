@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import operator
 from collections.abc import Iterable, Iterator
@@ -12,9 +11,8 @@ import numpy
 
 from .._file.indexing import ArrayIndex, iterate_rows
 from .._format.dtypes import DType
-from ..exceptions import StorageError, UsageError, UsageValueError
-from .node import Node
-from .row_stream import stream_of
+from ..exceptions import UsageError, UsageValueError
+from .node import Node, import_dask, reopened
 from .rows import (
     assigned_blocks,
     blocks_of_fields,
@@ -22,6 +20,7 @@ from .rows import (
     converted,
     filled_rows,
     is_names,
+    stream_of,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
     from .layouts.base import ArrayLayout
-    from .row_stream import RowStream
+    from .rows import RowStream
 
 
 class Array(Node):
@@ -62,7 +61,7 @@ class Array(Node):
         self._closes_table = False
         self._token: object = None  # what the files were when Dask got the array
 
-    def alone(self, table: Node, *, closes_table: bool) -> Array:
+    def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
 
         `closes_table` says that the table is closed with the column. The table itself
@@ -200,7 +199,7 @@ class Array(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the array again, in any process, for reading."""
-        return reopened, (self._layout, len(self))
+        return reopened, (Array, self._layout, len(self))
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same array."""
@@ -209,7 +208,7 @@ class Array(Node):
         return self.path, self.shape, str(self.dtype), self._token
 
     def to_dask(self, chunks: Any = None) -> Any:
-        """Return the array as an array of Dask, of which each block is read alone.
+        """Return the array as an array of Dask, of which each block is read separately.
 
         Parameters
         ----------
@@ -222,13 +221,13 @@ class Array(Node):
         UsageError
             If Dask is not installed.
         """
-        from .dask_read import array_to_dask
-
-        return self._read(lambda: array_to_dask(self, chunks))
+        da = import_dask("dask.array")
+        blocks = (self.shards or self.chunks) if chunks is None else chunks
+        return self._read(lambda: da.from_array(self, chunks=blocks))
 
     # Changing
 
-    def _check_alone(self) -> Writer:
+    def _check_resizable(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:
             raise UsageError(
@@ -252,7 +251,7 @@ class Array(Node):
         UsageError
             If the rows don't fit, or if the array was opened for reading.
         """
-        writer = self._check_alone()
+        writer = self._check_resizable()
         rows = stream_of(values, self.dtype, self.shape[1:])
         if rows.length == 0:
             return
@@ -276,14 +275,14 @@ class Array(Node):
         UsageError
             If the shape differs in another axis.
         """
-        writer = self._check_alone()
+        writer = self._check_resizable()
         rows = self._checked_length(length)
         with writer.change(lambda: self.resized(rows, len(self))) as change:
             self.stage_resize(change, rows)
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        with self._check_alone().turn():
+        with self._check_resizable().turn():
             self.resize(checked_trim(len(self), count))
 
     def __setitem__(self, key: Any, values: Any) -> None:
@@ -343,15 +342,14 @@ class Array(Node):
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
-        layout = self._layout
-        cut = self.shape, layout.block_rows
+        shape, step = self.shape, self._layout.block_rows
         if self.dtype.names is not None and is_names(key):
-            blocks = blocks_of_fields(*cut, key, values, self.dtype)
+            blocks = blocks_of_fields(shape, step, key, values, self.dtype)
         else:
-            index = ArrayIndex(key, self.shape)
+            index = ArrayIndex(key, shape)
             items = index.spread(converted(values, self.dtype), self.dtype)
-            blocks = assigned_blocks(self.__getitem__, *cut, index, items)
-        layout.stage(change, blocks, self.__len__, extends=False)
+            blocks = assigned_blocks(self.__getitem__, shape, step, index, items)
+        self._layout.stage(change, blocks, self.__len__, extends=False)
 
     def _checked_length(self, length: int | tuple[int, ...]) -> int:
         shape = (length, *self.shape[1:]) if not isinstance(length, tuple) else length
@@ -361,24 +359,6 @@ class Array(Node):
                 "change" % (self.shape, shape)
             )
         return checked_length(shape[0])
-
-
-def reopened(layout: ArrayLayout, length: int) -> Array:
-    """Return an array that was pickled; raise `StorageError` if it has lost rows."""
-    array = Array(layout)
-    check_not_shorter(array, length)
-    return array
-
-
-def check_not_shorter(node: Any, length: int) -> None:
-    """Raise `StorageError` if a dataset has fewer rows than it had when it was open."""
-    if len(node) < length:
-        raise StorageError(
-            errno.ESTALE,
-            "expected at least '%d' rows, found '%d': a writer has removed some"
-            % (length, len(node)),
-            node.path,
-        )
 
 
 def checked_length(length: int) -> int:

@@ -42,7 +42,7 @@ from .layouts import (
     find_member,
     group_class,
     member_names,
-    table_around,
+    parent_table,
     table_class,
 )
 from .layouts.array_files import ChunkFiles
@@ -181,7 +181,7 @@ class DatasetCheck:
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
         if kind == "array":
-            if node.is_column and table_around(folder) is None:
+            if node.is_column and parent_table(folder) is None:
                 message = "it is a column of a table, and there is no document of one"
                 self.report.note("metadata", "no-table", message, file=member or ".")
             used |= self._check_array(node, member)  # type: ignore[arg-type]

@@ -15,14 +15,13 @@ import numpy
 from .._format.dtypes import DType
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .dask_read import import_dask
 from .folder import Folder
 from .frames import items_by_name
 from .layouts import detect, table_class
-from .opening import Options, create_array, create_table, open_leaf
+from .node import import_dask
+from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import Target, commit, target_of, write
-from .row_stream import check_mask, joined
-from .rows import converted, items_of, row_count
+from .rows import check_mask, converted, items_of, joined, naming_column, row_count
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -103,7 +102,8 @@ def from_dask(
     except BaseException:
         target.abandon()
         raise
-    return open_leaf(detect(Folder.open(path, storage_options)), Options())
+    found = detect(Folder.open(path, storage_options))
+    return open_array_or_table(found, Options())
 
 
 def _is_array(collection: Any) -> bool:
@@ -216,10 +216,8 @@ def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():
-        try:
+        with naming_column(name):
             items = items_of(column)
-        except UsageError as error:
-            raise type(error)("the column '%s': %s" % (name, error)) from error
         if items.dtype.kind == "O":
             usual = (str, bytes, int, float)
             other = [item for item in items.flat if not isinstance(item, usual)]

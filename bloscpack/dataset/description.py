@@ -57,10 +57,8 @@ def describe(
     >>> found['layout'], found['shape'], found['dtype'], found['nbytes']
     ('zarr', [2], '<f8', 16)
     """
-    folder = Folder.open(path, storage_options)
-    found = detect(folder)
-    open_node = partial(open_for_check, folder, found.layout, found.kind)
-    return _describe("", found.layout, found.kind, open_node)
+    found = detect(Folder.open(path, storage_options))
+    return _describe("", found.layout, found.kind, partial(open_for_check, *found))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
@@ -113,7 +111,7 @@ def _members(folder: Folder, name: str) -> list[JsonObject]:
             joined_name(name, member),
             found.layout,
             found.kind,
-            partial(open_for_check, found.folder, found.layout, found.kind),
+            partial(open_for_check, *found),
         )
         for member, found in find_members(folder)
     ]

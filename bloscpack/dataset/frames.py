@@ -1,4 +1,4 @@
-"""Rows of several columns at once: structured arrays, and DataFrames.
+"""Rows of several columns at once: structured arrays, DataFrames, and text.
 
 Strategy: nothing is lost when a DataFrame of pandas, or a partition of Dask, becomes
 columns. An index with a name becomes a column, and one without a name is refused unless
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .rows import check_different, ends_in_zero
@@ -20,6 +21,11 @@ from .rows import check_different, ends_in_zero
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
 
+# Number of rows at each end of a table, of columns, and of characters of an item that
+# the repr of a table shows at most.
+SHOWN_ROWS = 3
+SHOWN_COLUMNS = 12
+MAX_SHOWN = 32
 ADVICE = (
     "give it one with frame.rename_axis('name'), and it becomes a column, or leave it "
     "out with frame.reset_index(drop=True)"
@@ -187,3 +193,39 @@ def read_frame(columns: Mapping[str, Array], rows: slice) -> Any:
             items = items.astype(object)
         data[name] = items
     return pandas.DataFrame(data, columns=list(columns))
+
+
+def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
+    """Return the first and last of `count` rows as lines, below names and dtypes."""
+    first = range(min(SHOWN_ROWS, count))
+    last = range(max(len(first), count - SHOWN_ROWS), count)
+    has_gap = len(first) + len(last) < count
+    columns = [["", "", *map(str, first), *["..."] * has_gap, *map(str, last)]]
+    for name, column in list(all_columns.items())[:SHOWN_COLUMNS]:
+        inner = "" if column.ndim == 1 else str(list(column.shape[1:]))
+        head = [name, str(column.dtype) + inner, *shown_items(column[: len(first)])]
+        tail = shown_items(column[last.start : last.stop]) if last else []
+        columns.append([*head, *["..."] * has_gap, *tail])
+    if len(all_columns) > SHOWN_COLUMNS:
+        more = "(%d more columns)" % (len(all_columns) - SHOWN_COLUMNS)
+        columns.append([more] + [""] * (len(columns[0]) - 1))
+    widths = [max(map(len, cells)) for cells in columns]
+    return [
+        "  ".join(map(str.rjust, row, widths)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def shown_items(items: Items) -> list[str]:
+    """Return short texts of items, for the repr of a table."""
+    check_text(items)
+    with numpy.printoptions(threshold=6, edgeitems=2, precision=6):
+        texts = [
+            " ".join(str(item).split())
+            if items.ndim > 1
+            else repr(item.item())  # escapes what a terminal would obey
+            if items.dtype.kind in "SU"
+            else str(item)
+            for item in items
+        ]
+    return [t if len(t) <= MAX_SHOWN else t[: MAX_SHOWN - 3] + "..." for t in texts]

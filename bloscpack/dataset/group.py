@@ -19,29 +19,29 @@ from .._commit.new_folder import NewName, remove_dataset, remove_leftovers
 from .._commit.writer import waiting
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
-from ..exceptions import UsageTypeError, UsageValueError
+from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import DATASETS, drop_copies
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts import (
     Found,
+    array_class,
     detect,
     find_member,
     find_members,
     group_class,
     table_class,
 )
-from .node import Node
+from .node import Node, reopened
 from .opening import (
     Options,
     check_changeable,
     create_array,
     create_table,
     new_dataset,
-    open_leaf,
+    open_array_or_table,
     writer_of,
 )
-from .preview import shown_members
 from .table import Table
 
 if TYPE_CHECKING:
@@ -53,16 +53,19 @@ Kind = TypeVar("Kind", bound=Node)
 # Number of seconds that opening a member waits: another thread may have dropped the
 # last reference to it, and not unlocked it yet.
 DROPPED_WAIT = 1.0
+# Maximum number of members that the repr of a group shows, those inside of members
+# included.
+SHOWN_MEMBERS = 100
 
 
 def open_node(found: Found, options: Options) -> Array | Table | Group:
     """Open a dataset of any kind."""
     if found.kind != "group":
-        return open_leaf(found, options)
+        return open_array_or_table(found, options)
     folder = found.folder
     layout = group_class(found.layout)(folder)
     if not options.writable:
-        return Group(layout, None, options)
+        return Group(layout, options=options)
     check_changeable(found)
     layout.check_layout()
     if folder.store.can_rename:
@@ -112,7 +115,7 @@ def create_group(
     found = group_class(layout)
     found.check_layout()
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, {} if attrs is None else dict(attrs))
+        found.create(change, dict(attrs or {}))
     created = Found(Folder.open(path, storage_options), layout, "group")
     opened = open_node(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
@@ -129,7 +132,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     writer = writer_of(Found(folder, "zarr", "group"), sync)
     try:
         with writer.change() as change:
-            group_class("zarr").create(change, {} if attrs is None else dict(attrs))
+            group_class("zarr").create(change, dict(attrs or {}))
     finally:
         writer.close()
 
@@ -141,10 +144,12 @@ class OpenMembers(NamedLocks):
     a member; different members do not wait for each other.
     """
 
-    def __init__(self, far: bool) -> None:
+    def __init__(self, is_remote: bool) -> None:
         # By path. At a URL they stay open: closing a table removes its journal.
-        self._opened: MutableMapping[str, Any] = {} if far else WeakValueDictionary()
-        self._end = "/" if far else os.sep
+        self._opened: MutableMapping[str, Any] = (
+            {} if is_remote else WeakValueDictionary()
+        )
+        self._end = "/" if is_remote else os.sep
         super().__init__()
 
     def renew_locks(self) -> None:
@@ -213,7 +218,10 @@ class Group(Node, Mapping[str, Node]):
     _layout: GroupLayout
 
     def __init__(
-        self, layout: GroupLayout, writer: Writer | None, options: Options
+        self,
+        layout: GroupLayout,
+        writer: Writer | None = None,
+        options: Options = Options(),  # noqa: B008 - a tuple
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
@@ -261,7 +269,7 @@ class Group(Node, Mapping[str, Node]):
         except KeyError:
             raise KeyError(key) from None
         if isinstance(member, Table):
-            return inner.alone(member, closes_table=False)
+            return inner.detached(member, closes_table=False)
         return inner
 
     def _checked_key(self, key: object) -> str:
@@ -289,7 +297,7 @@ class Group(Node, Mapping[str, Node]):
             return self._adopted(place, member)
 
     def _adopted(self, path: str, member: Kind) -> Kind:
-        """Return a member that was opened, after a note of it."""
+        """Note that a member was opened or created, and return it."""
         if isinstance(member, Group):
             member._members = self._members
         if self._options.writable:
@@ -315,7 +323,7 @@ class Group(Node, Mapping[str, Node]):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the group again, in any process, for reading."""
-        return reopened, (self._layout,)
+        return reopened, (Group, self._layout)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -364,7 +372,7 @@ class Group(Node, Mapping[str, Node]):
     def require_group(self, name: str, **options: Any) -> Group:
         """Return the group of this name; create it if there is none.
 
-        Raises `UsageError` if the member is no group.
+        Raises `UsageError` if the member is an array or a table.
         """
         self._check_writer()
         found: Node
@@ -439,6 +447,36 @@ class Group(Node, Mapping[str, Node]):
             guard.remove_dataset(folder.store.subfolder(name))
 
 
-def reopened(layout: GroupLayout) -> Group:
-    """Return a group that was pickled."""
-    return Group(layout, None, Options())
+def shown_members(folder: Folder) -> list[str]:
+    """Return a line for each member of a group, and for those inside of members."""
+    lines: list[str] = []
+    for line in _member_lines(folder, "  "):
+        if len(lines) == SHOWN_MEMBERS:
+            return [*lines, "  ..."]
+        lines.append(line)
+    return lines
+
+
+def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
+    members = dict(find_members(folder))
+    width = max(map(len, members), default=0)
+    for name, found in members.items():
+        yield "%s%s  %s" % (indent, name.ljust(width), _description(found))
+        if found.kind == "group":
+            yield from _member_lines(found.folder, indent + "  ")
+
+
+def _description(found: Found) -> str:
+    """Return kind, shape and dtype of a member."""
+    layout, kind = found.layout, found.kind
+    try:
+        if kind == "array":
+            array = array_class(layout)(found.folder)
+            return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
+        if kind == "table":
+            columns = table_class(layout)(found.folder).columns
+            count = min((column.shape[0] for column in columns.values()), default=0)
+            return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
+        return "group" if layout == "zarr" else "group (%s)" % layout
+    except (BloscpackError, OSError):
+        return "%s (%s), which can't be opened" % (kind, layout)

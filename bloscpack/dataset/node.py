@@ -9,11 +9,14 @@ The values are never changed in place: a thread that reads them has one state.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import checked
+from ..exceptions import StorageError, UsageError
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
@@ -23,6 +26,29 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="Node")
 
 Result = TypeVar("Result")
+
+
+def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
+    """Return a dataset that was pickled; raise `StorageError` if it has lost rows."""
+    node = node_class(layout)
+    if length and len(node) < length:
+        raise StorageError(
+            errno.ESTALE,
+            "expected at least '%d' rows, found '%d': a writer has removed some"
+            % (length, len(node)),
+            node.path,
+        )
+    return node
+
+
+def import_dask(name: str) -> Any:
+    """Return a module of Dask; raise `UsageError` if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            "'%s' can't be imported (%s): install 'bloscpack[dask]'" % (name, error)
+        ) from error
 
 
 class Node:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
@@ -25,27 +25,33 @@ from .layouts import (
     Found,
     array_class,
     is_inside_table,
-    table_around,
+    parent_table,
     table_class,
 )
 from .layouts.base import NewArray
-from .row_stream import counted, new_rows
-from .rows import check_same_length, converted, items_of, named_columns
+from .rows import (
+    check_same_length,
+    converted,
+    counted,
+    items_of,
+    named_columns,
+    naming_column,
+    new_rows,
+)
 from .table import Table, column_blocks
 
 if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts import Found
-    from .layouts.base import ArrayLayout, Blocks, TableLayout
+    from .layouts.base import Blocks, TableLayout
 
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
 ATTEMPTS = 3
 
 
-class Options:
+class Options(NamedTuple):
     """How a dataset is opened.
 
     Attributes
@@ -56,44 +62,71 @@ class Options:
         Whether each change is on the disk when it has been made.
     writable
         Whether it may be changed.
-    storage_options
-        Settings for fsspec to open a URL.
     """
 
-    def __init__(
-        self,
-        allow_pickle: bool = False,
-        sync: bool = True,
-        writable: bool = False,
-        storage_options: StorageOptions | None = None,
-    ) -> None:
-        self.storage_options = storage_options
-        self.writable = writable
-        self.allow_pickle = allow_pickle
-        self.sync = sync
+    allow_pickle: bool = False
+    sync: bool = True
+    writable: bool = False
 
 
-def open_leaf(found: Found, options: Options) -> Array | Table:
-    """Return the array or table that was found; for a column, as one of its table."""
-    # A column that is read at its own URL is an array: this saves requests.
-    alone = found.kind != "array" or (found.folder.is_remote and not options.writable)
-    around = None if alone else table_around(found.folder)
-    if around is not None:
-        table = open_leaf(around[0], options)
-        return table[around[1]].alone(table, closes_table=True)  # type: ignore
-    folder, layout = found.folder, found.layout
-    writer: Writer | None = None
-    if options.writable:
-        check_changeable(found)
-        writer = writer_of(found, options.sync)
+def open_array_or_table(found: Found, options: Options) -> Array | Table:
+    """Return the array or table that was found; a column as a part of its table."""
+    if not options.writable:
+        return _open_to_read(found, options)
+    column = _open_column(found.folder, options) if found.kind == "array" else None
+    if column is not None:
+        return column
+    check_changeable(found)
+    writer = writer_of(found, options.sync)
     try:
-        if found.kind == "array":
-            return _open_array(folder, array_class(layout), writer, options)
-        return _open_table(folder, table_class(layout), writer, options)
+        return _open_to_change(found, options, writer)
     except BaseException:
-        if writer is not None:
-            writer.close()
+        writer.close()
         raise
+
+
+def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | Table:
+    folder = found.folder
+    if found.kind == "array":
+        array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
+        array.check_writable()
+        if array.is_column and is_inside_table(folder):
+            raise UsageError(
+                "'%s' is a column of a table that another user may have written, or "
+                "that is damaged: open the table to change it" % folder.path()
+            )
+        return Array(array, writer)
+    # In a store without locks, another writer may be changing it.
+    layout = _read_table(found, options, attempts=ATTEMPTS if folder.is_remote else 0)
+    layout.check_layout()
+    for column in layout.columns.values():
+        column.check_writable()
+    table = Table(layout, writer)
+    table.make_equal()
+    return table
+
+
+def _open_to_read(found: Found, options: Options) -> Array | Table:
+    if found.kind != "array":
+        return Table(_read_table(found, options, ATTEMPTS))
+    folder = found.folder
+    array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
+    # A column that is read at its own URL is an array: this saves requests.
+    if not folder.is_remote and array.is_column is not False:
+        column = _open_column(folder, options)
+        if column is not None:
+            return column
+    return Array(array)
+
+
+def _open_column(folder: Folder, options: Options) -> Array | None:
+    """Return a column as a part of its table; None for an array that is no column."""
+    parent = parent_table(folder)
+    if parent is None:
+        return None
+    table = open_array_or_table(parent[0], options)
+    assert isinstance(table, Table)
+    return table.columns[parent[1]].detached(table, closes_table=True)
 
 
 def writer_of(found: Found, sync: bool) -> Writer:
@@ -114,52 +147,20 @@ def check_changeable(found: Found) -> None:
         )
 
 
-def _open_array(
-    folder: Folder, layout: type[ArrayLayout], writer: Writer | None, options: Options
-) -> Array:
-    found = layout(folder, allow_pickle=options.allow_pickle)
-    if writer is not None:
-        found.check_writable()
-        if found.is_column and is_inside_table(folder):
-            raise UsageError(
-                "'%s' is a column of a table that another user may have written, or "
-                "that is damaged: open the table to change it" % folder.path()
-            )
-    return Array(found, writer)
-
-
-def _open_table(
-    folder: Folder, layout: type[TableLayout], writer: Writer | None, options: Options
-) -> Table:
-    if writer is None:
-        return Table(_read_table(folder, layout, options))
-    if folder.is_remote:  # no lock keeps other writers away
-        found = _read_table(folder, layout, options)
-    else:
-        found = layout(folder, allow_pickle=options.allow_pickle)
-    found.check_layout()
-    for column in found.columns.values():
-        column.check_writable()
-    table = Table(found, writer)
-    table.make_equal()
-    return table
-
-
-def _read_table(
-    folder: Folder, layout: type[TableLayout], options: Options
-) -> TableLayout:
+def _read_table(found: Found, options: Options, attempts: int) -> TableLayout:
     """Return a table, while a writer may be changing it.
 
     Between the reads of two files, the writer may have removed a column, or changed the
     lengths: the table is read again. A damaged table fails each time.
     """
-    for _ in range(ATTEMPTS):
+    layout = table_class(found.layout)
+    for _ in range(attempts):
         with suppress(FileNotFoundError, DamageError):
-            found = layout(folder, allow_pickle=options.allow_pickle)
-            if len({column.shape[0] for column in found.columns.values()}) < 2:
-                return found
-        folder.pending.read()
-    return layout(folder, allow_pickle=options.allow_pickle)
+            table = layout(found.folder, allow_pickle=options.allow_pickle)
+            if len({column.shape[0] for column in table.columns.values()}) < 2:
+                return table
+        found.folder.pending.read()
+    return layout(found.folder, allow_pickle=options.allow_pickle)
 
 
 def new_dataset(
@@ -250,7 +251,7 @@ def create_array(
         (rows.length or 0, *rows.inner),
         chunks,
         fill_value,
-        _plain(attrs),
+        dict(attrs or {}),
         settings,
         shards=shards,
     )
@@ -262,9 +263,8 @@ def create_array(
         blocks = counted(rows.blocks(step), step, new)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
-    options = Options(writable=True, sync=sync)
-    folder = Folder.open(path, storage_options)
-    opened = open_leaf(Found(folder, layout, "array"), options)
+    created = Found(Folder.open(path, storage_options), layout, "array")
+    opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Array)
     return opened
 
@@ -329,10 +329,9 @@ def create_table(
         )
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, _plain(attrs))
-    options = Options(writable=True, sync=sync)
-    folder = Folder.open(path, storage_options)
-    opened = open_leaf(Found(folder, layout, "table"), options)
+        found.create(change, new, dict(attrs or {}))
+    created = Found(Folder.open(path, storage_options), layout, "table")
+    opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Table)
     return opened
 
@@ -365,10 +364,6 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
 Table.from_pandas = staticmethod(from_pandas)
 
 
-def _plain(attrs: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {} if attrs is None else dict(attrs)
-
-
 def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
 ) -> dict[str, Items]:
@@ -396,12 +391,10 @@ def _new_columns(
     for name, column in named_columns(columns_of(data), list(names)).items():
         if wanted is not None and name not in (wanted.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
-        try:
+        with naming_column(name):
             rows = items_of(column)
             if wanted is not None:
                 rows = converted(rows, wanted[name].base)
-        except UsageError as error:
-            raise type(error)("the column '%s': %s" % (name, error)) from error
         columns[name] = rows
     if not columns:
         raise UsageValueError("a table must have a column")

@@ -39,7 +39,7 @@ from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.chunk_files import OBJECT
-from .row_stream import joined
+from .rows import joined
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array

@@ -12,12 +12,11 @@ import numpy
 from .. import log
 from .._format.dtypes import DType
 from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
-from .array import Array, check_not_shorter, checked_length, checked_trim
-from .frames import columns_of, read_frame, read_rows
+from .array import Array, checked_length, checked_trim
+from .frames import columns_of, read_frame, read_rows, shown_rows
 from .layouts.base import NewArray
-from .node import Node
-from .preview import shown_rows
-from .rows import as_columns, blocks_of, items_of, named_columns
+from .node import Node, import_dask, reopened
+from .rows import all_columns, as_columns, blocks_of, items_of, naming_column
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
+# Kinds of items, other than text, that are objects in a DataFrame.
+DASK_OBJECTS = "SVO"
 
 
 class Columns(Mapping[str, Array]):
@@ -222,7 +223,7 @@ class Table(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the table again, in any process, for reading."""
-        return reopened, (self._layout, len(self))
+        return reopened, (Table, self._layout, len(self))
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same table."""
@@ -246,9 +247,32 @@ class Table(Node):
         UsageError
             If Dask is not installed, or if a column has several axes.
         """
-        from .dask_read import table_to_dask
+        return self._read(lambda: self._to_dask(rows, columns))
 
-        return self._read(lambda: table_to_dask(self, rows, columns))
+    def _to_dask(self, rows: int | None, columns: list[str] | None) -> Any:
+        dd = import_dask("dask.dataframe")
+        names = self.names if columns is None else [self[n] and n for n in columns]
+        if rows is None:
+            rows = min((self[n].shards or self[n].chunks)[0] for n in names)
+        if rows < 1:
+            raise UsageError("a partition must have at least one row, not '%d'" % rows)
+        count = len(self)
+        starts = list(range(0, count, rows)) or [0]
+        settings = {}
+        if any(self[name].dtype.kind in DASK_OBJECTS for name in names):
+            # Dask would decode bytes, as it converts objects to text.
+            settings = {"dataframe.convert-string": False}
+        with import_dask("dask").config.set(settings):
+            return dd.from_map(
+                read_partition,
+                starts,
+                table=self,
+                rows=rows,
+                columns=names,
+                meta=read_partition(0, self, 0, names),
+                divisions=(*starts, count - 1) if count else (None, None),
+                label="bloscpack-table",
+            )
 
     # Changing
 
@@ -330,12 +354,7 @@ class Table(Node):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            given = named_columns(rows, self.names)
-            if set(given) != set(self._columns):
-                raise DoesNotFit(
-                    "expected the columns %s, found %s"
-                    % (", ".join(self._columns), ", ".join(map(str, given)))
-                )
+            given = all_columns(rows, self.names)
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in self._columns.items():
                     column.stage_items(change, key, given[name])
@@ -383,7 +402,8 @@ class Table(Node):
                     % (len(self), rows.shape)
                 )
             new = NewArray(
-                *(rows.dtype, rows.shape, chunks, fill_value, attrs, settings),
+                *(rows.dtype, rows.shape, chunks, fill_value, dict(attrs or {})),
+                settings=settings,
                 shards=shards,
             )
             names = self.names
@@ -411,19 +431,20 @@ class Table(Node):
                 self._layout.stage_columns(change, names)
 
 
-def reopened(layout: TableLayout, length: int) -> Table:
-    """Return a table that was pickled; raise `StorageError` if it has lost rows."""
-    table = Table(layout)
-    check_not_shorter(table, length)
-    return table
+def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:
+    """Return rows of a table as a DataFrame that has their numbers as index.
+
+    A task of Dask gets the pickled table, which opens the dataset again.
+    """
+    stop = min(start + rows, len(table))
+    frame = table.frame(slice(start, stop), columns)
+    frame.index = frame.index + start
+    return frame
 
 
 def column_blocks(
     layout: type[TableLayout], name: str, new: NewArray, rows: Items
 ) -> Blocks:
     """Return the blocks of a new column; raise `UsageError` if it can't be written."""
-    try:
-        step = layout.array_class.block_rows_for(new)
-    except UsageError as error:
-        raise type(error)("the column '%s': %s" % (name, error)) from error
-    return blocks_of(rows, step)
+    with naming_column(name):
+        return blocks_of(rows, layout.array_class.block_rows_for(new))

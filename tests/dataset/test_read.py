@@ -14,6 +14,7 @@ from dataset import golden_directories as golden
 
 from bloscpack import dataset
 from bloscpack._storage.folder_store import FolderStore, OpenFile
+from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
     BloscpackError,
@@ -594,10 +595,10 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
     """The description that told the kind is not used any more."""
     path = tmp_path / "x"
     dataset.create_array(path, np.arange(5), layout=layout).close()
-    parent_dataset = Folder.parent_dataset
+    array_class = opening.array_class
 
-    def replace(folder):
-        monkeypatch.setattr(Folder, "parent_dataset", parent_dataset)
+    def replace(_):
+        monkeypatch.setattr(opening, "array_class", array_class)
         place = path / "meta" if layout == "superchunk" else path
         other = tmp_path / "other"
         dataset.create_array(other, np.arange(7.0), layout=layout).close()
@@ -605,9 +606,9 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
         for name in ("sizes", DESCRIPTIONS[layout]):
             if (source / name).exists():
                 os.replace(source / name, place / name)
-        return parent_dataset(folder)
+        return array_class(layout)
 
-    monkeypatch.setattr(Folder, "parent_dataset", replace)
+    monkeypatch.setattr(opening, "array_class", replace)
     with dataset.open(path) as found:
         assert (7,) == found.shape
         assert np.dtype("f8") == found.dtype

@@ -13,9 +13,9 @@ from support import open_files_in
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.shard import crc_of
-from bloscpack.dataset.layouts import shard_writer, superchunk_documents
+from bloscpack.dataset.layouts import shard_writer, superchunk_leaves
 from bloscpack.dataset.layouts.identity import Identity
-from bloscpack.dataset.layouts.superchunk_documents import encode_name, leaves_of
+from bloscpack.dataset.layouts.superchunk_leaves import encode_name, leaves_of
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
 NESTED = np.dtype(
@@ -428,7 +428,7 @@ def test_frames_that_wait(tmp_path, monkeypatch, waiting):
     data = np.random.default_rng(0).random(5000)
     settings = {"chunks": 100, "shards": 1000, "layout": "superchunk", "sync": False}
     same = Identity("0123456789abcdef")
-    monkeypatch.setattr(superchunk_documents, "Identity", lambda: same)
+    monkeypatch.setattr(superchunk_leaves, "Identity", lambda: same)
     dataset.create_array(tmp_path / "expected", data, **settings).close()
     monkeypatch.setattr(shard_writer, "WAITING_NBYTES", waiting)
     monkeypatch.setattr(shard_writer, "FILES_WAITING", waiting % 2)

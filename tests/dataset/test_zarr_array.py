@@ -163,7 +163,7 @@ class OnlySlices:
 
 @pytest.mark.parametrize("layout", ["zarr", "bcolz"])
 def test_rows_from_elsewhere(tmp_path, layout, monkeypatch):
-    monkeypatch.setattr("bloscpack.dataset.row_stream.READ_NBYTES", 64)
+    monkeypatch.setattr("bloscpack.dataset.rows.READ_NBYTES", 64)
     expected = items("i4", 100, 2)
     sources = [
         lambda: OnlySlices(expected),

@@ -237,16 +237,66 @@ def convert(
     source: Path,
     target: Path,
     *,
-    to: str | None,
-    force: bool,
-    dtypes: Mapping[str, Any] | None,
-    nthreads: int | None,
-    sync: bool | None,
-    progress: Progress | None,
-    expect: Callable[[int], object] | None,
-    settings: Mapping[str, Any],
+    to: str | None = None,
+    force: bool = False,
+    dtypes: Mapping[str, Any] | None = None,
+    nthreads: int | None = None,
+    sync: bool | None = None,
+    progress: Progress | None = None,
+    expect: Callable[[int], object] | None = None,
+    **settings: Any,
 ) -> Conversion:
-    """Convert; `bloscpack.dataset.convert` describes the parameters."""
+    """Convert a file or folder to another format, in bounded memory.
+
+    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet`` and the layouts of
+    datasets. Any Zarr store can be read, too.
+
+    Parameters
+    ----------
+    source
+        The file or folder. Its content says which format it has.
+    target
+        The file or folder to write, which appears when it is complete.
+    to
+        The format of `target`; by default the end of its name says which.
+    force
+        Whether to replace an existing file, or an existing dataset.
+    dtypes
+        Types of the columns of a CSV file, by name. The others are found in the file.
+    nthreads
+        Number of threads for ``.blp`` files; None for the default.
+    sync
+        Whether the result is on the disk when this returns; None means that it is if it
+        replaces another one.
+    progress
+        Called with the number of plain bytes of each block of rows.
+    expect
+        Called once, with the number of all plain bytes.
+    settings
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+
+    Returns
+    -------
+    Conversion
+        What was converted; its attribute ``lost`` lists what `target` can't hold.
+
+    Raises
+    ------
+    FormatError
+        If the source is damaged, or has no known format.
+    UsageError
+        If the target can't hold the values, or if a package is missing.
+    FileExistsError
+        If there is a target.
+
+    Examples
+    --------
+    >>> from bloscpack import dataset
+    >>> dataset.create_array('n.zarr', [1, 2, 3], attrs={'unit': 'm'}).close()
+    >>> done = dataset.convert('n.zarr', 'n.npy')
+    >>> done.kind, done.nbytes, done.lost
+    ('array', 24, ['the attributes'])
+    """
     in_name = os.fsdecode(local_path(source))
     out_name = os.fsdecode(local_path(target))
     without_url(out_name, "the target of a conversion")

@@ -22,7 +22,7 @@ from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
-from ..row_stream import RowStream, joined
+from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType

@@ -25,7 +25,7 @@ from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
 from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
-from ..row_stream import RowStream
+from ..rows import RowStream
 from ..table import Table
 from . import zarr_stores
 from .array_formats import read_blp

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._commit.access import DESCRIPTIONS
 from ..._storage.folder_store import LinkFound
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     WriterOf = Callable[[Folder], Writer]
 
 
+@dataclass(frozen=True)
 class Layout:
     """Where the code of a layout is, and what the layout can do.
 
@@ -49,57 +51,50 @@ class Layout:
         Whether chunks have digests.
     """
 
-    def __init__(
-        self,
-        detect: str | None = None,
-        prepare: str | None = None,
-        *,
-        instead: str | None = None,
-        fits_groups: bool = False,
-        changes_at_urls: bool = False,
-        has_digests: bool = True,
-        **kinds: str,
-    ) -> None:
-        self.kinds = kinds
-        self.detect = detect
-        self.prepare = prepare
-        self.instead = instead
-        self.fits_groups = fits_groups
-        self.changes_at_urls = changes_at_urls
-        self.has_digests = has_digests
+    kinds: Mapping[str, str]
+    detect: str | None = None
+    prepare: str | None = None
+    instead: str | None = None
+    fits_groups: bool = False
+    changes_at_urls: bool = False
+    has_digests: bool = True
 
 
 # By name. The first layout that detects a folder wins.
 LAYOUTS = {
     "zarr": Layout(
+        {
+            "array": "zarr_array.ZarrArray",
+            "table": "zarr_group.ZarrTable",
+            "group": "zarr_group.ZarrGroup",
+        },
         "zarr_group.detect",
         "zarr_group.drop_consolidated",
         fits_groups=True,
         changes_at_urls=True,
-        array="zarr_array.ZarrArray",
-        table="zarr_group.ZarrTable",
-        group="zarr_group.ZarrGroup",
     ),
     "superchunk": Layout(
+        {
+            "array": "superchunk.SuperchunkArray",
+            "table": "superchunk.SuperchunkTable",
+        },
         "superchunk.detect",
         fits_groups=True,
-        array="superchunk.SuperchunkArray",
-        table="superchunk_table.SuperchunkTable",
     ),
     "blz": Layout(
+        {"array": "bcolz.BlzArray", "table": "bcolz.BlzTable"},
         "bcolz.detect_blz",
         instead="bcolz",
         has_digests=False,
-        array="bcolz.BlzArray",
-        table="bcolz.BlzTable",
     ),
     "bcolz": Layout(
+        {"array": "bcolz.BcolzArray", "table": "bcolz.BcolzTable"},
         "bcolz.detect",
         has_digests=False,
-        array="bcolz.BcolzArray",
-        table="bcolz.BcolzTable",
     ),
-    "folder": Layout(instead="zarr", changes_at_urls=True, group="base.PlainFolder"),
+    "folder": Layout(
+        {"group": "base.PlainFolder"}, instead="zarr", changes_at_urls=True
+    ),
 }
 # Maximum number of folders that are searched for a dataset, to tell a group of datasets
 # from any other folder.
@@ -166,13 +161,12 @@ def find(folder: Folder) -> tuple[str, str] | None:
     return None
 
 
-class Found:
+class Found(NamedTuple):
     """A dataset that was found in a folder, and not opened yet."""
 
-    def __init__(self, folder: Folder, layout: str, kind: str) -> None:
-        self.folder = folder
-        self.layout = layout
-        self.kind = kind
+    folder: Folder
+    layout: str
+    kind: str
 
     @property
     def writable(self) -> bool:
@@ -260,7 +254,7 @@ def prepare_change(
 ) -> None:
     """Call the function `prepare` of a layout, if any, with a change of a dataset.
 
-    `writer_of` returns a writer for a group around the dataset. Without a change, the
+    `writer_of` returns a writer for a group that has the dataset. Without a change, the
     dataset is going to be changed, or a member of it is being made or removed.
     """
     prepare = LAYOUTS[layout].prepare
@@ -268,14 +262,13 @@ def prepare_change(
         _load(prepare)(folder, writer_of, change)
 
 
-def table_around(folder: Folder) -> tuple[Found, str] | None:
+def parent_table(folder: Folder) -> tuple[Found, str] | None:
     """Return the table that a folder is a column of, and the name of the column."""
-    around = folder.parent_dataset()
-    if around is None or not is_member_name(around[1]):
+    outer, name = folder.parent_dataset() or (None, "")
+    if outer is None or not is_member_name(name):
         return None
-    outer, name = around
     try:
-        found = _find_around(outer)
+        found = _find_in_parent(outer)
         if found is None or found[1] != "table":
             return None
         outer.pending.read()
@@ -288,7 +281,7 @@ def table_around(folder: Folder) -> tuple[Found, str] | None:
     return None
 
 
-def _find_around(folder: Folder) -> tuple[str, str] | None:
+def _find_in_parent(folder: Folder) -> tuple[str, str] | None:
     """Return the same as `find`, sooner for most folders: they have no dataset."""
     known = folder.is_remote or any(map(folder.exists, DESCRIPTIONS))
     return find(folder) if known else None
@@ -296,7 +289,7 @@ def _find_around(folder: Folder) -> tuple[str, str] | None:
 
 def check_no_column(folder: Folder) -> None:
     """Raise `UsageError` if a folder is a column of a table."""
-    if table_around(folder) is not None:
+    if parent_table(folder) is not None:
         raise UsageValueError(
             "'%s' is a column of a table: remove the column from the table, and add "
             "another one" % folder.root
@@ -304,15 +297,15 @@ def check_no_column(folder: Folder) -> None:
 
 
 def is_inside_table(folder: Folder) -> bool:
-    """Return whether the folder around is that of a table, whoever may write it.
+    """Return whether the parent folder has a table, whoever may write that folder.
 
     The table may be that of another user, so nothing in it is used.
     """
     if folder.is_remote:
         return False
     with suppress(FormatError, FileNotFoundError, PermissionError, LinkFound):
-        around = folder.store.parent()
-        found = None if around is None else _find_around(type(folder)(around[0]))
+        parent = folder.store.parent()
+        found = None if parent is None else _find_in_parent(type(folder)(parent[0]))
         return found is not None and found[1] == "table"
     return False
 

@@ -10,6 +10,7 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..._engine.forks import ForkSafeLock, cached_property
@@ -34,10 +35,11 @@ LARGE = 64 * 2**20
 MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
 
 
+@dataclass(eq=False)
 class FileNames:
     """Names that differ in a number, in one folder.
 
-    Parameters
+    Attributes
     ----------
     place
         The folder, relative to the one of the array; empty for that one.
@@ -47,29 +49,26 @@ class FileNames:
         The number in the first name.
     """
 
-    def __init__(
-        self, place: str, before: str = "", after: str = "", first: int = 0
-    ) -> None:
-        self.place = place
-        self._before = before
-        self._after = after
-        self._first = first
+    place: str
+    before: str = ""
+    after: str = ""
+    first: int = 0
 
     @cached_property
     def _entry(self) -> re.Pattern[str]:
         """The names of the files, of which the first group is the number."""
-        around = re.escape(self._before), re.escape(self._after.partition("/")[0])
-        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % around)
+        before, after = map(re.escape, (self.before, self.after.partition("/")[0]))
+        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % (before, after))
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
-        name = "%s%d%s" % (self._before, number + self._first, self._after)
+        name = "%s%d%s" % (self.before, number + self.first, self.after)
         return "%s/%s" % (self.place, name) if self.place else name
 
     def number(self, entry: str) -> int | None:
         """Return the number in a name without its folder; None for other names."""
         match = self._entry.fullmatch(entry)
-        number = -1 if match is None else int(match[1]) - self._first
+        number = -1 if match is None else int(match[1]) - self.first
         return number if number >= 0 else None
 
     def stored(self, folder: Folder, count: int) -> Sequence[int]:
@@ -168,7 +167,7 @@ class ChunkFiles(ChunkSource):
         return self.folder.path(self.names(number))
 
     def check_size(self, number: int, size: int, nbytes: int) -> None:
-        """Raise `FormatError` if a file of `size` bytes can't hold so many bytes."""
+        """Raise `FormatError` if a file of `size` bytes can't hold `nbytes` bytes."""
         if nbytes > size * MAX_RATIO:
             raise DamageError(
                 "expected chunks of '%d' plain bytes, found a file of '%d' bytes"

@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
@@ -48,8 +49,9 @@ class ItemReader(Protocol):
         """Return the items that an index of NumPy selects."""
 
 
-# The fields of an item, from outside to inside, and the chunks of this part of it.
-Part = tuple[tuple[str, ...], ChunkFiles]
+# The fields that lead to a part of an item, from outside to inside, and the chunks of
+# this part.
+FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
 # Returns a number of rows, when it is known.
 Length = Callable[[], int]
@@ -60,8 +62,9 @@ INSTEAD = "bcolz", "zarr"
 CONTENTS = {"array": "items", "table": "rows", "group": "members"}
 
 
+@dataclass(eq=False)
 class NewArray:
-    """What a new array shall be.
+    """What a new array shall be; raises `UsageError` if no layout can hold it.
 
     Attributes
     ----------
@@ -81,30 +84,22 @@ class NewArray:
         Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        chunks: int | None = None,
-        fill_value: Any = None,
-        attrs: JsonObject | None = None,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        shards: int | None = None,
-        dims: Sequence[str | None] | None = None,
-    ) -> None:
-        check_known(dtype)
-        check_fill_value(fill_value, dtype)
-        check_nbytes(shape, dtype)
-        self.shards = row_count(shards, "shards")
-        self.dims = dims
-        self.column: str | None = None
-        self.dtype = dtype
-        self.shape = shape
-        self.chunks = row_count(chunks, "chunks")
-        self.fill_value = fill_value
-        self.attrs: JsonObject = {} if attrs is None else dict(attrs)
-        self.settings: Mapping[str, Any] = {} if settings is None else settings
+    dtype: DType
+    shape: tuple[int, ...]
+    chunks: int | None = None
+    fill_value: Any = None
+    attrs: JsonObject = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    shards: int | None = None
+    dims: Sequence[str | None] | None = None
+    column: str | None = None
+
+    def __post_init__(self) -> None:
+        check_known(self.dtype)
+        check_fill_value(self.fill_value, self.dtype)
+        check_nbytes(self.shape, self.dtype)
+        self.chunks = row_count(self.chunks, "chunks")
+        self.shards = row_count(self.shards, "shards")
 
     @property
     def row_nbytes(self) -> int:
@@ -137,7 +132,7 @@ class NodeLayout(ABC):
     changed_elsewhere
         Whether another program has written the description, or it is damaged.
     is_column
-        Whether it was made as a column of a table, if its files say so.
+        Whether it was made as a column of a table; None if its files do not say so.
     """
 
     name: str
@@ -145,7 +140,7 @@ class NodeLayout(ABC):
     writable = True
     allow_pickle = False
     changed_elsewhere = False
-    is_column = False
+    is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
     description_files: tuple[str, ...] = ()
@@ -163,7 +158,7 @@ class NodeLayout(ABC):
         return partial(type(self), allow_pickle=self.allow_pickle), (self.folder,)
 
     def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
+        """Let `change` replace all attributes, in a layout that can be changed."""
         raise NotImplementedError
 
     @classmethod
@@ -185,7 +180,7 @@ class ArrayLayout(NodeLayout):
     sparse
         Whether the layout lets items that were never written have the fill value.
     may_lack_files
-        Whether this array has such items: then a missing file is no damage.
+        Whether this array has such items, so that files may be missing.
     by_field
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
@@ -212,7 +207,7 @@ class ArrayLayout(NodeLayout):
     # The chunks, unless each field of an item has files of its own.
     _source: ChunkFiles
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
         return [((), self._source)]
 
@@ -229,15 +224,16 @@ class ArrayLayout(NodeLayout):
         for _, source in self.parts():
             source.close()
 
+    @abstractmethod
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        raise NotImplementedError
 
     def check_writable(self) -> None:
         """Raise `UsageError` if this array can only be read."""
         self.check_layout()
 
     @classmethod
+    @abstractmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`.
 
@@ -245,13 +241,13 @@ class ArrayLayout(NodeLayout):
         in `new` is right when all blocks are written. Raises `UsageError` if the layout
         can't hold such an array.
         """
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
+    @abstractmethod
     def block_rows_for(cls, new: NewArray) -> int:
         """Return the number of rows that are written together for a new array."""
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
+    @abstractmethod
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
@@ -260,9 +256,8 @@ class ArrayLayout(NodeLayout):
         `length` returns the number of rows; it is called when all blocks are written.
         `extends` says that the blocks begin with the rows that they have now, so that
         the old state remains readable with the new blocks. In a layout of which fields
-        have files of their own, blocks may have some of the fields, which change alone.
+        have files of their own, blocks may have some of the fields: only these change.
         """
-        raise NotImplementedError
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
@@ -288,9 +283,9 @@ class ArrayLayout(NodeLayout):
                 )
             yield start, stop
 
+    @abstractmethod
     def committed(self, length: int) -> None:
         """Take over the number of rows of a change that was committed."""
-        raise NotImplementedError
 
     def remove_unused(self) -> None:
         """Remove the files of rows that the array had before it shrank.
@@ -326,7 +321,7 @@ class TableLayout(NodeLayout):
     columns: dict[str, ArrayLayout]
 
     array_class: type[ArrayLayout]
-    # The errors of columns that can't be opened; None lets them be raised.
+    # The errors of columns that can't be opened; None if such an error is raised.
     unopened: dict[str, Exception] | None = None
 
     @classmethod
@@ -370,25 +365,25 @@ class TableLayout(NodeLayout):
     # Writing
 
     @classmethod
+    @abstractmethod
     def create(
         cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
     ) -> None:
         """Write a new table to the folder of `change`."""
-        raise UsageError("the layout '%s' can only be read" % cls.name)
 
     @classmethod
+    @abstractmethod
     def check_column_name(cls, name: str) -> None:
         """Raise `UsageError` if no column can have this name."""
-        raise NotImplementedError
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
         self.folder.remove_tree(name)  # of a column that was removed
         self.array_class.create(change, self.folder.full(name) + "/", *column)
 
+    @abstractmethod
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        raise NotImplementedError
 
     def columns_committed(self, names: list[str]) -> None:
         """Take over the columns of a change that was committed; remove the others."""

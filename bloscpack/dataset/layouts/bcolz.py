@@ -16,30 +16,25 @@ key, and a table may have a column in a folder of another name.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy
 
 from ..._commit.new_files import Change, encode_json
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
-from ..._format.dtypes import DType, decode_dtype, refuse
+from ..._format.codecs import read_by
+from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
 from ..._storage.base import naming_errors
 from ...args import BloscArgs
-from ...constants import MAX_BUFFERSIZE
-from ...exceptions import FormatError, UsageValueError
+from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
+from ...exceptions import FormatError, UsageError, UsageValueError
 from ..folder import Folder, encode_attributes, is_safe_part
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray, TableLayout, are_names
-from .bcolz_documents import (
-    SETTINGS,
-    check_dtype,
-    chunk_rows,
-    decode_fill_value,
-    decode_settings,
-    encode_fill_value,
-    encode_settings,
-)
+from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
 from .chunk_files import (
     DATA,
     OBJECT,
@@ -59,6 +54,20 @@ ATTRIBUTES = "__attrs__"
 COLUMNS = "__rootdirs__"
 # Spellings of the dtype of Python objects.
 OBJECTS = ("object", "|O8", "|O4", "|O", "O")
+# Kinds of items that bcolz reads.
+KINDS = "biufcSUmMV"
+# Maximum size in bytes of real and of complex numbers: the size of a long double
+# depends on the machine.
+MAX_SIZES = {"f": 8, "c": 16}
+# Number of plain bytes for which the chunk size of a smaller array is chosen.
+MIN_EXPECTED = 2**20
+# Size in bytes from which the chunk size of an array is computed.
+CHUNK_BASE = 4096
+# Settings of Blosc that users can choose, and the values that bcolz uses by default.
+SETTINGS: dict[str, Any] = {"cname": "lz4", "clevel": 5, "shuffle": 1}
+# The codecs and filters that bcolz reads.
+CODECS = read_by("bcolz")
+SHUFFLES = (0, 1, 2)
 
 
 def detect(folder: Folder) -> str | None:
@@ -69,19 +78,6 @@ def detect(folder: Folder) -> str | None:
 
 
 # Values in the files
-
-
-def read_attributes(folder: Folder) -> JsonObject:
-    """Return the attributes in a folder; none if the file is missing or empty.
-
-    Interrupted writers leave empty files.
-    """
-    try:
-        if not folder.read(ATTRIBUTES, 16).strip():
-            return {}
-    except FileNotFoundError:
-        return {}
-    return folder.read_description(ATTRIBUTES)
 
 
 def _decode_shape(folder: Folder) -> tuple[int, ...]:
@@ -117,10 +113,153 @@ def read_types(folder: Folder) -> tuple[Json, Json]:
     return types_of(folder.read_description(STORAGE))
 
 
+# Values that bcolz accepts: it takes some dtypes only with certain fill values, and
+# finds the items in a chunk by its type size.
+
+
+def check_dtype(dtype: DType) -> None:
+    """Raise `UsageError` for items that bcolz can't read back."""
+    if dtype.names is not None:
+        raise UsageError(
+            "bcolz can't open an array of structured items (dtype %s): create a table "
+            "with a column for each field" % dtype
+        )
+    if holds_objects(dtype):
+        raise UsageError(
+            "arrays of Python objects (dtype '%s') can't be stored" % dtype
+        )
+    if dtype.kind in "mM" and numpy.datetime_data(dtype)[0] == "generic":
+        raise UsageError("the layout 'bcolz' needs a unit of time, as in 'M8[ns]'")
+    most = MAX_SIZES.get(dtype.kind, sys.maxsize)
+    if dtype.kind not in KINDS or not 0 < dtype.itemsize <= most or dtype.subdtype:
+        raise UsageError(
+            "the layout 'bcolz' can't hold items of dtype '%s'; a '.blp' file can"
+            % dtype
+        )
+
+
+def encode_fill_value(dtype: DType, value: Any) -> Json:
+    """Return a fill value for the storage file.
+
+    Raises `UsageError` if there is none: bcolz can't make a complex number or a time
+    from what JSON can hold.
+    """
+    zero = numpy.zeros((), dtype)[()]
+    value = zero if value is None else numpy.array(value).astype(dtype)[()]
+    if dtype.kind in "cmMV":
+        if value != zero:
+            raise UsageValueError(
+                "the layout 'bcolz' has no fill value but zero for the dtype '%s'"
+                % dtype
+            )
+        return "\0" * dtype.itemsize if dtype.kind == "V" else 0
+    if dtype.kind == "S":
+        try:
+            return value.decode("ascii")
+        except UnicodeDecodeError as error:
+            raise UsageValueError(
+                "the layout 'bcolz' has fill values of ASCII only, not %r" % value
+            ) from error
+    return value.item()
+
+
+def chunk_rows(nbytes: int, row: int) -> int:
+    """Return the number of rows in a chunk, as bcolz chooses it."""
+    expected = max(nbytes, MIN_EXPECTED) / 2**20
+    size: int = CHUNK_BASE << math.trunc(math.log10(min(expected, 1e4))) + 6
+    return max(1, min(size, MAX_BUFFERSIZE) // row)
+
+
+def encode_settings(new: NewArray) -> JsonObject:
+    """Return settings for the storage file; raise `UsageError` if wrong."""
+    new.check_settings(SETTINGS, "bcolz")
+    args = BloscArgs(typesize=1, **{**SETTINGS, **new.settings})
+    args.check()
+    for name, value, known in (
+        ("codec", args.cname, CODECS),
+        ("filter", int(args.shuffle), SHUFFLES),
+    ):
+        if value not in known:
+            raise UsageValueError(
+                "the layout 'bcolz' can't have the %s '%s', which bcolz can't read; it "
+                "has %s" % (name, value, ", ".join("'%s'" % each for each in known))
+            )
+    return {
+        "clevel": args.clevel,
+        "shuffle": int(args.shuffle),
+        "cname": args.cname,
+        "quantize": 0,
+    }
+
+
+def decode_settings(stored: Json, dtype: DType) -> BloscArgs:
+    """Return the settings of Blosc for new chunks; defaults for unusable values."""
+    found = stored if isinstance(stored, dict) else {}
+    settings = dict(SETTINGS)
+    if found.get("cname") in CODECS and found["cname"] in CNAME_AVAIL:
+        settings["cname"] = found["cname"]
+    if found.get("clevel") in range(10):
+        settings["clevel"] = int(found["clevel"])
+    if found.get("shuffle") in SHUFFLES:
+        settings["shuffle"] = int(found["shuffle"])
+    return BloscArgs(typesize=typesize_of(dtype), **settings)
+
+
+def decode_fill_value(dtype: DType, stored: Json) -> Any:
+    """Return the fill value of an array; zero if the stored one does not fit.
+
+    Old releases stored a list shaped like a row, in which all items are the same.
+    """
+    zero = numpy.zeros((), dtype)[()]
+    while isinstance(stored, list) and dtype.names is None:
+        if not stored:
+            return zero
+        stored = stored[0]
+    if dtype.kind in "OV" or stored is None:
+        return zero
+    try:
+        if dtype.kind in "mM":
+            return numpy.array(stored, "i8").astype(dtype)[()]
+        if dtype.kind == "S" and isinstance(stored, str):
+            stored = stored.encode("ascii")
+        return numpy.array(stored, dtype)[()]
+    except (ValueError, TypeError, OverflowError):
+        return zero
+
+
+def typesize_of(dtype: DType) -> int:
+    """Return the type size for Blosc by which bcolz finds items."""
+    if dtype.kind == "S":
+        return 1
+    if dtype.kind == "U":
+        return 4
+    return dtype.itemsize if dtype.itemsize <= 255 else 1
+
+
 # Arrays
 
 
-class BcolzArray(ArrayLayout):
+class BcolzNode(NodeLayout):
+    """An array or a table, with the attributes in its folder."""
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file; none if it is missing or empty.
+
+        Interrupted writers leave empty files.
+        """
+        try:
+            if not self.folder.read(ATTRIBUTES, 16).strip():
+                return {}
+        except FileNotFoundError:
+            return {}
+        return self.folder.read_description(ATTRIBUTES)
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
+
+
+class BcolzArray(BcolzNode, ArrayLayout):
     """A ``carray``."""
 
     name = "bcolz"
@@ -172,9 +311,7 @@ class BcolzArray(ArrayLayout):
         self.block_rows, self.chunks = 1, (1,)
         source = ObjectChunks(self.folder, shape[0], self._check)
         self._source = source
-        self.reader = ObjectReader(
-            shape, source.read, self.allow_pickle, self.folder.path()
-        )
+        self.reader = ObjectReader(source, self.allow_pickle)
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -189,10 +326,6 @@ class BcolzArray(ArrayLayout):
 
     def _args(self) -> BloscArgs:
         return decode_settings(self.storage.get(self.settings_key), self.dtype)
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_attributes(self.folder)
 
     # Writing
 
@@ -244,10 +377,6 @@ class BcolzArray(ArrayLayout):
         super().check_writable()
         check_dtype(self.dtype)
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
-
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
@@ -289,7 +418,7 @@ def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
 # Tables
 
 
-class BcolzTable(TableLayout):
+class BcolzTable(BcolzNode, TableLayout):
     """A ``ctable``."""
 
     name = "bcolz"
@@ -310,10 +439,6 @@ class BcolzTable(TableLayout):
     def places_of(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         return {name: name for name in stored["names"]}
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_attributes(self.folder)
 
     # Writing
 
@@ -338,10 +463,6 @@ class BcolzTable(TableLayout):
                 "the name of a column must be an identifier of Python, not %.200r"
                 % (name,)
             )
-
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        change.stage(self.folder.full(ATTRIBUTES), encode_attributes(values))
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""

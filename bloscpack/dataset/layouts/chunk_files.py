@@ -240,32 +240,13 @@ OBJECT = numpy.dtype(object)
 
 
 class ObjectReader:
-    """Reads items that are pickles.
+    """Reads items that are pickles, if `allowed`; the array has one axis."""
 
-    Parameters
-    ----------
-    shape
-        The shape of the array, which has one axis.
-    read
-        Returns the bytes of a pickle by the number of the item.
-    allowed
-        Whether to unpickle.
-    path
-        The path of the array.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        read: Callable[[int], bytes],
-        allowed: bool,
-        path: str,
-    ) -> None:
+    def __init__(self, source: ObjectChunks, allowed: bool) -> None:
         self.closed = False
-        self._shape = shape
-        self._read = read
+        self._source = source
         self._allowed = allowed
-        self._path = path
+        self._path = source.folder.path()
 
     def get(self, key: Any) -> Any:
         """Return the objects that an index selects."""
@@ -278,7 +259,7 @@ class ObjectReader:
                 section="metadata",
                 filename=self._path,
             )
-        index = ArrayIndex(key, self._shape)
+        index = ArrayIndex(key, (self._source.nchunks,))
         (axis,) = index.axes
         items: Array = numpy.empty(axis.count, object)
         numbers: Array = numpy.empty(axis.count, "i8")
@@ -290,7 +271,7 @@ class ObjectReader:
         return index.finish(items)
 
     def _load(self, number: int) -> object:
-        content = self._read(number)
+        content = self._source.read(number)
         try:
             return pickle.loads(content)
         except Exception as error:  # a pickle may raise anything

@@ -16,6 +16,7 @@ import os
 import re
 from binascii import crc32
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...exceptions import DamageError, UsageValueError
@@ -29,20 +30,20 @@ VALUE = re.compile(r"id=([0-9a-f]{16})((?: [a-z]+=[0-9a-f]+)*) crc32=([0-9a-f]{8
 ZEROS = "00000000"
 
 
+@dataclass(frozen=True)
 class Identity:
     """Which dataset a document belongs to.
 
     Attributes
     ----------
     name
-        16 hexadecimal digits.
+        16 hexadecimal digits, by default random ones.
     column
         A checksum of the name of the column, if the dataset is one of a Zarr table.
     """
 
-    def __init__(self, name: str | None = None, column: str | None = None) -> None:
-        self.name = os.urandom(8).hex() if name is None else name
-        self.column = column
+    name: str = field(default_factory=lambda: os.urandom(8).hex())
+    column: str | None = None
 
     def words(self, token: str | None = None) -> str:
         """Return the value of `KEY` with zeros as digest.

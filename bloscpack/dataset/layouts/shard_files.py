@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 2 * 2**20
-# The same for files that are far away, where each read is a round trip.
-FAR_RUN_NBYTES = 16 * 2**20
+# The same for files at a URL, where each read is a round trip.
+REMOTE_RUN_NBYTES = 16 * 2**20
 # Maximum number of such files that are read at once.
-FAR_FILES = 16
+REMOTE_FILES = 16
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
 
@@ -68,7 +68,7 @@ class ShardFiles(ChunkFiles):
     check_description
         As for `ChunkFiles`.
     sparse
-        Whether items that are not stored are no damage.
+        Whether items may be missing without being damage.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ShardFiles(ChunkFiles):
     @property
     def chunks_in_run(self) -> int:
         """Number of neighbouring chunks that one thread reads at a time."""
-        run_nbytes = FAR_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
+        run_nbytes = REMOTE_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
         return max(1, run_nbytes // max(1, self.grid.chunk_nbytes))
 
     def file(self, number: int) -> ShardIndex | None:
@@ -133,20 +133,16 @@ class ShardFiles(ChunkFiles):
 
     def _reopened(self, number: int) -> ShardIndex | None:
         """Return a file as it is now; None if it is missing."""
-        file = self._open_file(number)
-        self._open.put(number, (file,))
-        return file
-
-    def _open_file(self, number: int) -> ShardIndex | None:
         file = self._open_now(number)
         if file is None:
             with naming_errors(self.path_of(number)):
                 self._check_missing()
-            # A writer may have removed rows, and added others, meanwhile.
+            # A writer may have removed rows, and added others, until now.
             file = self._open_now(number)
         if file is None and not self.sparse:
             slots = self.grid.slots
             raise self._missing("file", number, range(number * slots, self.nchunks))
+        self._open.put(number, (file,))
         return file
 
     def _missing(self, what: str, number: int, chunks: range) -> DamageError:
@@ -244,11 +240,12 @@ class ShardFiles(ChunkFiles):
         def deliver(_: None) -> None:
             pass
 
-        batch, limit = 1, self.chunks_in_run
+        batch = 1
         if self.folder.is_remote:  # the threads wait for answers
+            limit = self.chunks_in_run
             count = len({number // self.grid.slots for number in numbers})
             count = max(count, -(-len(numbers) // limit))
-            nthreads = max(effective_nthreads(None, count), min(count, FAR_FILES))
+            nthreads = max(effective_nthreads(None, count), min(count, REMOTE_FILES))
         else:
             nthreads = nthreads_to_read(None, len(numbers), self.chunk_size)
             limit = run_length(len(numbers), self.chunk_size, nthreads, RUN_NBYTES)
@@ -330,7 +327,7 @@ class ShardFiles(ChunkFiles):
                 content = memoryview(b"") if file is None else self._read(file, found)
                 break
             except StorageError as error:
-                # A file that is far away was replaced after it was opened.
+                # A file at a URL was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
                     raise
                 self._open.clear()
@@ -360,7 +357,10 @@ class ShardFiles(ChunkFiles):
         start, stop = self.span(number)
         size = stop - start
         if frame is None:
-            return self._filled(size, place)
+            filled = memoryview(bytearray(size)) if place is None else place
+            items: Array = numpy.frombuffer(filled, self.grid.dtype)
+            items[...] = self._fill_value
+            return filled
         target = place
         if target is None or size < self.chunk_size:
             target = self._plain_workspace.view(self.chunk_size)
@@ -380,13 +380,6 @@ class ShardFiles(ChunkFiles):
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.grid.slots, None)
         error.filename = self.path_of(number // self.grid.slots)
-
-    def _filled(self, size: int, place: memoryview | None) -> memoryview:
-        if place is None:
-            place = memoryview(bytearray(size))
-        items: Array = numpy.frombuffer(place, self.grid.dtype)
-        items[...] = self._fill_value
-        return place
 
     def rows(self, start: int, stop: int) -> Array:
         """Return the rows of a span that is in one chunk."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ FILE_NBYTES = 16 * 2**20
 SLOTS = 256
 
 
+@dataclass(eq=False)
 class ShardGrid:
     """The chunks and shards of an array.
 
@@ -87,23 +89,16 @@ class ShardGrid:
         Size of a row and of a chunk in bytes.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        inner: tuple[int, ...],
-        chunk_rows: int,
-        slots: int,
-        names: FileNames,
-        identity: str | None,
-    ) -> None:
-        self.dtype = dtype
-        self.inner = inner
-        self.chunk_rows = chunk_rows
-        self.slots = slots
-        self.names = names
-        self.identity = identity
-        self.row_nbytes = math.prod(inner) * dtype.itemsize
-        self.chunk_nbytes = chunk_rows * self.row_nbytes
+    dtype: DType
+    inner: tuple[int, ...]
+    chunk_rows: int
+    slots: int
+    names: FileNames
+    identity: str | None
+
+    def __post_init__(self) -> None:
+        self.row_nbytes = math.prod(self.inner) * self.dtype.itemsize
+        self.chunk_nbytes = self.chunk_rows * self.row_nbytes
 
     def count_chunks(self, nrows: int) -> int:
         """Return the number of chunks of an array; 0 if it has no bytes."""

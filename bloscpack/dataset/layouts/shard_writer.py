@@ -338,11 +338,7 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
         with own_settings:
             nthreads = effective_nthreads(None, None)
             items = _pieces(writers, blocks)
-            first: list[tuple[int, Piece]] = []
-            try:
-                first.extend(islice(items, FEW_PIECES))
-            except Exception as error:  # raised after the pieces in front of it
-                items = _failing(error)
+            first = list(islice(items, FEW_PIECES))
             nblocks = sum(isinstance(piece, tuple) for _, piece in first)
             if len(first) < FEW_PIECES and nblocks < 2:
                 nthreads = 1
@@ -354,12 +350,6 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
             for writer in writers:
                 stack.callback(writer.abandon)
         raise
-
-
-def _failing(error: Exception) -> Iterator[Any]:
-    """Raise an error when the first item is taken."""
-    raise error
-    yield
 
 
 def _pieces(

@@ -8,61 +8,48 @@
     ROOT/meta/columns           attributes of the columns of a table
     ROOT/data/__1__.bin …       superchunks: files of chunks, each a `.blp` file
     ROOT/data/FIELD/__1__.bin   the same for an item with fields, nested to any depth
+    ROOT/data/COLUMN/…          the files of a column of a table
 
 ``meta/sizes`` has the number of rows, and is replaced last (docs/format.rst,
 Superchunks).
-
-Items with fields, read from the files of their leaves (see `superchunk`).
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from functools import partial
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
-
-import numpy
+from typing import TYPE_CHECKING
 
 from ..._commit.new_files import Change, encode_json
-from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import for_each
 from ..._file.array_reader import ArrayReader
-from ..._file.indexing import ArrayIndex, PositionList, Steps
 from ..._format.array_metadata import MAX_NBYTES
-from ..._format.dtypes import DType, refuse
-from ..._loop import effective_nthreads
+from ..._format.dtypes import refuse
 from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ..folder import MAX_JSON, Folder, encode_attributes
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray
-from .base import Part as BasePart
+from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout, TableLayout
 from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
-from .shard_writer import ShardWriter, write_shards
-from .superchunk_documents import (
+from .superchunk_leaves import (
     DATA,
     VERSION,
-    Leaf,
+    LeafReader,
     Storage,
+    count_cbytes,
     decode_storage,
+    encode_name,
     new_storage,
-    with_spare,
+    write_leaves,
 )
 
 if TYPE_CHECKING:
-    from ..._file.array_reader import Allocate, ArrayReader
-    from ...serializers import JsonObject
-    from .base import Blocks, Length
-
-    # Rows of the result and their positions; a leaf, its reader and its further axes.
-    Task = tuple[
-        tuple[slice, Steps | PositionList], tuple[Leaf, ArrayReader, Sequence[Steps]]
-    ]
+    from ...serializers import Json, JsonObject
+    from .base import Blocks, Length, NewColumn
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -174,12 +161,28 @@ class Documents:
 # Arrays
 
 
-class SuperchunkArray(ArrayLayout):
+class SuperchunkNode(NodeLayout):
+    """An array or a table, with its documents."""
+
+    _documents: Documents
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return self._documents.read_attributes()
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        content = self._documents.encode_attributes(values)
+        change.stage(self.folder.full(ATTRIBUTES), content)
+
+
+class SuperchunkArray(SuperchunkNode, ArrayLayout):
     """An array in superchunks."""
 
     name = "superchunk"
     description_files: tuple[str, ...] = (STORAGE, SIZES, ATTRIBUTES)
     by_field = True
+    is_column = False  # a column has no documents of its own: see `SuperchunkColumn`
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
@@ -228,7 +231,7 @@ class SuperchunkArray(ArrayLayout):
         else:
             parts = list(zip(storage.leaves, readers, strict=True))
             count = max(source.chunks_in_run for source in self._sources)
-            self.reader = ItemParts(
+            self.reader = LeafReader(
                 self.dtype, self.shape, parts, allocate, storage.chunk_rows * count
             )
 
@@ -237,7 +240,7 @@ class SuperchunkArray(ArrayLayout):
         """The folder of the shards."""
         return self.folder.child(DATA)
 
-    def parts(self) -> list[BasePart]:
+    def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item."""
         return [
             (leaf.fields, source)
@@ -255,10 +258,6 @@ class SuperchunkArray(ArrayLayout):
             settings=storage.settings,
             shards=storage.chunk_rows * storage.slots,
         )
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return self._documents.read_attributes()
 
     # Writing
 
@@ -285,11 +284,6 @@ class SuperchunkArray(ArrayLayout):
         change.write(prefix + ATTRIBUTES, attributes)
         change.write(prefix + SIZES, sizes)
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        content = self._documents.encode_attributes(values)
-        change.stage(self.folder.full(ATTRIBUTES), content)
-
     def stage(
         self, change: Change, blocks: Blocks, length: Length, *, extends: bool
     ) -> None:
@@ -315,157 +309,255 @@ class SuperchunkArray(ArrayLayout):
         self._take(length)
 
 
-def count_cbytes(
-    data: Folder,
-    storage: Storage,
-    length: int,
-    written: Mapping[str, int] | None = None,
-) -> int:
-    """Return the size of the files; `written` has those that are not in place."""
-    total = 0
-    for leaf in storage.leaves:
-        grid = storage.grid_of(leaf)
-        with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-            for name in map(grid.names, range(grid.count_files(length))):
-                size = written.get(data.full(name)) if written else None
-                total += data.size(name) if size is None else size
-    return total
+# Tables
 
 
-def write_leaves(
-    change: Change,
-    prefix: str,
-    storage: Storage,
-    blocks: Blocks,
-    old: Sequence[ShardFiles | None] | None = None,
-    *,
-    at_once: bool = True,
-) -> dict[str, int]:
-    """Write blocks of rows, each leaf to its files; return the sizes by file name.
+class TableDocuments(Documents):
+    """What the columns of a table share: its description, attributes and sizes.
 
-    `old` is the files of the leaves now. The first block says which fields all have:
-    the leaves of other fields are not written.
-    """
-    blocks, fields = fields_of(blocks, storage.dtype)
-    sources = [None] * len(storage.leaves) if old is None else old
+    The table and its columns refer to it, and it to none of them: a cycle would keep
+    the files open.
 
-    def finish_chunk(chunk: bytes) -> bytes:
-        return with_spare(chunk, storage.settings["spare"])
-
-    writers = [
-        ShardWriter(
-            change,
-            prefix,
-            storage.grid_of(leaf),
-            storage.args_of(leaf),
-            source,
-            at_once=at_once,
-            part_of=leaf.of,
-            finish_chunk=finish_chunk,
-        )
-        for leaf, source in zip(storage.leaves, sources, strict=True)
-        if leaf.fields[:1] in fields
-    ]
-    write_shards(writers, blocks)
-    return {name: size for each in writers for name, size in each.sizes.items()}
-
-
-def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:
-    """Return the same blocks, and the fields that they have: ``()`` without fields."""
-    remaining = iter(blocks)
-    first = list(islice(remaining, 1))
-    names = first[0][1].dtype.names if first else dtype.names
-    return chain(first, remaining), {(name,) for name in names} if names else {()}
-
-
-class ItemParts:
-    """Reads items whose leaves are in different files.
-
-    Parameters
+    Attributes
     ----------
-    dtype, shape
-        Those of the array.
-    parts
-        The leaves and their readers.
-    allocate
-        Returns the array for a result; it may refuse a size that comes from a file.
-    block_rows
-        Number of rows of all leaves that a thread reads at a time.
+    storages
+        How the columns are stored, by name.
     """
 
     def __init__(
-        self,
-        dtype: DType,
-        shape: tuple[int, ...],
-        parts: list[tuple[Leaf, ArrayReader]],
-        allocate: Allocate,
-        block_rows: int,
+        self, folder: Folder, storages: dict[str, Storage], identity: str | None
     ) -> None:
-        self._allocate = allocate
-        self._block_rows = block_rows
-        self.closed = False
-        self._dtype = dtype
-        self._shape = shape
-        self._parts = parts
+        super().__init__(folder, identity)
+        self.storages = storages
+        self._cbytes: dict[str, int] = {}
 
-    def get(self, key: Any) -> Any:
-        """Return the items that an index selects, or fields of all items.
+    def of_columns(self) -> dict[str, JsonObject]:
+        """Return the attributes of the columns by name."""
+        found = self.read_attributes(COLUMNS)
+        return {name: value for name, value in found.items() if isinstance(value, dict)}
 
-        Only the files of the leaves that are needed are read.
-        """
-        if self.closed:
-            raise UsageValueError("the array is closed")
-        names = [key] if isinstance(key, str) else key
-        if isinstance(names, list) and names and isinstance(names[0], str):
-            numpy.empty(0, self._dtype)[key]  # raises the error for an unknown name
-            return self._read(ArrayIndex(..., self._shape), set(names))[key]
-        return self._read(ArrayIndex(key, self._shape), None)
+    def stage_sizes(
+        self, change: Change, length: int, column: str, cbytes: int
+    ) -> None:
+        """Let `change` set the number of rows; `cbytes` is the size of a column."""
+        self._cbytes[column] = cbytes
+        unknown = self.storages.keys() - self._cbytes.keys()
+        old_length = self.read_length() if unknown else 0
+        for name in unknown:
+            data = self.folder.child(column_folder(name))
+            self._cbytes[name] = count_cbytes(data, self.storages[name], old_length)
+        nbytes = sum(
+            length * math.prod(storage.inner) * storage.dtype.itemsize
+            for storage in self.storages.values()
+        )
+        total = sum(self._cbytes[name] for name in self.storages)
+        sizes = self.encode_sizes((length,), nbytes, total)
+        change.stage(self.folder.full(SIZES), sizes)
 
-    def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
-        counts = tuple(axis.count for axis in index.axes)
-        items = self._allocate(counts, self._dtype)
-        first, *others = index.axes
-        parts = [
-            (
-                leaf,
-                reader,
-                [Steps(n, 0, 1, n) for n in reader.shape[len(self._shape) :]],
+    def forget(self, name: str) -> None:
+        """Forget a column that was removed."""
+        self._cbytes.pop(name, None)
+
+
+class SuperchunkColumn(SuperchunkArray):
+    """A column of a table, which has its description."""
+
+    description_files = ()
+
+    def __init__(
+        self, table: TableDocuments, name: str, length: int, check: DescriptionCheck
+    ) -> None:
+        self.folder = table.folder.child(column_folder(name))
+        self.storage = table.storages[name]
+        self._table = table
+        self._column = name
+        self._check = check
+        read = partial(_read_column, table.folder, name)
+        check.expect(self.folder.path(), read, _encode_column(self.storage))
+        self._take(length)
+
+    @property
+    def data_folder(self) -> Folder:
+        """The folder of the shards."""
+        return self.folder
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes in the file."""
+        return self._table.of_columns().get(self._column, {})
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes."""
+        found = {**self._table.of_columns(), self._column: values}
+        content = self._table.encode_attributes(found, COLUMNS)
+        change.stage(self._table.folder.full(COLUMNS), content)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process."""
+        return _column_of, (self._table.folder, self._column)
+
+    def stage_sizes(self, change: Change, length: int, cbytes: int) -> None:
+        """Let `change` set the number of rows of the table."""
+        self._table.stage_sizes(change, length, self._column, cbytes)
+
+
+def _column_of(folder: Folder, name: str) -> ArrayLayout:
+    return SuperchunkTable(folder).columns[name]
+
+
+class SuperchunkTable(SuperchunkNode, TableLayout):
+    """A table whose columns are superchunks."""
+
+    name = "superchunk"
+    description_files = (STORAGE, SIZES, ATTRIBUTES, COLUMNS)
+    _documents: TableDocuments
+    array_class = SuperchunkArray
+
+    def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
+        self.folder = folder
+        self._new: dict[str, tuple[Storage, JsonObject]] = {}
+        before = DescriptionCheck(folder, STORAGE)
+        with naming_errors(folder.path(STORAGE)):
+            storages, identity = _read_columns(folder)
+        self._documents = TableDocuments(folder, storages, identity)
+        self.columns = self._open(storages, before)
+
+    def _open(
+        self, names: Iterable[str], check: DescriptionCheck
+    ) -> dict[str, ArrayLayout]:
+        """Return columns; `check` was made before their description was read."""
+        length = self._documents.read_length()
+        with naming_errors(self.folder.path(SIZES)):
+            return {
+                name: SuperchunkColumn(self._documents, name, length, copy(check))
+                for name in names
+            }
+
+    # Writing
+
+    @classmethod
+    def create(
+        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
+    ) -> None:
+        """Write a new table to the folder of `change`."""
+        storages = {name: new_storage(new) for name, (new, _) in columns.items()}
+        documents = Documents(Folder(change.store), Identity().name)
+        attributes = documents.encode_attributes(attrs)
+        of_columns = {name: new.attrs for name, (new, _) in columns.items()}
+        for name in (META, DATA):
+            change.make_folder(name)
+        nbytes = cbytes = length = 0
+        for name, (new, blocks) in columns.items():
+            place = _make_column(change, "", name)
+            written = write_leaves(change, place, storages[name], blocks)
+            cbytes += sum(written.values())
+            nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
+            length = new.shape[0]
+        change.write(STORAGE, encode_columns(storages, documents))
+        change.write(ATTRIBUTES, attributes)
+        change.write(COLUMNS, documents.encode_attributes(of_columns, COLUMNS))
+        change.write(SIZES, documents.encode_sizes((length,), nbytes, cbytes))
+
+    @classmethod
+    def check_column_name(cls, name: str) -> None:
+        """Raise `UsageError` if no folder can have the name of a column."""
+        if not isinstance(name, str) or not name:
+            raise UsageValueError(
+                "the name of a column must be text, not %.200r" % (name,)
             )
-            for leaf, reader in self._parts
-            if names is None or leaf.fields[0] in names
-        ]
-        tasks = ((block, part) for block in self._blocks(first) for part in parts)
+        encode_name(name)
 
-        def work(task: Task) -> None:
-            (rows, axis), (leaf, reader, rest) = task
-            leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
+    def create_column(self, change: Change, name: str, column: NewColumn) -> None:
+        """Write a column, which the table does not have before `stage_columns`."""
+        new, blocks = column
+        storage = new_storage(new)
+        place = column_folder(name)
+        self.folder.remove_tree(place)  # of a column that was removed
+        place = _make_column(change, self.folder.prefix, name)
+        write_leaves(change, place, storage, blocks)
+        self._new[name] = storage, new.attrs
 
-        def deliver(_: None) -> None:
-            pass
+    def stage_columns(self, change: Change, names: list[str]) -> None:
+        """Let `change` set the columns and their order."""
+        storages = self._with_new()
+        documents = self._documents
+        content = encode_columns({name: storages[name] for name in names}, documents)
+        change.stage(self.folder.full(STORAGE), content)
+        attributes = documents.of_columns()
+        attributes |= {name: attrs for name, (_, attrs) in self._new.items()}
+        kept = {name: attributes.get(name, {}) for name in names}
+        content = documents.encode_attributes(kept, COLUMNS)
+        change.stage(self.folder.full(COLUMNS), content)
 
-        nthreads = effective_nthreads(None, None)
-        with own_settings:
-            for_each(tasks, work, deliver, nthreads, quick=True)
-        return index.finish(items)
+    def _with_new(self) -> dict[str, Storage]:
+        """Return how all columns are stored, also those that are being added."""
+        new = {name: storage for name, (storage, _) in self._new.items()}
+        return self._documents.storages | new
 
-    def _blocks(
-        self, axis: Steps | PositionList
-    ) -> Iterator[tuple[slice, Steps | PositionList]]:
-        """Yield parts of the first axis that are read together, and their rows.
+    def columns_committed(self, names: list[str]) -> None:
+        """Take over the columns of a change that was committed; remove the others."""
+        check = DescriptionCheck(self.folder, STORAGE)
+        storages = self._with_new()
+        self._new.clear()
+        self._documents.storages = {name: storages[name] for name in names}
+        old = self.columns
+        opened = self._open([name for name in names if name not in old], check)
+        self.columns = {name: opened.get(name) or old[name] for name in names}
+        for name in set(old) - set(names):
+            self._documents.forget(name)
+            self.folder.remove_tree(column_folder(name))
 
-        All leaves of a block are put into the items while these are in the cache of
-        the processor.
-        """
-        if not isinstance(axis, Steps) or axis.reversed:
-            yield slice(0, axis.count), axis
-            return
-        start = 0
-        while start < axis.count:
-            end = (axis.at(start) // self._block_rows + 1) * self._block_rows
-            stop = axis.count_before(end)
-            position = axis.at(start)
-            yield (
-                slice(start, stop),
-                Steps(axis.size, position, axis.step, stop - start),
-            )
-            start = stop
+
+def column_folder(name: str) -> str:
+    """Return the name of the folder of a column, relative to the table."""
+    return "%s/%s" % (DATA, encode_name(name))
+
+
+def _make_column(change: Change, prefix: str, name: str) -> str:
+    """Make the folder of a column; return its name in the dataset, with a slash."""
+    place = prefix + column_folder(name)
+    change.make_folder(place)
+    return place + "/"
+
+
+def encode_columns(storages: Mapping[str, Storage], documents: Documents) -> bytes:
+    """Return the description of a table."""
+    columns: list[Json] = [
+        {"name": name, **_encode_column(storage)} for name, storage in storages.items()
+    ]
+    head = {"superchunk": VERSION, "kind": "table"}
+    return documents.encode({**head, "columns": columns})
+
+
+def _encode_column(storage: Storage) -> JsonObject:
+    own = {} if storage.identity is None else {"id": storage.identity}
+    return {**storage.encode(), **own}
+
+
+def _read_columns(folder: Folder) -> tuple[dict[str, Storage], str | None]:
+    """Return how the columns of a table are stored, according to the file now.
+
+    The identity of the table follows.
+    """
+    document = read_storage(folder, SuperchunkTable.kind)
+    stored = document.get("columns")
+    if not isinstance(stored, list) or not stored:
+        refuse("'columns' to be a list of columns", stored)
+    storages = dict(map(_decode_column, stored))
+    if len(storages) < len(stored):
+        refuse("'columns' to have different names", list(storages))
+    return storages, document.get(KEY)
+
+
+def _read_column(folder: Folder, name: str) -> JsonObject | None:
+    """Return how a column is stored in the file now; None if it is not there."""
+    storage = _read_columns(folder)[0].get(name)
+    return None if storage is None else _encode_column(storage)
+
+
+def _decode_column(stored: Json) -> tuple[str, Storage]:
+    name = stored.get("name") if isinstance(stored, dict) else None
+    if not isinstance(name, str) or not name:
+        refuse("the name of a column", name)
+    storage, identity = decode_storage(stored), stored.get("id")
+    storage.identity = identity if isinstance(identity, str) else None
+    return name, storage

@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,8 @@ import numpy
 from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
-from ..._format.sections import read_beginning
-from ..._format.shard import KINDS, PORTABLE
+from ..._format.sections import Beginning, read_beginning
+from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
     ZARR_JSON,
@@ -81,6 +82,7 @@ OWN_ATTRIBUTES = {
 SETTINGS = ("cname", "clevel", "shuffle")
 
 
+@dataclass(eq=False)
 class OwnDocument:
     """The document of an array, and whether Bloscpack wrote it.
 
@@ -94,12 +96,9 @@ class OwnDocument:
         Whether the digest is right: no other program has changed the document.
     """
 
-    def __init__(
-        self, array: ArrayDocument, identity: Identity | None, *, is_own: bool
-    ) -> None:
-        self.array = array
-        self.identity = identity
-        self.is_own = is_own
+    array: ArrayDocument
+    identity: Identity | None
+    is_own: bool
 
     @property
     def certain_identity(self) -> str | None:
@@ -121,7 +120,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
     stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
     identity, is_own = read_identity(content, stated)
     try:
-        return OwnDocument(decode_array(document), identity, is_own=is_own)
+        return OwnDocument(decode_array(document), identity, is_own)
     except (FormatError, UsageError) as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -193,10 +192,6 @@ class ZarrArray(ArrayLayout):
         check = DescriptionCheck(self.folder, ZARR_JSON)
         self._take(read_array_document(self.folder), check)
 
-    def _read(self) -> ArrayDocument:
-        """Return the document that is in the file now."""
-        return read_array_document(self.folder).array
-
     def _take(self, own: OwnDocument, check: DescriptionCheck) -> None:
         """Take over a document, and read from the files of this state from now on."""
         known = None if own.identity is None else own.identity.name
@@ -204,10 +199,12 @@ class ZarrArray(ArrayLayout):
         check.expect(self.folder.path(), read, storage_of(own, known))
         document, self._own = own.array, own
         self.changed_elsewhere = not own.is_own
-        self.is_column = self.column_word is not None
+        # A checksum of the name, if this was made as a column of a table.
+        certain = own.identity if own.is_own else None
+        self.column_word = None if certain is None else certain.column
+        self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
-        self.dims = document.dimension_names
         self.block_rows = document.chunk_rows
         self.chunks = (self.block_rows, *self.shape[1:])
         self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
@@ -230,15 +227,9 @@ class ZarrArray(ArrayLayout):
             sparse=sparse,
         )
 
-    @property
-    def column_word(self) -> str | None:
-        """A checksum of the name, if this was made as a column of a table."""
-        own = self._own
-        return own.identity.column if own.identity is not None and own.is_own else None
-
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
-        document = self._read()
+        document = read_array_document(self.folder).array
         args = args_of(document)
         return NewArray(
             document.dtype,
@@ -256,7 +247,7 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        stored = self._read().attributes.items()
+        stored = read_array_document(self.folder).array.attributes.items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     # Writing
@@ -271,8 +262,8 @@ class ZarrArray(ArrayLayout):
         """Write a new array to the folder `prefix` of the dataset of `change`."""
         check_attributes(new.attrs, OWN_ATTRIBUTES, " of an array")
         document = _document_of(new)
-        own = OwnDocument(document, Identity(column=new.column), is_own=True)
-        own.encode()  # raises the errors of the attributes before anything else
+        own = OwnDocument(document, Identity(column=new.column), True)
+        own.encode()  # wrong attributes are an error before anything is written
         if prefix:
             change.make_folder(prefix.rstrip("/"))
         grid = grid_of(document, own.certain_identity)
@@ -311,19 +302,17 @@ class ZarrArray(ArrayLayout):
         stored = self._stored_shards()
         # At a URL, each look at a file is a round trip: one shard stands for all.
         asked = stored[:1] if self.folder.is_remote else stored
-        names = {self._place_in(number) for number in asked} - {None}
+        names = {name for number in asked if (name := self._identity_in(number))}
         if len(names) > 1:
             raise DamageError(
                 "expected shards of one array, found those of '%s'"
-                % "' and '".join(sorted(map(str, names))),
+                % "' and '".join(sorted(names)),
                 section="metadata",
                 filename=self.folder.path(SHARDS),
             )
-        name = next(iter(names), None)
-        column = None if own.identity is None else own.identity.column
-        if name is None and own.identity is not None:
-            name = own.identity.name
-        own.identity = Identity(name, column)
+        own.identity = own.identity or Identity()
+        for name in names:
+            own.identity = Identity(name, own.identity.column)
         if not self._is_complete(stored):
             mark_sparse(own.array)
         return own
@@ -339,13 +328,16 @@ class ZarrArray(ArrayLayout):
             raise replaced(self.folder.path())
         return own
 
-    def _place_in(self, number: int) -> str | None:
-        """Return the identity of the array that a shard states; None without one."""
+    def _identity_in(self, number: int) -> str:
+        """Return the identity that a shard states; empty if it states none."""
         with suppress(FormatError, FileNotFoundError, NotADirectoryError):
-            storage = self.folder.storage(self._grid.names(number))
-            place = place_of(read_beginning(StorageCursor(storage)).metadata)
-            return place and place.partition("/")[0]
-        return None
+            metadata = self._beginning_of(number).metadata
+            return (place_of(metadata) or "").partition("/")[0]
+        return ""
+
+    def _beginning_of(self, number: int) -> Beginning:
+        storage = self.folder.storage(self._grid.names(number))
+        return read_beginning(StorageCursor(storage))
 
     def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
         """Yield the names and rows of the shards that state this array and place.
@@ -356,8 +348,7 @@ class ZarrArray(ArrayLayout):
         for number in self._stored_shards() if self._grid.row_nbytes else ():
             name = self._grid.names(number)
             with suppress(FormatError, OSError):
-                cursor = StorageCursor(self.folder.storage(name))
-                beginning = read_beginning(cursor)
+                beginning = self._beginning_of(number)
                 known, _, place = (place_of(beginning.metadata) or "").partition("/")
                 if place == name and (identity is None or identity.name == known):
                     nbytes, start = beginning.header.nbytes or 0, number * rows
@@ -468,8 +459,8 @@ def grid_of(document: ArrayDocument, identity: str | None) -> ShardGrid:
     """Return how an array is cut."""
     inner = document.shape[1:]
     names = FileNames(SHARDS, after="/0" * len(inner))
-    cut = document.dtype, inner, document.chunk_rows, document.slots
-    return ShardGrid(*cut, names, identity)
+    rows, slots = document.chunk_rows, document.slots
+    return ShardGrid(document.dtype, inner, rows, slots, names, identity)
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
@@ -509,8 +500,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
 def check_dtype(new: NewArray) -> None:
     """Raise `UsageError` if no Zarr array has the dtype, and say which layouts do."""
     dtype = new.dtype
-    portable = dtype.itemsize in PORTABLE.get(dtype.kind, (dtype.itemsize,))
-    if dtype.kind in KINDS and portable and dtype.itemsize:
+    if is_portable(dtype) and dtype.itemsize:
         encode_data_type(dtype)
         return
     from . import layouts_for

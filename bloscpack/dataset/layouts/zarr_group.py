@@ -12,7 +12,7 @@ same length.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..._commit.new_files import Change
 from ..._format.dtypes import shown
@@ -52,60 +52,74 @@ ROW = "row"
 
 
 def detect(folder: Folder) -> str | None:
-    """Return the kind of a folder; None if it is no node of Zarr format 3."""
+    """Return the kind of a folder; None if it has no document of Zarr format 3."""
     if not folder.exists(ZARR_JSON):
         return None
     try:
-        node = NodeDocument(folder, *folder.detect_document(ZARR_JSON))
+        kind, attributes = check_node(folder, folder.detect_document(ZARR_JSON)[1])
     except FormatError:  # the error of opening it is better
         return "group"
-    except FileNotFoundError:  # it was removed meanwhile
+    except FileNotFoundError:  # another program has just removed it
         return None
-    if node.kind == "array":
-        return "array"
-    return "table" if COLUMN_ORDER in node.attributes else "group"
+    return "table" if kind == "group" and COLUMN_ORDER in attributes else kind
 
 
-class NodeDocument:
-    """The document of a node; raises `FormatError` if it is damaged.
+def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
+    """Return the kind of a node, ``'array'`` or ``'group'``, and its attributes.
+
+    `value` is the document in ``zarr.json``. Raises `FormatError` if it is damaged.
+    """
+    wrong = None if isinstance(value, dict) else shown(value)
+    document = value if isinstance(value, dict) else {}
+    kind, attributes = document.get("node_type"), document.get("attributes", {})
+    for name, is_right in (
+        ("zarr_format", document.get("zarr_format") == 3),
+        ("node_type", kind in ("array", "group")),
+        ("attributes", isinstance(attributes, dict)),
+    ):
+        if wrong is None and not is_right:
+            wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
+    if wrong is not None:
+        raise DamageError(
+            "expected the document of a Zarr node of format 3, found %s" % wrong,
+            section="metadata",
+            filename=folder.path(ZARR_JSON),
+        )
+    return str(kind), attributes
+
+
+class NodeDocument(NamedTuple):
+    """The document of a group, or of another node whose attributes matter.
 
     Attributes
     ----------
-    document, attributes
-        The document and the attributes in it, without the identity.
     kind
         ``'array'`` or ``'group'``.
+    document, attributes
+        The document and the attributes in it, without the identity.
     identity, is_own
         What `read_identity` returns.
     """
 
-    def __init__(self, folder: Folder, content: bytes, value: Json) -> None:
-        wrong = None if isinstance(value, dict) else shown(value)
-        document = value if isinstance(value, dict) else {}
-        attributes = document.get("attributes", {})
-        self.kind = document.get("node_type")
-        for name, is_right in (
-            ("zarr_format", document.get("zarr_format") == 3),
-            ("node_type", self.kind in ("array", "group")),
-            ("attributes", isinstance(attributes, dict)),
-        ):
-            if wrong is None and not is_right:
-                wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
-        if wrong is not None:
-            raise DamageError(
-                "expected the document of a Zarr node of format 3, found %s" % wrong,
-                section="metadata",
-                filename=folder.path(ZARR_JSON),
-            )
-        self.attributes = dict(attributes)  # `folder` keeps the value in the file
-        stated = self.attributes.pop(KEY, None)
-        self.identity, self.is_own = read_identity(content, stated)
-        self.document = {**document, "attributes": self.attributes}
+    kind: str
+    document: JsonObject
+    attributes: JsonObject
+    identity: Identity | None
+    is_own: bool
 
 
 def read_node(folder: Folder) -> NodeDocument:
     """Return the document that is in the file now."""
-    return NodeDocument(folder, *folder.read_document(ZARR_JSON))
+    return decode_node(folder, *folder.read_document(ZARR_JSON))
+
+
+def decode_node(folder: Folder, content: bytes, value: Json) -> NodeDocument:
+    """Return the document of a node; raise `FormatError` if it is damaged."""
+    kind, attributes = check_node(folder, value)
+    attributes = dict(attributes)  # `folder` keeps the value in the file
+    identity, is_own = read_identity(content, attributes.pop(KEY, None))
+    document = {**value, "attributes": attributes}
+    return NodeDocument(kind, document, attributes, identity, is_own)
 
 
 def stage_document(change: Change, folder: Folder, attributes: JsonObject) -> None:
@@ -124,7 +138,7 @@ def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes
 def drop_consolidated(
     folder: Folder, writer_of: WriterOf, change: Change | None = None
 ) -> None:
-    """Remove the copies of documents from a node, and from the groups around it.
+    """Remove the copies of documents from a node, and from the groups that hold it.
 
     Other readers would take a copy for the document of the node that changes. `change`
     is a change of the node, which has locked it. Only nodes with copies are written.
@@ -133,7 +147,7 @@ def drop_consolidated(
         try:
             # The change reads the same document next.
             read = folder.read_document if change is None else folder.detect_document
-            node = NodeDocument(folder, *read(ZARR_JSON))
+            node = decode_node(folder, *read(ZARR_JSON))
         except (FormatError, FileNotFoundError):  # not in a group of Zarr
             return
         if node.document.get(CONSOLIDATED) is not None:
@@ -258,8 +272,8 @@ class ZarrTable(TableLayout):
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order.
 
-        A column that is removed is no array of Zarr any more, also for readers that
-        don't know of `COLUMN_ORDER`.
+        A column that is removed loses its document: readers that don't know of
+        `COLUMN_ORDER` must not find it either.
         """
         attributes = {COLUMN_ORDER: names, **self.read_attributes()}
         stage_document(change, self.folder, attributes)
@@ -268,7 +282,7 @@ class ZarrTable(TableLayout):
 
 
 def prepare_column(name: str, new: NewArray) -> None:
-    """Let a new array be a column: its axes get names, and its identity that of it.
+    """Let a new array be a column: its axes get names, its identity that of the column.
 
     xarray needs a name for each axis, and the same length of all axes of that name.
     """

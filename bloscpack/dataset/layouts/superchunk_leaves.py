@@ -1,4 +1,4 @@
-"""The descriptions of the layout ``superchunk``, and where the parts of items are.
+"""How arrays are stored in the layout ``superchunk``: the leaves of their items.
 
 ::
 
@@ -6,8 +6,8 @@
     meta/storage of a table    {"superchunk": 1, "kind": "table", "columns": [{…}, …]}
 
 An item with fields is cut into its *leaves*: the parts that have no fields. Each leaf
-has files of its own, in a folder for each field on the way. JSON values to objects and
-back, no files (docs/format.rst, Superchunks).
+has files of its own, in a folder for each field on the way (docs/format.rst,
+Superchunks).
 """
 
 from __future__ import annotations
@@ -16,28 +16,46 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from ..._commit.new_files import Change
+from ..._engine.blosc_settings import own_settings
+from ..._engine.threads import for_each
+from ..._file.array_reader import ArrayReader
+from ..._file.indexing import ArrayIndex, PositionList, Steps
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
-from ..._format.dtypes import check_text, decode_dtype, encode_dtype, refuse
+from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
+from ..._loop import effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
-from ..folder import is_safe_part
+from ..folder import Folder, is_safe_part
 from .array_files import FileNames
 from .base import NewArray
 from .identity import Identity
+from .shard_files import ShardFiles
 from .shard_grid import ShardGrid, rows_and_slots
+from .shard_writer import ShardWriter, write_shards
 
 if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
+    from ..._file.array_reader import Allocate
+    from ..._format.dtypes import Array
     from ...serializers import Json, JsonObject
+    from .base import Blocks
+
+    # Rows of the result and their positions; a leaf, its reader and its further axes.
+    Task = tuple[
+        tuple[slice, Steps | PositionList], tuple["Leaf", ArrayReader, Sequence[Steps]]
+    ]
 
 VERSION = 1
 DATA = "data"
@@ -56,7 +74,7 @@ _UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 # Leaves
 
 
-class Leaf:
+class Leaf(NamedTuple):
     """A part of an item that has no fields.
 
     Attributes
@@ -67,12 +85,9 @@ class Leaf:
         Dtype of the part, and its shape in an item: a field may be an array.
     """
 
-    def __init__(
-        self, fields: tuple[str, ...], dtype: DType, shape: tuple[int, ...]
-    ) -> None:
-        self.fields = fields
-        self.dtype = dtype
-        self.shape = shape
+    fields: tuple[str, ...]
+    dtype: DType
+    shape: tuple[int, ...]
 
     def of(self, items: Array) -> Array:
         """Return this part of items, a view whose last axes are `shape`."""
@@ -86,20 +101,19 @@ class Leaf:
         return "/".join(map(encode_name, self.fields))
 
 
-def leaves_of(dtype: DType) -> list[Leaf]:
-    """Return the leaves of an item, in the order of the fields."""
-    return list(_walk(dtype, (), ()))
-
-
-def _walk(
-    dtype: DType, fields: tuple[str, ...], shape: tuple[int, ...]
+def leaves_of(
+    dtype: DType, fields: tuple[str, ...] = (), shape: tuple[int, ...] = ()
 ) -> Iterator[Leaf]:
+    """Yield the leaves of an item, in the order of the fields.
+
+    `fields` and `shape` are those of the part of an item that has the dtype.
+    """
     base, shape = dtype.base, shape + dtype.shape
     if base.fields is None or base.names is None:
         yield Leaf(fields, base, shape)
         return
     for name in base.names:
-        yield from _walk(base.fields[name][0], (*fields, name), shape)
+        yield from leaves_of(base.fields[name][0], (*fields, name), shape)
 
 
 def encode_name(name: str) -> str:
@@ -119,6 +133,7 @@ def encode_name(name: str) -> str:
 # Descriptions
 
 
+@dataclass(eq=False)
 class Storage:
     """How an array is stored.
 
@@ -136,31 +151,24 @@ class Storage:
         The identity of the array; None for one without.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        inner: tuple[int, ...],
-        chunk_rows: int,
-        slots: int,
-        fill_value: Any,
-        settings: JsonObject,
-        identity: str | None = None,
-    ) -> None:
-        self.identity = identity
-        self.dtype = dtype
-        self.inner = inner
-        self.chunk_rows = chunk_rows
-        self.slots = slots
-        self.fill_value = fill_value
-        self.settings = settings
-        self.leaves = leaves_of(dtype)
+    dtype: DType
+    inner: tuple[int, ...]
+    chunk_rows: int
+    slots: int
+    fill_value: Any
+    settings: JsonObject
+    identity: str | None = None
+
+    def __post_init__(self) -> None:
+        self.leaves = list(leaves_of(self.dtype))
 
     def grid_of(self, leaf: Leaf) -> ShardGrid:
         """Return how the array of a leaf is cut; its names begin in the data folder."""
         inner = (*self.inner, *leaf.shape)
         names = FileNames(leaf.folder, "__", "__.bin", 1)
-        cut = leaf.dtype, inner, self.chunk_rows, self.slots
-        return ShardGrid(*cut, names, self.identity)
+        return ShardGrid(
+            leaf.dtype, inner, self.chunk_rows, self.slots, names, self.identity
+        )
 
     def args_of(self, leaf: Leaf) -> BloscArgs:
         """Return the settings of Blosc for a leaf."""
@@ -204,7 +212,8 @@ def new_storage(new: NewArray) -> Storage:
     settings = {**SETTINGS, **new.settings}
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
-    rows, slots = _rows_for(new, dtype)
+    sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))
+    rows, slots = rows_and_slots(new, math.prod(inner) * max(sizes, default=0))
     identity = Identity().name
     storage = Storage(dtype, inner, rows, slots, fill[()], settings, identity)
     for leaf in storage.leaves:
@@ -224,18 +233,6 @@ def packed(dtype: DType) -> DType:
     if dtype.fields is None or dtype.names is None:
         return dtype
     return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
-
-
-def _rows_for(new: NewArray, dtype: DType) -> tuple[int, int]:
-    """Return the number of rows of a chunk, and of chunks of a file."""
-    row = max(
-        (
-            math.prod((*new.shape[1:], *leaf.shape)) * leaf.dtype.itemsize
-            for leaf in leaves_of(dtype)
-        ),
-        default=0,
-    )
-    return rows_and_slots(new, row)
 
 
 def decode_storage(stored: Json) -> Storage:
@@ -315,3 +312,152 @@ def with_spare(chunk: bytes, nbytes: int) -> bytes:
     size = (header.ctbytes + room).to_bytes(4, "little")
     start = BLOSC_HEADER_LENGTH - len(size)
     return chunk[:start] + size + chunk[BLOSC_HEADER_LENGTH:] + bytes(room)
+
+
+# Reading and writing all leaves
+
+
+def count_cbytes(
+    data: Folder,
+    storage: Storage,
+    length: int,
+    written: Mapping[str, int] | None = None,
+) -> int:
+    """Return the size of the files; `written` has those that are not in place."""
+    total = 0
+    for leaf in storage.leaves:
+        grid = storage.grid_of(leaf)
+        with suppress(FileNotFoundError):  # damaged sizes: do not try all names
+            for name in map(grid.names, range(grid.count_files(length))):
+                size = written.get(data.full(name)) if written else None
+                total += data.size(name) if size is None else size
+    return total
+
+
+def write_leaves(
+    change: Change,
+    prefix: str,
+    storage: Storage,
+    blocks: Blocks,
+    old: Sequence[ShardFiles | None] | None = None,
+    *,
+    at_once: bool = True,
+) -> dict[str, int]:
+    """Write blocks of rows, each leaf to its files; return the sizes by file name.
+
+    `old` is the files of the leaves now. The first block says which fields all have:
+    the leaves of other fields are not written.
+    """
+    blocks, fields = fields_of(blocks, storage.dtype)
+    sources = [None] * len(storage.leaves) if old is None else old
+
+    def finish_chunk(chunk: bytes) -> bytes:
+        return with_spare(chunk, storage.settings["spare"])
+
+    writers = [
+        ShardWriter(
+            change,
+            prefix,
+            storage.grid_of(leaf),
+            storage.args_of(leaf),
+            source,
+            at_once=at_once,
+            part_of=leaf.of,
+            finish_chunk=finish_chunk,
+        )
+        for leaf, source in zip(storage.leaves, sources, strict=True)
+        if leaf.fields[:1] in fields
+    ]
+    write_shards(writers, blocks)
+    return {name: size for each in writers for name, size in each.sizes.items()}
+
+
+def fields_of(blocks: Blocks, dtype: DType) -> tuple[Blocks, set[tuple[str, ...]]]:
+    """Return the same blocks, and the fields that they have: ``()`` without fields."""
+    remaining = iter(blocks)
+    first = list(islice(remaining, 1))
+    names = first[0][1].dtype.names if first else dtype.names
+    return chain(first, remaining), {(name,) for name in names} if names else {()}
+
+
+@dataclass(eq=False)
+class LeafReader:
+    """Reads items whose leaves are in different files.
+
+    Attributes
+    ----------
+    dtype, shape
+        Those of the array.
+    parts
+        The leaves and their readers.
+    allocate
+        Returns the array for a result; it may refuse a size that comes from a file.
+    block_rows
+        Number of rows of all leaves that a thread reads at a time.
+    closed
+        Whether reading is an error.
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+    parts: list[tuple[Leaf, ArrayReader]]
+    allocate: Allocate
+    block_rows: int
+    closed: bool = False
+
+    def get(self, key: Any) -> Any:
+        """Return the items that an index selects, or fields of all items.
+
+        Only the files of the leaves that are needed are read.
+        """
+        if self.closed:
+            raise UsageValueError("the array is closed")
+        names = [key] if isinstance(key, str) else key
+        if isinstance(names, list) and names and isinstance(names[0], str):
+            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
+            return self._read(ArrayIndex(..., self.shape), set(names))[key]
+        return self._read(ArrayIndex(key, self.shape), None)
+
+    def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
+        counts = tuple(axis.count for axis in index.axes)
+        items = self.allocate(counts, self.dtype)
+        first, *others = index.axes
+        parts = [
+            (leaf, reader, [Steps(n, 0, 1, n) for n in leaf.shape])
+            for leaf, reader in self.parts
+            if names is None or leaf.fields[0] in names
+        ]
+        tasks = ((block, part) for block in self._blocks(first) for part in parts)
+
+        def work(task: Task) -> None:
+            (rows, axis), (leaf, reader, rest) = task
+            leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
+
+        def deliver(_: None) -> None:
+            pass
+
+        nthreads = effective_nthreads(None, None)
+        with own_settings:
+            for_each(tasks, work, deliver, nthreads, quick=True)
+        return index.finish(items)
+
+    def _blocks(
+        self, axis: Steps | PositionList
+    ) -> Iterator[tuple[slice, Steps | PositionList]]:
+        """Yield parts of the first axis that are read together, and their rows.
+
+        All leaves of a block are put into the items while these are in the cache of
+        the processor.
+        """
+        if not isinstance(axis, Steps) or axis.reversed:
+            yield slice(0, axis.count), axis
+            return
+        start = 0
+        while start < axis.count:
+            position = axis.at(start)
+            stop = axis.count_before(
+                (position // self.block_rows + 1) * self.block_rows
+            )
+            steps = Steps(axis.size, position, axis.step, stop - start)
+            yield slice(start, stop), steps
+            start = stop
