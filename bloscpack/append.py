@@ -25,9 +25,9 @@ from ._file.appending import (
 )
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import MemoryStorage, StorageFile, naming_errors
+from ._storage.paths import without_url
 from ._storage.protocols import BinaryFile, Buffer, Path, Readable
 from ._storage.stream import seekable_with_size
-from ._storage.urls import without_url
 from .abstract_io import Progress
 from .exceptions import NoMetadataFound, UsageTypeError
 

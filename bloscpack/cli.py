@@ -22,7 +22,8 @@ from ._cli.exit_codes import (
     watch,
 )
 from ._compat import sibling_names
-from ._storage.urls import MARK, secrets_in, shown_name
+from ._storage.paths import MARK, shown_name
+from ._storage.urls import secrets_in
 from .exceptions import BloscpackError, UsageError
 from .log import printable
 

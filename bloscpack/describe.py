@@ -14,8 +14,8 @@ from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.chunks import read_chunk_header, skip_frames
 from ._format.sections import SMALLEST_CHUNK, read_beginning
+from ._storage.paths import shown_name
 from ._storage.stream import Cursor
-from ._storage.urls import shown_name
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
 from .serializers import is_array, shard_rows, user_metadata

@@ -22,6 +22,7 @@ from ._engine.prealloc import WORTH_NO_COPY
 from ._format.sections import read_metadata
 from ._loop import pack, unpack
 from ._storage.base import bytes_left
+from ._storage.paths import is_url, size_of_input, without_url
 from ._storage.protocols import (
     BinaryFile,
     Buffer,
@@ -31,7 +32,6 @@ from ._storage.protocols import (
     Writable,
 )
 from ._storage.stream import Cursor, size_of
-from ._storage.urls import is_url, size_of_input, without_url
 from .abstract_io import Progress
 from .args import calculate_nchunks, parse_chunk_size
 from .bytes_io import (

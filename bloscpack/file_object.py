@@ -21,8 +21,8 @@ from ._file.stream_writing import Output, Settings
 from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
+from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Path, StorageOptions
-from ._storage.urls import is_url, local_path, shown_name
 from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
 from .constants import MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE

@@ -18,8 +18,8 @@ from ._file.opened import OpenedFile, open_parts
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
 from ._storage.base import Storage, naming_errors
+from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from ._storage.urls import is_url, local_path, shown_name
 from .exceptions import StorageError, UsageTypeError
 
 if TYPE_CHECKING:

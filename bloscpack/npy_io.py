@@ -22,6 +22,7 @@ from ._commit.replacing import check_distinct, replacing
 from ._format.array_metadata import Description, check_rows
 from ._format.dtypes import check_unit, encode_dtype, parse_literal
 from ._storage.base import naming_errors, read_up_to, write_all
+from ._storage.paths import without_url
 from ._storage.protocols import (
     Buffer,
     Path,
@@ -30,7 +31,6 @@ from ._storage.protocols import (
     Writable,
 )
 from ._storage.stream import seekable_with_size, size_of
-from ._storage.urls import without_url
 from .abstract_io import Progress
 from .append import append_from
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT

@@ -23,6 +23,7 @@ from ._file.archive_reading import refuse_archive
 from ._format.chunks import check_digest, compress
 from ._loop import effective_nthreads
 from ._storage.base import Storage
+from ._storage.paths import shown_name
 from ._storage.protocols import (
     BinaryFile,
     Path,
@@ -31,7 +32,6 @@ from ._storage.protocols import (
     Writable,
 )
 from ._storage.stream import positional
-from ._storage.urls import shown_name
 from .abstract_io import Progress
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE

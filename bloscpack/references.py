@@ -32,16 +32,9 @@ from ._format.reference_documents import (
     unfit,
 )
 from ._format.rows import grid_chunk_shape
+from ._storage.paths import MARK, is_url, local_path, shown_name, without_url
 from ._storage.protocols import Path, StorageOptions
-from ._storage.urls import (
-    MARK,
-    is_url,
-    last_part,
-    local_path,
-    shown_name,
-    with_lower_schemes,
-    without_url,
-)
+from ._storage.urls import last_part, with_lower_schemes
 from .dataset.chunk_references import ArrayInPlace
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array

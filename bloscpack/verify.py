@@ -18,9 +18,9 @@ from ._engine.blosc_settings import own_settings
 from ._file.archive_reading import is_archive
 from ._loop import effective_nthreads
 from ._storage.base import Storage
+from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Path, Readable, StorageOptions
 from ._storage.stream import positional
-from ._storage.urls import is_url, local_path, shown_name
 from .abstract_io import Progress
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]

@@ -36,8 +36,8 @@ from ._file.array_reader import CACHE_NBYTES, ChunkCache
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Storage, naming_errors
+from ._storage.paths import shown_name, without_url
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
-from ._storage.urls import shown_name, without_url
 from .args import effective_limits
 from .exceptions import UsageError, UsageTypeError, UsageValueError
 from .lazy_array import LazyArray, full_name

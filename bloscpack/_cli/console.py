@@ -18,7 +18,7 @@ import os
 import sys
 
 from .. import log
-from .._storage.urls import is_url, shown_name
+from .._storage.paths import is_url, shown_name
 from ..constants import MAGIC
 from ..exceptions import FileNotFound, StorageError
 from ..log import encodable, printable

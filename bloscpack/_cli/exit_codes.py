@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .._storage.urls import shown_name
+from .._storage.paths import shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import (
     BloscpackError,

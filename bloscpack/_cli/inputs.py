@@ -21,7 +21,8 @@ from contextlib import contextmanager
 
 from .. import log
 from .._commit import journal
-from .._storage.urls import is_url, last_part, local_path, path_of, shown_name
+from .._storage.paths import is_url, local_path, shown_name
+from .._storage.urls import last_part, path_of
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input

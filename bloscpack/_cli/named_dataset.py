@@ -16,7 +16,8 @@ import numpy
 from .. import dataset
 from .._check.findings import ERROR, counted
 from .._storage.base import naming_errors
-from .._storage.urls import is_url, joined_url, public_name, shown_name
+from .._storage.paths import is_url, public_name, shown_name
+from .._storage.urls import joined_url
 from ..constants import MAGIC, NPY_MAGIC
 from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, DamageError, UsageError

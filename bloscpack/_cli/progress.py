@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 
 from .. import log
-from .._storage.urls import shown_name
+from .._storage.paths import shown_name
 from ..log import encodable, printable
 from ..pretty import pretty_size
 from .console import console

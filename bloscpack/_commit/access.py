@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from .._storage.folder_store import FolderStore, LinkFound
-from .._storage.store import is_safe_part
+from .._storage.paths import is_safe_part
 from .ownership import (
     Attributes,
     Limits,

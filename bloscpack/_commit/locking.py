@@ -22,8 +22,8 @@ from .. import log
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, replaced
+from .._storage.paths import without_url
 from .._storage.protocols import BinaryFile, Path
-from .._storage.urls import without_url
 from ..exceptions import StorageError, UsageError
 from . import journal, trust
 from .end_changes import (

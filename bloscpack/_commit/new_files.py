@@ -34,7 +34,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
-from .._storage.store import Store, is_safe_name, is_safe_part
+from .._storage.paths import is_safe_name, is_safe_part
+from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import Attributes, attributes_in, is_new_folder

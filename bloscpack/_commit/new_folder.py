@@ -26,7 +26,8 @@ from contextlib import closing, contextmanager, suppress
 
 from .._engine.forks import Owner
 from .._storage.disk import disk
-from .._storage.folder_store import FolderStore, is_missing, replaced
+from .._storage.folder_store import FolderStore, replaced
+from .._storage.paths import is_missing
 from ..exceptions import FormatError, StorageError, UsageValueError
 from .access import Model, NewAccess
 from .locking import FolderLock

@@ -27,7 +27,8 @@ import os
 import stat
 from contextlib import suppress
 
-from .._storage.folder_store import HAS_OPEN_FOLDERS, is_missing
+from .._storage.folder_store import HAS_OPEN_FOLDERS
+from .._storage.paths import is_missing
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from .._storage.disk import NO_ROOM, disk
+from .._storage.paths import is_url, local_path, shown_name
 from .._storage.protocols import Path, StorageOptions
 from .._storage.stream import is_stream, open_stream, standard_stream
-from .._storage.urls import is_url, local_path, shown_name
 from ..exceptions import StorageError, UsageError
 from . import journal, trust
 from .locking import open_locked

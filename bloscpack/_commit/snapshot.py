@@ -18,7 +18,7 @@ from .. import log
 from .._storage.base import Storage, StorageFile, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
-from .._storage.urls import is_url, local_path
+from .._storage.paths import is_url, local_path
 from ..exceptions import FormatError, StorageError
 from . import journal, trust
 

@@ -27,8 +27,9 @@ import stat
 import struct
 
 from .._storage.base import READ_SIZE
-from .._storage.folder_store import FolderStore, Held, is_missing
+from .._storage.folder_store import FolderStore, Held
 from .._storage.local import whole_file
+from .._storage.paths import is_missing
 from ..exceptions import FormatError, StorageError
 from .journal import (
     COMPLETE_FLAG_OFFSET,

@@ -24,8 +24,8 @@ from .._format.zip_format import (
 )
 from .._storage.base import PartStorage, Storage, naming_errors
 from .._storage.local import whole_file
+from .._storage.paths import shown_name
 from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from .._storage.urls import shown_name
 from ..constants import MAGIC
 from ..exceptions import (
     DamageError,

@@ -25,8 +25,8 @@ from .._engine.forks import ForkSafeLock
 from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
 from .._storage.disk import disk
 from .._storage.local import whole_file
+from .._storage.paths import is_url, local_path, shown_name
 from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from .._storage.urls import is_url, local_path, shown_name
 from ..args import effective_limits
 from ..bytes_io import announced_bytes
 from ..constants import MAGIC, MAX_THREADS

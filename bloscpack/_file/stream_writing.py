@@ -43,9 +43,9 @@ from .._loop import RUN_TO_COMPRESS, effective_nthreads, header_for
 from .._storage.base import bytes_left, naming_errors, write_all
 from .._storage.disk import disk
 from .._storage.local import FileRange
+from .._storage.paths import local_path, without_url
 from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
-from .._storage.urls import local_path, without_url
 from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError

@@ -21,8 +21,7 @@ from contextlib import suppress
 from ..exceptions import StorageError
 from .base import Storage
 from .disk import Place, disk
-from .paths import is_checked_name, is_safe_part
-from .paths import is_missing as is_missing
+from .paths import is_checked_name, is_missing, is_safe_part
 from .store import Store, too_long
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

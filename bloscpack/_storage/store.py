@@ -17,9 +17,7 @@ from copy import copy
 
 from ..exceptions import DamageError, StorageError
 from .base import MemoryStorage
-from .paths import is_checked_name as is_checked_name
-from .paths import is_safe_name as is_safe_name
-from .paths import is_safe_part as is_safe_part
+from .paths import is_safe_name
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

@@ -8,14 +8,7 @@ from __future__ import annotations
 import os
 
 from ..exceptions import UsageError
-from .paths import HIDDEN, LINK, parts_of, public_part
-from .paths import MARK as MARK
-from .paths import is_url as is_url
-from .paths import local_path as local_path
-from .paths import public_name as public_name
-from .paths import shown_name as shown_name
-from .paths import size_of_input as size_of_input
-from .paths import without_url as without_url
+from .paths import HIDDEN, LINK, MARK, parts_of, public_name, public_part
 
 # How the URL of a server of HTTP begins; its path has escapes.
 OF_HTTP = ("http" + MARK, "https" + MARK)

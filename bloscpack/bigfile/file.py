@@ -18,8 +18,8 @@ import numpy
 
 from .._format.rows import without
 from .._storage.base import read_up_to
+from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
-from .._storage.urls import local_path, without_url
 from ..exceptions import NoSuchBlock, StorageError, UsageValueError
 from .attributes import AttributeSet
 from .column import Column, Dataset, layout_of

@@ -16,9 +16,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
-from .._storage.urls import is_url, local_path
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .dask_write import from_dask as from_dask

@@ -19,8 +19,9 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.rows import union
 from .._loop import effective_nthreads
+from .._storage.paths import is_url
 from .._storage.protocols import Path, StorageOptions
-from .._storage.urls import is_url, path_of
+from .._storage.urls import path_of
 from ..abstract_io import Progress
 from ..exceptions import FormatError, UsageError
 from .file_checks import (

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from .._format.blosc_header import decode_header
 from .._format.codecs import read_by
 from .._format.dtypes import DType
+from .._storage.paths import without_url
 from .._storage.protocols import Path
-from .._storage.urls import without_url
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import DamageError, FormatError, UsageError
 from .folder import Folder

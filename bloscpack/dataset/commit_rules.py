@@ -20,8 +20,8 @@ from .._commit.writer import (
     check_table_around,
 )
 from .._format.zarr_metadata import encode_json
+from .._storage.paths import without_url
 from .._storage.protocols import Path
-from .._storage.urls import without_url
 from .folder import Folder
 from .layouts import check_no_column, find, prepare_change
 from .layouts.identity import KEY, identified, read_identity

@@ -25,10 +25,10 @@ from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
+from .._storage.paths import is_checked_name, is_url, local_path
+from .._storage.paths import is_safe_part as is_safe_part
 from .._storage.protocols import Path, StorageOptions
-from .._storage.store import Store, is_checked_name
-from .._storage.store import is_safe_part as is_safe_part
-from .._storage.urls import is_url, local_path
+from .._storage.store import Store
 from ..exceptions import (
     DamageError,
     FormatError,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
-from .._storage.urls import is_url, local_path
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import DATASETS, creating, drop_copies, writer_for

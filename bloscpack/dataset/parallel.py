@@ -38,9 +38,9 @@ from .._commit.new_folder import (
 from .._commit.writer import waiting
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
+from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Conflict, MemoryStore
-from .._storage.urls import is_url, local_path
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .commit_rules import DATASETS, writer_for

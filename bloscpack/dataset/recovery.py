@@ -21,8 +21,8 @@ from .._engine.blosc_settings import own_settings
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
 from .._format.rows import common, count, union, without
+from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
-from .._storage.urls import local_path, without_url
 from ..abstract_io import Progress
 from ..exceptions import (
     DamageError,

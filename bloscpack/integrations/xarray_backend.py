@@ -18,7 +18,8 @@ from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
 from .._format.array_metadata import Labels, default_dims
-from .._storage.urls import is_url, last_part
+from .._storage.paths import is_url
+from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import UsageError, UsageValueError
 from ..lazy_array import LazyArray, open_ndarray

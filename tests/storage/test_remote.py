@@ -21,8 +21,9 @@ from storage.servers import Content, serving
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._storage import http_session, places, remote
+from bloscpack._storage.paths import is_url, public_name, without_url
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
-from bloscpack._storage.urls import is_url, last_part, public_name, without_url
+from bloscpack._storage.urls import last_part
 
 fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
 from ..._storage.base import read_up_to
+from ..._storage.paths import without_url
 from ..._storage.protocols import Readable
 from ..._storage.stream import size_of as size_left
-from ..._storage.urls import without_url
 from ...args import BloscArgs
 from ...constants import MAX_BUFFERSIZE
 from ...defaults import (

@@ -6,7 +6,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from ... import log
-from ..._storage.urls import shown_name, without_url
+from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
 from ..console import STREAM, check_exists
 from ..display import say_json

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ... import log
 from ..._commit.ownership import Attributes, attributes_of_input
+from ..._storage.paths import is_url, shown_name, size_of_input
 from ..._storage.protocols import BinaryFile, Seekable
-from ..._storage.urls import is_url, last_part, shown_name, size_of_input
+from ..._storage.urls import last_part
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ... import log
-from ..._storage.urls import shown_name
+from ..._storage.paths import shown_name
 from ...log import printable
 from ..console import console, plain_name, shown_input
 from ..display import UNKNOWN, say_json, size_text

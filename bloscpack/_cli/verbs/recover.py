@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from ... import log
 from ..._check.findings import ANOTHER, ERROR, counted
-from ..._storage.urls import shown_name
+from ..._storage.paths import shown_name
 from ...dataset.file_checks import DatasetRecovery
 from ...log import printable
 from ...recover import Recovery

@@ -6,7 +6,7 @@ import json
 import os
 from argparse import ArgumentParser, Namespace
 
-from ..._storage.urls import without_url
+from ..._storage.paths import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
 from ..exit_codes import Refusal

@@ -43,8 +43,8 @@ from ..._format.codecs import (
     NONE,
     SHUFFLE,
 )
+from ..._storage.paths import without_url
 from ..._storage.protocols import Seekable
-from ..._storage.urls import without_url
 from ...constants import MAGIC, MAX_CLEVEL, MAX_TYPESIZE, NPY_MAGIC
 from ...exceptions import FormatError, StorageError, UsageError
 from ...log import printable

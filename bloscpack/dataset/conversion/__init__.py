@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_distinct
+from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.protocols import Path
-from ..._storage.urls import is_url, local_path, shown_name, without_url
 from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError

@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 import numpy
 
 from ..._format.zarr_metadata import ZARR_JSON
-from ..._storage.urls import is_url, shown_name
+from ..._storage.paths import is_url, shown_name
 from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
 from ...zip_io import loadz
