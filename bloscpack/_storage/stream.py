@@ -326,12 +326,20 @@ class StorageCursor(Cursor):
         self._storage = storage
         self.position = 0
         self._total = storage.size
+        # The bytes that were read last, and where they start: a header that was looked
+        # at is read next, and each read may be a request to a server.
+        self._start, self._known = 0, b""
 
     def move(self, position: int) -> None:
         self.position = position
 
     def peek(self, size: int) -> Buffer:
-        return self._storage.read_at(self.position, size)
+        first = self.position - self._start
+        known = self._known[first : first + size] if first >= 0 else b""
+        if len(known) < size:
+            known = self._storage.read_at(self.position, size)
+            self._start, self._known = self.position, known
+        return known
 
     peek_behind = peek
 

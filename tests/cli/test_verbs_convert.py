@@ -112,13 +112,13 @@ def test_missing_source():
 
 
 def test_missing_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with open("a.csv", "w") as fp:
-        fp.write("a\n1\n")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with open("a.parquet", "wb") as fp:
+        fp.write(b"PAR1")
     with pytest.raises(
         bloscpack.UsageError, match=r"pip install 'bloscpack\[tables\]'"
     ):
-        blpk("a.csv", "b.npy")
+        blpk("a.parquet", "b.npy")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

@@ -274,7 +274,7 @@ def test_rows_of_a_column_that_several_threads_write(tmp_path):
 
     in_threads(write)
     column.close()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
     assert 1 == len(set(tree["x"][:].tolist()))
 
 
@@ -299,7 +299,7 @@ def test_closing_a_column_waits_for_its_writes(tmp_path):
         in_threads(write)
         rows = tree["x%d" % n][:]
         assert [start + 1 for start in written] == rows[written].tolist()
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 # Processes

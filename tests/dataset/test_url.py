@@ -616,7 +616,8 @@ def create(url, rows=20):
 
 def create_wrongly(url):
     def rows():
-        yield np.arange(4)
+        for _ in range(20):  # the first shards are stored before the error
+            yield np.arange(4)
         raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -39,7 +39,7 @@ def test_blocks_of_dask_are_stored_at_the_same_time(tree, array, scheduler):
     with tree.create("y", ("f8", 3), 1000, 4) as column:
         da.store(lazy, column, lock=False, scheduler=scheduler)
     assert np.array_equal(array + 1, tree["y"][:])
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
 
 
 def test_each_block_is_computed_once(tree, array):
@@ -73,4 +73,4 @@ def test_workers_of_a_cluster_write_a_block(tree, array):
         with tree.create("y", ("f8", 3), 1000, 4) as column:
             da.store(lazy, column, lock=False)
     assert np.array_equal(array + 1, tree["y"][:])
-    assert () == bigfile.verify(tree).findings
+    assert [] == bigfile.verify(tree).findings
