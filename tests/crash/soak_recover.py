@@ -8,7 +8,7 @@
 
 The seed determines the file and its damage. The kind of damage is the seed modulo the
 number of kinds unless KIND is given. ``run`` writes one line of JSON for each seed;
-`damage.judge` explains the values. PYTHONPATH chooses the version of the package that
+`check.judge` explains the values. PYTHONPATH chooses the version of the package that
 runs. ``compare`` prints a table of both results, and the seeds where one is wrong.
 """
 
@@ -26,8 +26,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from damage.harm import KINDS, damaged_file
-from damage.judge import EXCUSES, intact_copies, judge, recovered
+from check.harm import KINDS, damaged_file
+from check.judge import EXCUSES, intact_copies, judge, recovered
 
 import bloscpack
 

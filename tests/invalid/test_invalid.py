@@ -59,7 +59,7 @@ NOT_IN_A_FILE = {
     "S9": "what writers do: tests/crash",
     "S10": "what append does",
     "S11": "what checkers say: tests/valid",
-    "S12": "what recover does: tests/damage/test_trailer.py",
+    "S12": "what recover does: tests/check/test_trailer.py",
     "U1": "what is not there, whatever a bit says",
     "U4": "what writers do",
     "U5": "what writers do",

@@ -15,7 +15,7 @@ import sys
 import builders
 import numpy
 import pytest
-from damage.harm import KINDS, damaged_file
+from check.harm import KINDS, damaged_file
 from fuzz import files
 from support import BLP, TESTS, ShortReads, golden_files
 

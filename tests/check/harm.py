@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 import re
 
-from damage.cases import Case
-from damage.samples import Sample, make_frame, make_sample
+from check.cases import Case
+from check.samples import Sample, make_frame, make_sample
 
 from bloscpack.checksums import CHECKSUMS_LOOKUP
 
@@ -299,7 +299,7 @@ def _leftovers(pick):
 
 
 def _edits(pick):
-    """The random edits of `damage.cases`."""
+    """The random edits of `check.cases`."""
     seed = pick.getrandbits(32)
     case = Case(seed, mixed=bool(seed % 2))
     sample = Sample(case.whole, case.checksum, str(case))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from damage.cases import text
+from check.cases import text
 
 import bloscpack as bp
 from bloscpack._check.evidence import ChunkGeometry

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
-from damage.harm import KINDS, DamagedFile, damaged_file
-from damage.judge import intact_copies, judge
-from damage.samples import make_sample
+from check.harm import KINDS, DamagedFile, damaged_file
+from check.judge import intact_copies, judge
+from check.samples import make_sample
 
 
 @pytest.mark.parametrize("kind", KINDS)

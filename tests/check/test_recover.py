@@ -16,7 +16,7 @@ import builders
 import numpy
 import pytest
 from builders import text
-from damage.cases import (
+from check.cases import (
     Case,
     changed,
     failures,

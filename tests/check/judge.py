@@ -25,7 +25,7 @@ import time
 from collections import Counter
 
 import numpy
-from damage.cases import frames_of
+from check.cases import frames_of
 
 from bloscpack.checksums import CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError

@@ -12,7 +12,7 @@ import builders
 import numpy
 import pytest
 from builders import text
-from damage.cases import frames_of, recovered, recovered_and_verified
+from check.cases import frames_of, recovered, recovered_and_verified
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp

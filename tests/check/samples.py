@@ -12,7 +12,7 @@ import functools
 import blosc
 import numpy
 from builders import layout, text
-from damage.cases import frames_of
+from check.cases import frames_of
 
 import bloscpack as bp
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP

@@ -8,7 +8,7 @@ import random
 import numpy
 import pytest
 from builders import packed, text
-from damage.cases import frames_of, recovered
+from check.cases import frames_of, recovered
 
 import bloscpack as bp
 from bloscpack.recover import recover_fp
