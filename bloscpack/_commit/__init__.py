@@ -12,6 +12,6 @@ module              rule                              used for
 
 Each module says what the commit point of its rule is, how a change that was interrupted
 is completed or undone, and who is trusted. `trust` has the table of those who may have
-written a journal, `locking` and `writer` keep other writers away. No module here knows
-a layout of datasets: `new_files.Datasets` is what the rules ask about them.
+written a journal, `locking` and `writer` keep other writers away. No module here
+imports one of datasets: `new_files.Datasets` is what the rules ask about them.
 """

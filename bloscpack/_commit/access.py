@@ -36,7 +36,7 @@ from .ownership import (
     of_another_user,
 )
 
-# Files that describe a dataset, or a column, of any layout.
+# Files that describe a dataset, or a column, of any layout: at least one of each.
 DESCRIPTIONS = ("zarr.json", "meta/storage", "__rootdirs__")
 # The same for inputs of `convert`: also those of Zarr format 2, and blocks of BigFile.
 INPUT_DESCRIPTIONS = (*DESCRIPTIONS, ".zarray", ".zgroup", "header")

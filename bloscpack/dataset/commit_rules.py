@@ -10,8 +10,7 @@ import os
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from .._commit import new_folder
-from .._commit.guard import GuardedObjects
+from .._commit import guard, new_folder
 from .._commit.new_folder import NewName
 from .._commit.writer import (
     LockedFolder,
@@ -20,9 +19,9 @@ from .._commit.writer import (
     check_table_around,
 )
 from .._format.zarr_metadata import encode_json
-from .._storage.paths import without_url
-from .._storage.protocols import Path
-from .folder import Folder
+from .._storage.paths import is_url, local_path, without_url
+from .._storage.protocols import Path, StorageOptions
+from .folder import Folder, store_at
 from .layouts import check_no_column, find, prepare_change
 from .layouts.identity import KEY, identified, read_identity
 
@@ -86,7 +85,7 @@ def writer_for(
     else:
         if prepare is not None:
             prepare(None)
-        rule = GuardedObjects(folder.pending, kind, DATASETS.claimed)
+        rule = guard.GuardedObjects(folder.pending, kind, DATASETS.claimed)
     folder.forget_doubtful_document()  # another writer may have changed it until now
     return Writer(folder.root, rule)
 
@@ -116,6 +115,31 @@ def creating(
 ) -> AbstractContextManager[FolderChange]:
     """Return the context of a change of a new folder, see `new_folder.creating`."""
     return new_folder.creating(new_name(path), mode, sync, limits)
+
+
+def new_dataset(
+    path: Path,
+    layout: str,
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None = None,
+) -> AbstractContextManager[Change]:
+    """Return the context of a change of a new dataset, at a path or a URL.
+
+    It is there when the block ends. `mode` is that of `new_folder.creating`.
+    """
+    path = local_path(path)
+    if not is_url(path) or layout != "zarr":
+        return creating(path, mode, sync)
+    return guard.creating(store_at(path, storage_options), mode, DATASETS)
+
+
+def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
+    """Remove a dataset in a folder, in one step for all who look for it."""
+    if folder.store.can_rename:
+        new_folder.remove_dataset(NewName(folder.in_folder, name, DATASETS), sync)
+    else:
+        guard.remove_dataset(folder.store.subfolder(name))
 
 
 def building(

@@ -15,13 +15,13 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from .._commit.new_folder import NewName, remove_dataset, remove_leftovers
+from .._commit.new_folder import remove_leftovers
 from .._commit.writer import waiting
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import DATASETS, drop_copies
+from .commit_rules import drop_copies, new_dataset, remove_dataset
 from .folder import BAD_NAME, Folder, is_member_name
 from .layouts import (
     Found,
@@ -38,7 +38,6 @@ from .opening import (
     check_changeable,
     create_array,
     create_table,
-    new_dataset,
     open_array_or_table,
     writer_of,
 )
@@ -439,12 +438,7 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(name)
         folder, sync = self._layout.folder, self._options.sync
         drop_copies(self.layout, folder, sync)
-        if folder.store.can_rename:
-            remove_dataset(NewName(folder.in_folder, name, DATASETS), sync)
-        else:
-            from .._commit import guard
-
-            guard.remove_dataset(folder.store.subfolder(name))
+        remove_dataset(folder, name, sync)
 
 
 def shown_members(folder: Folder) -> list[str]:

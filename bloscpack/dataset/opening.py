@@ -6,19 +6,18 @@ New arrays and tables: `create_array` and `create_table`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
-from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import DATASETS, creating, drop_copies, writer_for
-from .folder import Folder, store_at
+from .commit_rules import drop_copies, new_dataset, writer_for
+from .folder import Folder
 from .frames import columns_of, items_by_name
 from .layouts import (
     LAYOUTS,
@@ -41,7 +40,6 @@ from .rows import (
 from .table import Table, column_blocks
 
 if TYPE_CHECKING:
-    from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
     from .layouts.base import Blocks, TableLayout
@@ -161,25 +159,6 @@ def _read_table(found: Found, options: Options, attempts: int) -> TableLayout:
                 return table
         found.folder.pending.read()
     return layout(found.folder, allow_pickle=options.allow_pickle)
-
-
-def new_dataset(
-    path: Path,
-    layout: str,
-    mode: str,
-    sync: bool,
-    storage_options: StorageOptions | None = None,
-) -> AbstractContextManager[Change]:
-    """Return the context of a change of a new dataset, at a path or a URL.
-
-    It is there when the block ends. `mode` is that of `creating`.
-    """
-    path = local_path(path)
-    if not is_url(path) or layout != "zarr":
-        return creating(path, mode, sync)
-    from .._commit import guard
-
-    return guard.creating(store_at(path, storage_options), mode, DATASETS)
 
 
 def create_array(

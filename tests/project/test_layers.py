@@ -212,3 +212,17 @@ def test_the_first_line_describes_the_module():
         assert docstring, path
         assert docstring.split("\n")[0].endswith("."), path
         assert path.read_text("utf-8").startswith('"""'), path
+
+
+def test_each_layout_has_a_description_whose_access_new_files_get():
+    from bloscpack._commit.access import DESCRIPTIONS
+    from bloscpack.dataset.layouts import LAYOUTS, _class
+
+    found = {
+        (layout, kind)
+        for layout, entry in LAYOUTS.items()
+        for kind in entry.kinds
+        if {*_class(layout, kind).description_files} & {*DESCRIPTIONS}
+    }
+    every = {(layout, kind) for layout in LAYOUTS for kind in LAYOUTS[layout].kinds}
+    assert every - {("folder", "group")} == found
