@@ -1,7 +1,7 @@
 """Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
-`Inspection` finds the chunks, and a `Plan` says what the new file contains. Then the
-chunks are copied without recompressing them, and each digest is checked again. The
+`Inspection` finds the chunks, and a `RecoveryPlan` says what the new file contains.
+Then the chunks are copied without recompressing them, and each digest is checked again. The
 damaged file is never written to.
 """
 
@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ._check.files import Inspection
-from ._check.rebuild import Loss, Plan, Recovery
+from ._check.rebuild import Loss, Recovery, RecoveryPlan
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
@@ -92,13 +92,17 @@ def recover_fp(
     with positional(damaged_fp) as storage, own_settings:
         refuse_archive(storage)
         inspection = Inspection(storage, count, progress)
-        plan = Plan(inspection, drop)
+        plan = RecoveryPlan(inspection, drop)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
 
 
 def _write(
-    plan: Plan, inspection: Inspection, out_fp: Writable, fill: int, nthreads: int
+    plan: RecoveryPlan,
+    inspection: Inspection,
+    out_fp: Writable,
+    fill: int,
+    nthreads: int,
 ) -> None:
     """Write the new file."""
     header, checksum = plan.header, inspection.checksum
@@ -130,7 +134,7 @@ def _write(
     sink.finalize()
 
 
-def _tasks(plan: Plan) -> Iterator[Task]:
+def _tasks(plan: RecoveryPlan) -> Iterator[Task]:
     """Yield the chunks of the new file in order."""
     for first, stop, chain in plan.parts:
         if chain is not None:

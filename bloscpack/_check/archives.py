@@ -43,10 +43,10 @@ def report_on_archive(
         report = _new_report(storage)
         report.add(SECTION, "directory", error.message, offset=error.offset)
         return report
-    return _Checker(file, nthreads, progress).check()
+    return ArchiveChecker(file, nthreads, progress).check()
 
 
-class _Checker:
+class ArchiveChecker:
     """Collects the findings of one archive."""
 
     def __init__(

@@ -440,7 +440,7 @@ def by_gaps(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
         end, following = piece.chain.stop, number + piece.nchunks
 
 
-class Rule(NamedTuple):
+class NumberingRule(NamedTuple):
     """A rule, its description for people, and whether it ignores the file's order."""
 
     claims: Callable[[Evidence, Pieces, Numbers], Claims]
@@ -449,12 +449,12 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule(by_unique_extents, "an extent that the offset table has once", True),
-    Rule(by_end, "the end of the file"),
-    Rule(by_links, "the headers of the chunks in front"),
-    Rule(by_table, "the offset table"),
-    Rule(by_count, "the number of chunks in the header"),
-    Rule(by_gaps, "the number of bytes between chunks"),
+    NumberingRule(by_unique_extents, "an extent that the offset table has once", True),
+    NumberingRule(by_end, "the end of the file"),
+    NumberingRule(by_links, "the headers of the chunks in front"),
+    NumberingRule(by_table, "the offset table"),
+    NumberingRule(by_count, "the number of chunks in the header"),
+    NumberingRule(by_gaps, "the number of bytes between chunks"),
 )
 
 
@@ -485,7 +485,7 @@ class _Resolver:
                 self._apply(rule)
         return [*self._finish()]
 
-    def _apply(self, rule: Rule) -> None:
+    def _apply(self, rule: NumberingRule) -> None:
         """Accept the claims of a rule that fit; they are in the order of the file."""
         numbers = [*self._numbers]
         claims = dict(rule.claims(self._evidence, self._pieces, numbers))
@@ -502,7 +502,7 @@ class _Resolver:
             number = self._numbers[i]
             least = piece.nchunks + (least if number is None else number)
 
-    def _accept(self, i: int, number: int, rule: Rule) -> None:
+    def _accept(self, i: int, number: int, rule: NumberingRule) -> None:
         """Place a piece if its numbers are free."""
         stop = number + self._pieces[i].nchunks
         k = bisect_left(self._taken, (stop,))

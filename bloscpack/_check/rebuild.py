@@ -1,7 +1,7 @@
 """Plan a recovery: decide what the new file will contain, without writing it.
 
-A `Plan` has the header, the metadata section and the chunks of the new file. Making it
-changes nothing.
+A `RecoveryPlan` has the header, the metadata section and the chunks of the new file.
+Making it changes nothing.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Part(NamedTuple):
     chain: Chain | None = None
 
 
-class Plan:
+class RecoveryPlan:
     """The contents of the new file: header, metadata section, parts and geometry.
 
     ``metadata`` is the value in the section. Filler chunks of the sizes in ``geometry``

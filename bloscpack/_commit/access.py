@@ -28,8 +28,8 @@ from contextlib import suppress
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.paths import is_safe_part
 from .ownership import (
-    Attributes,
-    Limits,
+    AccessLimits,
+    FileAccess,
     attributes_in,
     copy_attributes,
     limit_access,
@@ -45,19 +45,19 @@ INPUT_DESCRIPTIONS = (*DESCRIPTIONS, ".zarray", ".zgroup", "header")
 class Access:
     """The access of new files and folders in the folder of a dataset.
 
-    Attributes
+    FileAccess
     ----------
     limits
         The attributes of the input, which limit the access; None for no input.
     """
 
-    limits: Limits | None = None
+    limits: AccessLimits | None = None
 
     def __init__(self, folder: FolderStore) -> None:
         self._folder = folder
-        self._models: dict[str, Attributes | None] = {}
+        self._models: dict[str, FileAccess | None] = {}
 
-    def of_file(self, name: str) -> Attributes | None:
+    def of_file(self, name: str) -> FileAccess | None:
         """Return the access of a new file; None for the usual access."""
         return (
             attributes_in(self._folder, name)
@@ -65,11 +65,11 @@ class Access:
             or _of_owner(self._folder)
         )
 
-    def of_folder(self, name: str) -> Attributes | None:
+    def of_folder(self, name: str) -> FileAccess | None:
         """Return the access of a new folder; None for the usual access."""
         return _only_access(attributes_in(self._folder, folder_of(name)))
 
-    def of_description(self, name: str = "") -> Attributes | None:
+    def of_description(self, name: str = "") -> FileAccess | None:
         """Return the access of the nearest description, from a folder upwards."""
         if name not in self._models:
             found = _first_of(self._folder, DESCRIPTIONS, name)
@@ -79,7 +79,7 @@ class Access:
         return self._models[name]
 
     def give(
-        self, descriptor: int | None, source: Attributes | None, name: str
+        self, descriptor: int | None, source: FileAccess | None, name: str
     ) -> None:
         """Give access to a new folder, or a file in a folder, which is open.
 
@@ -100,8 +100,8 @@ class Model:
     def __init__(
         self,
         folder: FolderStore | None = None,
-        of_file: Attributes | None = None,
-        of_folder: Attributes | None = None,
+        of_file: FileAccess | None = None,
+        of_folder: FileAccess | None = None,
     ) -> None:
         self.folder = folder
         self.of_file = of_file
@@ -134,16 +134,16 @@ class NewAccess(Access):
         The attributes of the input, if any.
     """
 
-    def __init__(self, like: Model, limits: Limits | None = None) -> None:
+    def __init__(self, like: Model, limits: AccessLimits | None = None) -> None:
         self._like = like
         self._parts: dict[str, Model] = {}
         self.limits = limits
 
-    def of_file(self, name: str) -> Attributes | None:
+    def of_file(self, name: str) -> FileAccess | None:
         """Return the access of a new file; None for the usual access."""
         return self.model_of(folder_of(name)).of_file
 
-    def of_folder(self, name: str) -> Attributes | None:
+    def of_folder(self, name: str) -> FileAccess | None:
         """Return the access of a new folder; None for the usual access."""
         return self.model_of(name).of_folder
 
@@ -181,7 +181,7 @@ class NewAccess(Access):
         self.give(held.number, self.of_folder(""), "")
 
 
-class FolderLimits(Limits):
+class FolderLimits(AccessLimits):
     """The limits for readers of a copy of a folder; its parts have limits of their own.
 
     A part of the copy has the limits of the folder of the same name. If nothing
@@ -191,10 +191,10 @@ class FolderLimits(Limits):
     """
 
     def __init__(
-        self, folder: FolderStore, around: Iterable[Attributes] | None = None
+        self, folder: FolderStore, around: Iterable[FileAccess] | None = None
     ) -> None:
         self._folder = folder
-        self._parts: dict[str, Limits] = {}
+        self._parts: dict[str, AccessLimits] = {}
         held = folder.hold()  # what is open has attributes
         description = _first_of(folder, INPUT_DESCRIPTIONS)
         if description is None and around is None:
@@ -204,7 +204,7 @@ class FolderLimits(Limits):
         super().__init__(*(each for each in found if each is not None))
         del held
 
-    def at(self, name: str) -> Limits:
+    def at(self, name: str) -> AccessLimits:
         """Return the limits of a part of the copy; `name` is that of its folder."""
         if not name:
             return self
@@ -217,7 +217,7 @@ class FolderLimits(Limits):
             )
         return self._parts[first].at(rest)
 
-    def whole(self) -> Limits:
+    def whole(self) -> AccessLimits:
         """Return the limits of a copy that is a single file: those of all parts."""
         inputs = list(self.inputs)
         for name, kind in self._folder.entries():
@@ -226,21 +226,21 @@ class FolderLimits(Limits):
                 with suppress(PermissionError, LinkFound):
                     part = FolderLimits(self._folder.subfolder(name), self.inputs)
                     inputs += part.whole().inputs
-        return Limits(*inputs)
+        return AccessLimits(*inputs)
 
 
-def limits_of(path: str) -> Limits | None:
+def limits_of(path: str) -> AccessLimits | None:
     """Return the attributes that limit the readers of a copy of a file or folder.
 
     A pipe or a device sets no limit.
     """
     if os.path.isdir(path):
         return FolderLimits(FolderStore(os.path.abspath(path)))
-    found = Attributes(path)
-    return Limits(found) if stat.S_ISREG(found.status.st_mode) else None
+    found = FileAccess(path)
+    return AccessLimits(found) if stat.S_ISREG(found.status.st_mode) else None
 
 
-def _of_owner(folder: FolderStore) -> Attributes | None:
+def _of_owner(folder: FolderStore) -> FileAccess | None:
     """Return the access of a folder of another user in which root makes something."""
     found = _only_access(attributes_in(folder))
     return found if found is not None and of_another_user(found) else None
@@ -248,7 +248,7 @@ def _of_owner(folder: FolderStore) -> Attributes | None:
 
 def _first_of(
     folder: FolderStore, names: Iterable[str], inside: str = ""
-) -> Attributes | None:
+) -> FileAccess | None:
     """Return the access of the first of several files that exists in a folder."""
     for name in names:
         found = attributes_in(folder, inside + "/" + name if inside else name)
@@ -257,7 +257,7 @@ def _first_of(
     return None
 
 
-def _first_items(folder: FolderStore) -> Attributes | None:
+def _first_items(folder: FolderStore) -> FileAccess | None:
     """Return the access of the first file of items of a Zarr array or a block."""
     name = "c/0"
     with suppress(LinkFound):  # zarr-python follows it
@@ -267,7 +267,7 @@ def _first_items(folder: FolderStore) -> Attributes | None:
     return None
 
 
-def _first(folder: FolderStore) -> Attributes | None:
+def _first(folder: FolderStore) -> FileAccess | None:
     """Return the access of the first file in a folder, which nothing describes."""
     for name, kind in folder.walk():
         if kind == stat.S_IFREG:
@@ -280,7 +280,7 @@ def folder_of(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def _only_access(found: Attributes | None) -> Attributes | None:
+def _only_access(found: FileAccess | None) -> FileAccess | None:
     """Return attributes without those that belong to a single file."""
     if found is not None:
         found.extended = {}

@@ -1,7 +1,7 @@
 """The rule 'journal of old bytes': a file changes in place, completely or not at all.
 
-Before the first write, a `Change` saves the bytes that it is going to overwrite. If the
-``with`` block raises an error they are restored.
+Before the first write, an `EndChange` saves the bytes that it is going to overwrite.
+If the ``with`` block raises an error they are restored.
 
 Commit point
     Three kinds differ in where the old bytes are and in what commits the change:
@@ -43,7 +43,7 @@ from .._storage.protocols import BinaryFile, Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import StorageError, UsageError
 from . import journal, trust
-from .ownership import Attributes, copy_attributes
+from .ownership import FileAccess, copy_attributes
 from .temporary import TemporaryFile
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .locking import LockedFile
 
 
-class Change:
+class EndChange:
     """A context manager whose block changes a file: completely, or not at all.
 
     The block writes only by `overwrite` and `truncate`. `extents` are the (start, stop)
@@ -90,7 +90,7 @@ class Change:
         """Give the file its old content again, after any part of the change."""
         raise NotImplementedError
 
-    def __enter__(self) -> Change:
+    def __enter__(self) -> EndChange:
         self._save_old_bytes()
         return self
 
@@ -117,7 +117,7 @@ class Change:
         raise NotImplementedError
 
 
-class InMemoryChange(Change):
+class InMemoryChange(EndChange):
     """A change of a file object; memory holds the old bytes."""
 
     def __init__(self, target: FileObjectTarget, extents: Iterable[Extent]) -> None:
@@ -144,7 +144,7 @@ class InMemoryChange(Change):
         self._target.changing = None
 
 
-class JournaledChange(Change):
+class JournaledChange(EndChange):
     """A change of a file with a name; a journal holds the old bytes.
 
     The first extent will begin with `new_head`, and `unchanged` is an extent that stays
@@ -249,13 +249,13 @@ def _no_permission(
 def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:
     """Let all who may read a file read its journal; only its owner may write it."""
     target = fp.fileno() if os.chmod in os.supports_fd else name
-    copy_attributes(target, Attributes(file.fileno()), owner=True)
+    copy_attributes(target, FileAccess(file.fileno()), owner=True)
     # The group bits of a file with an access control list limit all its entries.
     shared = os.stat(target).st_mode & 0o777 & ~(stat.S_IWGRP | stat.S_IWOTH)
     os.chmod(target, shared)
 
 
-class CopiedChange(Change):
+class CopiedChange(EndChange):
     """A change of a copy, which replaces the file.
 
     It serves where too few bytes stay unchanged for a journal to identify the file by,
@@ -305,7 +305,7 @@ def commit_copy(locked_file: LockedFile) -> None:
     assert temporary is not None
     raw = temporary.fp
     raw.flush()
-    old = Attributes(locked_file.fp.fileno())
+    old = FileAccess(locked_file.fp.fileno())
     copy_attributes(temporary.handle, old, owner=True)
     # Only root can give the copy to another user.
     if not trust.may_read(old.status.st_uid, raw):
@@ -353,11 +353,11 @@ class FileObjectTarget:
 
     def __init__(self, fp: BinaryFile) -> None:
         self.fp = fp
-        self.changing: Change | None = None
+        self.changing: EndChange | None = None
 
     def change(
         self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
-    ) -> Change:
+    ) -> EndChange:
         """Return a change, to be used in a ``with`` statement."""
         return InMemoryChange(self, extents)
 

@@ -27,8 +27,8 @@ from .._storage.protocols import BinaryFile, Path
 from ..exceptions import StorageError, UsageError
 from . import journal, trust
 from .end_changes import (
-    Change,
     CopiedChange,
+    EndChange,
     JournaledChange,
     begin_copy,
     commit_copy,
@@ -72,7 +72,7 @@ class LockedFile:
 
     def change(
         self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
-    ) -> Change:
+    ) -> EndChange:
         """Return a change, to be used in a ``with`` statement (see `JournaledChange`).
 
         It is a `CopiedChange` if readers would refuse a journal: `unchanged` is too

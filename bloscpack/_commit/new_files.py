@@ -38,7 +38,7 @@ from .._storage.paths import is_safe_name, is_safe_part
 from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .access import Access, Model, NewAccess, folder_of
-from .ownership import Attributes, attributes_in, is_new_folder
+from .ownership import FileAccess, attributes_in, is_new_folder
 from .trust import (
     CHANGES,
     JOURNAL,
@@ -83,7 +83,7 @@ class Datasets(Protocol):
 class Pending:
     """The new contents that a journal has committed, until they have their names.
 
-    Attributes
+    FileAccess
     ----------
     files
         The files that the change replaces, and where their new content is.
@@ -209,7 +209,7 @@ class UnfinishedFile:
     """
 
     def __init__(
-        self, name: str, place: str, fp: BinaryIO, like: Attributes | None = None
+        self, name: str, place: str, fp: BinaryIO, like: FileAccess | None = None
     ) -> None:
         self.name = name
         self.place = place
@@ -228,7 +228,7 @@ class Change:
 
     Names are relative to the dataset. Any thread may write and stage.
 
-    Attributes
+    FileAccess
     ----------
     store
         The files of the dataset.

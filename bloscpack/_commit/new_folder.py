@@ -40,7 +40,7 @@ from .new_files import (
     naming_dataset,
     not_replaced,
 )
-from .ownership import Limits
+from .ownership import AccessLimits
 from .trust import CHANGES, is_believed
 
 # How the name of a folder begins that is not complete, or that was replaced.
@@ -101,7 +101,7 @@ class NewName:
 
 @contextmanager
 def creating(
-    target: NewName, mode: str, sync: bool, limits: Limits | None = None
+    target: NewName, mode: str, sync: bool, limits: AccessLimits | None = None
 ) -> Iterator[FolderChange]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
@@ -126,7 +126,7 @@ def building(
     mode: str,
     sync: bool,
     is_old: Callable[[str], bool] | None = None,
-    limits: Limits | None = None,
+    limits: AccessLimits | None = None,
 ) -> Iterator[str]:
     """Yield a free path, for a dataset that gets its name when the block ends.
 
@@ -149,7 +149,7 @@ def building(
 def _unfinished(
     target: NewName,
     mode: str,
-    limits: Limits | None,
+    limits: AccessLimits | None,
     is_old: Callable[[str], bool] | None = None,
 ) -> Iterator[tuple[FolderStore, FolderStore | None, NewAccess]]:
     """Yield a folder in which the name of the target is free.

@@ -48,7 +48,7 @@ OTHER_BITS = 0o007
 FILE_BITS = 0o666
 
 
-class Attributes:
+class FileAccess:
     """Owner, group, permission bits, ACL and extended attributes of a file.
 
     `file` is a descriptor, or a name if the file can't be opened. ``acl`` is None
@@ -108,7 +108,7 @@ class Attributes:
         )
 
 
-class Limits:
+class AccessLimits:
     """The attributes of several inputs, all of which limit a new file.
 
     ``status`` is the status of the first one.
@@ -117,7 +117,7 @@ class Limits:
     # No file has the same attributes as all inputs.
     access = None
 
-    def __init__(self, *inputs: Attributes) -> None:
+    def __init__(self, *inputs: FileAccess) -> None:
         self.inputs = list({each.access: each for each in inputs}.values())
         self.status = inputs[0].status
 
@@ -127,16 +127,16 @@ class Limits:
             mode = each.limit(mode, group)
         return mode
 
-    def at(self, name: str) -> Limits:
+    def at(self, name: str) -> AccessLimits:
         """Return the limits of a part of the copy; `name` is the name of its folder."""
         return self
 
-    def whole(self) -> Limits:
+    def whole(self) -> AccessLimits:
         """Return the limits of a copy that is a single file."""
         return self
 
 
-def attributes_of_input(fp: BinaryFile) -> Attributes | None:
+def attributes_of_input(fp: BinaryFile) -> FileAccess | None:
     """Return the attributes of an input file; None for a pipe, a device or a URL."""
     try:
         descriptor = fp.fileno()
@@ -144,10 +144,10 @@ def attributes_of_input(fp: BinaryFile) -> Attributes | None:
         return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return None
-    return Attributes(descriptor)
+    return FileAccess(descriptor)
 
 
-def attributes_in(folder: FolderStore, name: str = "") -> Attributes | None:
+def attributes_in(folder: FolderStore, name: str = "") -> FileAccess | None:
     """Return owner and access of a file in a folder, or of the folder itself.
 
     None without a file.
@@ -155,7 +155,7 @@ def attributes_in(folder: FolderStore, name: str = "") -> Attributes | None:
     try:
         if not name or not HAS_OPEN_FOLDERS:
             held = folder.hold()
-            return Attributes(held.name(name) if name else held.number or held.path)
+            return FileAccess(held.name(name) if name else held.number or held.path)
         try:
             number = folder.descriptor(name)
         except PermissionError:
@@ -167,12 +167,12 @@ def attributes_in(folder: FolderStore, name: str = "") -> Attributes | None:
             raise
         return None
     try:
-        return Attributes(number)
+        return FileAccess(number)
     finally:
         os.close(number)
 
 
-def of_another_user(found: Attributes) -> bool:
+def of_another_user(found: FileAccess) -> bool:
     """Return whether root makes a file in a place that belongs to another user.
 
     `found` are the attributes of the folder, or of a file in it. The new file then gets
@@ -194,16 +194,16 @@ def is_new_folder(descriptor: int) -> bool:
 
 def copy_attributes(
     target: int | str,
-    source: Attributes,
+    source: FileAccess,
     *,
     owner: bool,
-    limit: Attributes | Limits | None = None,
+    limit: FileAccess | AccessLimits | None = None,
 ) -> None:
     """Give the file `target` the group, permission bits, ACL and attributes of another.
 
     `target` is a descriptor; a name only where a system can't change the file of a
     descriptor. With `owner` the file also gets the owner and the security labels.
-    `limit` are the attributes of the input; see `Attributes.limit`. If the
+    `limit` are the attributes of the input; see `FileAccess.limit`. If the
     system refuses one of them, the permission bits become stricter instead.
     """
     mode = source.mode
@@ -228,9 +228,9 @@ def copy_attributes(
     os.chmod(target, mode)
 
 
-def limit_access(target: int | str, limit: Limits) -> None:
+def limit_access(target: int | str, limit: AccessLimits) -> None:
     """Take the bits of each class that can't read the input from a new file."""
-    found = Attributes(target)
+    found = FileAccess(target)
     group = found.status.st_gid if found.acl is None else None
     mode = limit.limit(found.mode, group)
     if mode != found.mode:
@@ -270,10 +270,10 @@ def _chown(target: int | str, uid: int, gid: int) -> bool:
 
 def _copy_acl(
     target: int | str,
-    source: Attributes,
+    source: FileAccess,
     status: os.stat_result,
     mode: int,
-    limit: Attributes | Limits | None,
+    limit: FileAccess | AccessLimits | None,
 ) -> bool:
     """Copy the ACL, if any; return False if `mode` would give more access without it.
 

@@ -29,7 +29,7 @@ from .._storage.stream import is_stream, open_stream, standard_stream
 from ..exceptions import StorageError, UsageError
 from . import journal, trust
 from .locking import open_locked
-from .ownership import Attributes, Limits, copy_attributes
+from .ownership import AccessLimits, FileAccess, copy_attributes
 from .temporary import TemporaryFile, remove_leftovers
 
 
@@ -51,12 +51,12 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
 def replacing(
     path: Path,
     sync: bool | None = None,
-    like: Attributes | Limits | None = None,
+    like: FileAccess | AccessLimits | None = None,
     *,
     access: bool = False,
     times: bool = False,
     exclusive: bool = False,
-    model: Attributes | None = None,
+    model: FileAccess | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Iterator[BinaryIO]:
     """Open a new file, and rename it to `path` when the block ends without an error.
@@ -105,7 +105,7 @@ def replacing(
 
 
 @contextmanager
-def _replaced(name: str) -> Iterator[Attributes]:
+def _replaced(name: str) -> Iterator[FileAccess]:
     """Lock the file that is going to be replaced; yield its attributes.
 
     Locking needs read permission. Appending does too, so without it no writer can be
@@ -113,7 +113,7 @@ def _replaced(name: str) -> Iterator[Attributes]:
     """
     if os.access(name, os.R_OK):
         with open_locked(name, mode="rb") as locked_file:
-            yield Attributes(locked_file.fp.fileno())
+            yield FileAccess(locked_file.fp.fileno())
         return
     if os.path.lexists(journal.name_for(name)):
         raise StorageError(
@@ -121,7 +121,7 @@ def _replaced(name: str) -> Iterator[Attributes]:
             "it has a journal, but no read permission, so it can't be restored",
             name,
         )
-    yield Attributes(name)
+    yield FileAccess(name)
 
 
 def _check_name(name: str) -> None:
@@ -164,17 +164,17 @@ def _check_free(name: str) -> None:
 @contextmanager
 def _new_file(
     name: str,
-    replaced: Attributes | None,
+    replaced: FileAccess | None,
     sync: bool,
-    like: Attributes | Limits | None,
+    like: FileAccess | AccessLimits | None,
     access: bool,
     times: bool,
-    model: Attributes | None = None,
+    model: FileAccess | None = None,
 ) -> Iterator[BinaryIO]:
     target = os.path.realpath(name)
     remove_leftovers(target)
     source = replaced or model
-    if source is None and access and isinstance(like, Attributes):
+    if source is None and access and isinstance(like, FileAccess):
         source = like
     try:
         temporary = (
@@ -214,7 +214,9 @@ def _new_file(
         raise
 
 
-def _with_usual_access(target: str, limit: Attributes | Limits | None) -> TemporaryFile:
+def _with_usual_access(
+    target: str, limit: FileAccess | AccessLimits | None
+) -> TemporaryFile:
     """Return a temporary file with the access of any new file.
 
     It has no bits for a class that can't read the input, whose attributes are `limit`.
@@ -224,7 +226,7 @@ def _with_usual_access(target: str, limit: Attributes | Limits | None) -> Tempor
         return TemporaryFile(target, mode)
     wanted = limit.limit(mode, limit.status.st_gid)
     temporary = TemporaryFile(target, wanted)
-    found = Attributes(temporary.handle)
+    found = FileAccess(temporary.handle)
     strict = limit.limit(mode, None)
     if wanted == strict or (
         found.acl is None and found.status.st_gid == limit.status.st_gid

@@ -6,7 +6,7 @@ journal of a dataset and to the folder that it is in, and `is_believed` to a fol
 around a dataset.
 
 Strategy: three tables of rules, checked in order. Each rule is a pure function of
-`Evidence` that returns what it found if the rule is broken, else None.
+`JournalEvidence` that returns what it found if the rule is broken, else None.
 
 - `WRITER_RULES` say who may have written a journal, of a file or a dataset. They need
   the status of the two files.
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
             """Return its file descriptor."""
 
     # A function that returns what a journal has instead of what it must have.
-    Find = Callable[["Evidence"], str | None]
+    Find = Callable[["JournalEvidence"], str | None]
 
 # Without the journal the file may be a mixture of two states.
 REMEDY = (
@@ -101,7 +101,7 @@ MAX_DATASET_JOURNAL = 64 * 2**20
 OF_FILE, OF_DATASET, FOLDER_OF_CHANGES = range(3)
 
 
-class Evidence:
+class JournalEvidence:
     """A journal, or the folder that it is in, and the file or dataset that it changes.
 
     ``status`` and ``of_file`` are the status of the journal and of the file. ``saved``
@@ -190,12 +190,12 @@ def _is_member(uid: int, gid: int) -> bool:
 # Rules about the two files. Systems without owners skip the second and third.
 
 
-def _several_links(evidence: Evidence) -> str | None:
+def _several_links(evidence: JournalEvidence) -> str | None:
     links = evidence.status.st_nlink
     return None if links == 1 else "'%d'" % links
 
 
-def _wrong_owner(evidence: Evidence) -> str | None:
+def _wrong_owner(evidence: JournalEvidence) -> str | None:
     uid = evidence.status.st_uid
     if not hasattr(os, "geteuid") or uid in (0, evidence.of_file.st_uid):
         return None
@@ -209,7 +209,7 @@ def _wrong_owner(evidence: Evidence) -> str | None:
     return "the user '%d'" % uid
 
 
-def _others_write(evidence: Evidence) -> str | None:
+def _others_write(evidence: JournalEvidence) -> str | None:
     mode = stat.S_IMODE(evidence.status.st_mode)
     if not hasattr(os, "geteuid") or not mode & (stat.S_IWGRP | stat.S_IWOTH):
         return None
@@ -227,7 +227,7 @@ def _others_write(evidence: Evidence) -> str | None:
     return "the permission bits '%o'" % mode
 
 
-def _too_large(evidence: Evidence) -> str | None:
+def _too_large(evidence: JournalEvidence) -> str | None:
     size = evidence.status.st_size
     # New head and old bytes are in the file, or have been there.
     limit = 2 * evidence.of_file.st_size + OVERHEAD
@@ -253,7 +253,7 @@ NAMES_IN_DATASET = {
 }
 
 
-def _wrong_writer(evidence: Evidence) -> tuple[str, str] | None:
+def _wrong_writer(evidence: JournalEvidence) -> tuple[str, str] | None:
     """Return the first of `WRITER_RULES` that is broken, and what the user can do."""
     is_folder = evidence.kind == FOLDER_OF_CHANGES
     names = NAMES if evidence.kind == OF_FILE else NAMES_IN_DATASET
@@ -269,14 +269,14 @@ def _wrong_writer(evidence: Evidence) -> tuple[str, str] | None:
 # Rules about the fields
 
 
-def _longer_than_file(evidence: Evidence) -> str | None:
+def _longer_than_file(evidence: JournalEvidence) -> str | None:
     length = evidence.saved.length
     # A change cuts a file only after its commit.
     fits = 0 < length <= evidence.of_file.st_size
     return None if fits else "'%d'" % length
 
 
-def _disorder(evidence: Evidence) -> str | None:
+def _disorder(evidence: JournalEvidence) -> str | None:
     end = 0
     for start, stop in evidence.saved.extents:
         if not end <= start < stop <= evidence.saved.length:
@@ -285,13 +285,13 @@ def _disorder(evidence: Evidence) -> str | None:
     return None
 
 
-def _wrong_head(evidence: Evidence) -> str | None:
+def _wrong_head(evidence: JournalEvidence) -> str | None:
     start, stop = evidence.saved.extents[0]
     size = evidence.saved.new_head_size
     return None if (start, stop) == (0, size) else "'%d' bytes" % size
 
 
-def _bad_witness(evidence: Evidence) -> str | None:
+def _bad_witness(evidence: JournalEvidence) -> str | None:
     start, stop = evidence.saved.witness
     fits = (
         0 <= start <= stop - MIN_WITNESS
@@ -301,7 +301,7 @@ def _bad_witness(evidence: Evidence) -> str | None:
     return None if fits else "'%d' to '%d'" % (start, stop)
 
 
-def _overreach(evidence: Evidence) -> str | None:
+def _overreach(evidence: JournalEvidence) -> str | None:
     from .._format.append_plan import find_overreach
 
     saved = evidence.saved
@@ -332,13 +332,13 @@ CONTENT_RULES: tuple[tuple[str, Find], ...] = (
 # Rules about the bytes of the file
 
 
-def _witness_differs(evidence: Evidence) -> str | None:
+def _witness_differs(evidence: JournalEvidence) -> str | None:
     start, stop = evidence.saved.witness
     digest = digest_of_witness(evidence.storage, start, stop)
     return None if digest == evidence.saved.witness_digest else "other bytes"
 
 
-def _head_differs(evidence: Evidence) -> str | None:
+def _head_differs(evidence: JournalEvidence) -> str | None:
     for start, head, old, new in _blocks_of_head(evidence):
         if head in (old, new):
             continue
@@ -364,7 +364,7 @@ def _first_foreign(head: bytes, old: bytes, new: bytes) -> int | None:
     return int(foreign.argmax()) if foreign.any() else None
 
 
-def _complete_copy(evidence: Evidence) -> str | None:
+def _complete_copy(evidence: JournalEvidence) -> str | None:
     # The head is written last.
     if any(head != new for _, head, _, new in _blocks_of_head(evidence)):
         return None
@@ -372,7 +372,9 @@ def _complete_copy(evidence: Evidence) -> str | None:
     return None if same else "a copy"
 
 
-def _blocks_of_head(evidence: Evidence) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+def _blocks_of_head(
+    evidence: JournalEvidence,
+) -> Iterator[tuple[int, bytes, bytes, bytes]]:
     """Yield offset, present bytes, old bytes and new bytes of the head, in blocks.
 
     A head contains the room for metadata, which a forged header may make huge.
@@ -396,7 +398,9 @@ IDENTITY_RULES: tuple[tuple[str, Find], ...] = (
 )
 
 
-def _first_broken(rules: tuple[tuple[str, Find], ...], evidence: Evidence) -> str:
+def _first_broken(
+    rules: tuple[tuple[str, Find], ...], evidence: JournalEvidence
+) -> str:
     """Return the first broken rule, in words; '' if all rules are kept."""
     for expected, find in rules:
         found = find(evidence)
@@ -427,7 +431,7 @@ def check_status(name: str, fp: BinaryFile, file: BinaryFile) -> None:
 
     A file system may give it another owner or other permission bits than requested.
     """
-    broken = _wrong_writer(Evidence(os.fstat(fp.fileno()), file))
+    broken = _wrong_writer(JournalEvidence(os.fstat(fp.fileno()), file))
     if broken:
         raise StorageError(
             "the journal '%s', without which the file can't be changed, would be "
@@ -442,7 +446,7 @@ def check_in_dataset(
 
     With the kind `FOLDER_OF_CHANGES` it is the status of the folder that it is in.
     """
-    broken = _wrong_writer(Evidence(status, dataset.hold(), kind))
+    broken = _wrong_writer(JournalEvidence(status, dataset.hold(), kind))
     if broken:
         raise _refused(dataset.path(JOURNAL), *broken)
 
@@ -551,7 +555,7 @@ def _no_regular_file(name: str) -> StorageError:
 
 def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> Journal | None:
     """Return a journal that keeps all rules; None if it was never completed."""
-    evidence = Evidence(os.fstat(fp.fileno()), file)
+    evidence = JournalEvidence(os.fstat(fp.fileno()), file)
     evidence.storage = whole_file(file)
     if not evidence.status.st_nlink and not os.path.lexists(name):
         return None  # a writer has removed it since it was opened

@@ -22,13 +22,13 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from .. import log
-from .._commit.end_changes import Change, FileObjectTarget, changeable
+from .._commit.end_changes import EndChange, FileObjectTarget, changeable
 from .._commit.locking import LockedFile
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.append_plan import (
     UNCHANGED,
-    Plan,
+    AppendPlan,
     check_appendable,
     count_added_chunks,
     plan_append,
@@ -79,7 +79,7 @@ from ..exceptions import (
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
 from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata, shard_rows
-from .repack_plan import Plan as CopyPlan
+from .repack_plan import RepackPlan as CopyPlan
 from .repack_plan import Settings, Survey, bytes_behind, log_dropped
 from .repack_writing import repack_fp, write_planned
 
@@ -159,7 +159,7 @@ def append_chunks(
     beginning, boundaries = _read_appendable(fp)
     header = beginning.header
     args = _effective_args(how.blosc_args, how.settings, header)
-    # Plan, without reading or writing.
+    # AppendPlan, without reading or writing.
     plan = plan_append(beginning, boundaries, new_size, how.metadata)
     if new_size == 0 and plan.section is None:
         fp.seek(0, os.SEEK_END)
@@ -201,7 +201,7 @@ def append_chunks(
     return plan.nchunks_added
 
 
-def _begin_trailer(plan: Plan, beginning: Beginning) -> Trailer | None:
+def _begin_trailer(plan: AppendPlan, beginning: Beginning) -> Trailer | None:
     """Return the trailer of a shard with the chunks that stay; None for others."""
     if plan.inner_nbytes is None:
         return None
@@ -337,8 +337,8 @@ def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[byte
 
 
 def _write_chunks(
-    change: Change,
-    plan: Plan,
+    change: EndChange,
+    plan: AppendPlan,
     plain_chunks: Iterator[bytes],
     blosc_args: BloscArgs,
     how: AppendSettings,
@@ -418,7 +418,7 @@ def beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
     return [header] if section is None else [header, *section.blocks()]
 
 
-def overwrite_section(change: Change, section: Section) -> None:
+def overwrite_section(change: EndChange, section: Section) -> None:
     """Write a metadata section over the one in the file."""
     position = BLOSCPACK_HEADER_LENGTH
     for block in section.blocks():

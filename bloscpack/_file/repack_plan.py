@@ -1,7 +1,7 @@
 """Plan the new file from the old one and the settings, without writing anything.
 
-`Survey` reads the sections of the old file and the headers of its chunks; `Plan` does
-not read.
+`Survey` reads the sections of the old file and the headers of its chunks; `RepackPlan`
+does not read.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def log_dropped(nbytes: int, path: Path | None = None) -> None:
         )
 
 
-class Plan:
+class RepackPlan:
     """The new file: ``header``, ``geometry``, ``section`` and ``blosc_args``.
 
     ``section`` is the encoded metadata section, None without metadata. ``blosc_args``

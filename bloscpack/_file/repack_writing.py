@@ -22,7 +22,7 @@ from ..abstract_io import PlainSource, Progress
 from ..args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from .repack_plan import SETTINGS, Plan, Settings, Survey
+from .repack_plan import SETTINGS, RepackPlan, Settings, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,14 +56,14 @@ def repack_fp(
     # The metadata may be any value, which stays as it is.
     numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
     settings.update(numbers)  # type: ignore[typeddict-item]
-    plan = Plan(old, settings)
+    plan = RepackPlan(old, settings)
     if expect is not None:
         expect(old.nbytes)
     write_planned(plan, in_fp, out_fp, nthreads, progress)
 
 
 def write_planned(
-    plan: Plan,
+    plan: RepackPlan,
     in_fp: BinaryFile,
     out_fp: Writable,
     nthreads: int | None,
@@ -97,7 +97,7 @@ def write_planned(
 def _copy(
     source: CompressedFPSource,
     sink: CompressedFPSink,
-    plan: Plan,
+    plan: RepackPlan,
     nthreads: int,
     progress: Progress | None,
 ) -> None:

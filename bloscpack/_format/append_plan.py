@@ -1,8 +1,8 @@
 """Plan an append: compute every change to the file without reading or writing.
 
 The input is the decoded beginning of the file, the offsets of its chunks and the number
-of bytes to append. The output is a `Plan`: the new header and metadata section, the
-sizes of the chunks to write, and the extents of the file that will be overwritten.
+of bytes to append. The output is an `AppendPlan`: the new header and metadata section,
+the sizes of the chunks to write, and the extents of the file that will be overwritten.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Extent = tuple[int, int]
 UNCHANGED: object = object()
 
 
-class Plan(NamedTuple):
+class AppendPlan(NamedTuple):
     """The changes that an append makes to a file; all sizes and offsets are bytes.
 
     Attributes
@@ -112,7 +112,7 @@ def plan_append(
     boundaries: list[int],
     new_size: int,
     metadata: object = UNCHANGED,
-) -> Plan:
+) -> AppendPlan:
     """Return the plan for appending `new_size` bytes and replacing the metadata.
 
     `boundaries` are file offsets: the start of the first chunk, then the end of each
@@ -134,7 +134,7 @@ def plan_append(
     header.last_chunk = last_chunk
     header.nchunks = old.nchunks + nchunks_added
     header.max_app_chunks = old.max_app_chunks - nchunks_added
-    return Plan(
+    return AppendPlan(
         header=header,
         section=plan_metadata(beginning, header, new_size, metadata),
         first_chunk=max(old.nchunks - 1, 0),

@@ -1,7 +1,7 @@
 """The requests that read a remote file: by HTTP, from S3, and through fsspec.
 
-Strategy: a `Place` makes one request per call and judges the response: its status, its
-range, its length and the version of the file in it. It raises `Temporary` for
+Strategy: a `RemoteFile` makes one request per call and judges the response: its status,
+its range, its length and the version of the file in it. It raises `Temporary` for
 failures that may pass, which `RemoteStorage` repeats, and `StorageError` for others.
 All methods that make requests are coroutines and run in the thread of fsspec.
 """
@@ -55,7 +55,7 @@ KEEP_CONTENT = {
 }
 
 
-class Place:
+class RemoteFile:
     """A file in a file system of fsspec whose methods are coroutines.
 
     Parameters
@@ -153,7 +153,7 @@ class Place:
         """Release what is open."""
 
 
-class FilePlace(Place):
+class FilePlace(RemoteFile):
     """A file in a file system whose methods block.
 
     A thread makes the calls: they may use the thread of fsspec, like those of an
@@ -195,7 +195,7 @@ class FilePlace(Place):
             self._fp.close()
 
 
-class HttpPlace(Place):
+class HttpPlace(RemoteFile):
     """A file on a web server. Every response is judged by its headers."""
 
     _etag = ""
@@ -339,7 +339,7 @@ class HttpPlace(Place):
             raise self._changed()
 
 
-class S3Place(Place):
+class S3Place(RemoteFile):
     """An object in a store with the interface of S3, by the client of s3fs."""
 
     _etag = ""
@@ -385,7 +385,7 @@ class S3Place(Place):
         return bytes(data)
 
 
-def place_for(fs: Any, path: str, location: Location) -> Place:
+def place_for(fs: Any, path: str, location: Location) -> RemoteFile:
     """Return the place for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
@@ -393,5 +393,5 @@ def place_for(fs: Any, path: str, location: Location) -> Place:
         return S3Place(fs, path, location)
     if "fsspec.implementations.http.HTTPFileSystem" in class_names(fs):
         return HttpPlace(fs, path, location)
-    kind = Place if isinstance(fs, AsyncFileSystem) else FilePlace
+    kind = RemoteFile if isinstance(fs, AsyncFileSystem) else FilePlace
     return kind(fs, path, location)

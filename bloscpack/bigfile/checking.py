@@ -114,7 +114,7 @@ def verify(
     """
     file = tree if isinstance(tree, File) else File(tree, follow_links=follow_links)
     report = TreeReport(file.basename)
-    checker = _Checker(report, file._tree, nthreads or available_cpus(), progress)
+    checker = TreeChecker(report, file._tree, nthreads or available_cpus(), progress)
     for name in file.blocks if blocks is None else blocks:
         full = file._full(name)
         if not file._tree.is_block(full):
@@ -129,7 +129,7 @@ def verify(
     return report
 
 
-class _Checker:
+class TreeChecker:
     """Adds the findings of blocks and groups to a report."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Strategy: rows become parts of data files, and each part is read into its place in the
 result, an array or a field of records. Memory for a result is allocated only when the
-files are long enough. A `Writer` writes the rows and the header.
+files are long enough. A `ColumnWriter` writes the rows and the header.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .header import (
     check_convertible,
 )
 from .tree import Tree, clean_name
-from .writing import Writer, read_header, read_state, threads_for
+from .writing import ColumnWriter, read_header, read_state, threads_for
 
 if TYPE_CHECKING:
     from .._format.rows import Rows
@@ -93,7 +93,7 @@ class Column:
     ) -> None:
         self._tree = tree
         self._folder = tree.folder(name)
-        self._writer = Writer(tree, self._folder, layout, copied)
+        self._writer = ColumnWriter(tree, self._folder, layout, copied)
         self._nthreads = nthreads
         self._closed = False
         self.name = name

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from .._commit.ownership import (
-    Attributes,
-    Limits,
+    AccessLimits,
+    FileAccess,
     copy_attributes,
     is_new_folder,
     limit_access,
@@ -96,7 +96,7 @@ class Tree:
     """
 
     def __init__(
-        self, path: str, follow_links: bool = False, limits: Limits | None = None
+        self, path: str, follow_links: bool = False, limits: AccessLimits | None = None
     ) -> None:
         self.path = path
         self.root = os.path.realpath(path)
@@ -234,7 +234,7 @@ class Tree:
         with replacing(path, like=self.limits, model=model) as fp:
             fp.write(content)
 
-    def access(self, folder: str) -> Attributes | None:
+    def access(self, folder: str) -> FileAccess | None:
         """Return the access of a new file of a block; None for the usual access.
 
         It is that of the data files, or else of the documents. If there are none, root
@@ -243,11 +243,11 @@ class Tree:
         for name in (FILE_NAME % 0, HEADER, ATTRIBUTES, LEGACY):
             with suppress(FileNotFoundError):
                 file = self.checked(os.path.join(folder, name))
-                return Attributes(file, only_access=True)
-        found = Attributes(folder, only_access=True)
+                return FileAccess(file, only_access=True)
+        found = FileAccess(folder, only_access=True)
         return found if of_another_user(found) else None
 
-    def limits_of(self, folder: str, copy: str) -> Limits:
+    def limits_of(self, folder: str, copy: str) -> AccessLimits:
         """Return the limits for readers of a copy of a block: only its readers.
 
         All files of the block count, and all folders of the tree that are around the
@@ -261,7 +261,9 @@ class Tree:
             places.append(str(around))
             if str(around) == self.root:
                 break
-        return Limits(*(Attributes(p, only_access=True) for p in places or [folder]))
+        return AccessLimits(
+            *(FileAccess(p, only_access=True) for p in places or [folder])
+        )
 
     def make_folder(self, name: str) -> str:
         """Create the folder of a block and those above it; return its path."""
@@ -269,7 +271,7 @@ class Tree:
         parts = [part for part in name.split("/") if part]
         for number, part in enumerate(parts, 1):
             path = os.path.join(path, part)
-            outer = Attributes(os.path.dirname(path), only_access=True)
+            outer = FileAccess(os.path.dirname(path), only_access=True)
             model = outer if of_another_user(outer) else None
             limits = self.limits if number == len(parts) else None
             with suppress(FileExistsError):
@@ -287,7 +289,9 @@ class Tree:
             raise NoSuchBlock("'%s' has no block or group '%s'" % (self.path, name))
 
 
-def _give_folder(path: str, model: Attributes | None, limits: Limits | None) -> None:
+def _give_folder(
+    path: str, model: FileAccess | None, limits: AccessLimits | None
+) -> None:
     """Give a new folder, and no other one, owner and access of `model`, if any.
 
     Only users whom `limits` allow may read it.

@@ -6,9 +6,9 @@ have more files than a process may open.
 Strategy: rows are written straight to their place in the data files, by any number of
 threads and processes at a time, and need no lock as long as these do not write the same
 rows. Threads that write the same rows through one writer wait for each other. The
-header is written once, by `Writer.commit`, under the lock of the folder: the writer
-adds the sums of its bytes to those in the header, so the order of several writers does
-not matter. If a row is written again, its old bytes are subtracted. So a checksum is
+header is written once, by `ColumnWriter.commit`, under the lock of the folder: the
+writer adds the sums of its bytes to those in the header, so the order of several writers
+does not matter. If a row is written again, its old bytes are subtracted. So a checksum is
 always the sum of the bytes in the file.
 """
 
@@ -220,7 +220,7 @@ class DataFiles:
             self._kept.clear()
 
 
-class Writer:
+class ColumnWriter:
     """Writes rows of a block, and keeps what its header has to be told.
 
     `commits_itself` says that each call of `write` ends with a commit: a copy in
@@ -396,7 +396,7 @@ class Writer:
                 for number in range(len(found.rows), len(grown.rows)):
                     self.files.create(number)
                 if rows is not None:
-                    new = Writer(self._tree, self._folder, grown)
+                    new = ColumnWriter(self._tree, self._folder, grown)
                     new.files = self.files
                     new.begin_new()
                     new.write(found.size, rows, nthreads)

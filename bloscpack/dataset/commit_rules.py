@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._commit.new_files import Change, FolderChange
-    from .._commit.ownership import Limits
+    from .._commit.ownership import AccessLimits
     from .._commit.writer import Prepare, Rule
     from .._storage.store import Store
 
@@ -111,7 +111,7 @@ def new_name(path: Path | NewName) -> NewName:
 
 
 def creating(
-    path: Path | NewName, mode: str, sync: bool, limits: Limits | None = None
+    path: Path | NewName, mode: str, sync: bool, limits: AccessLimits | None = None
 ) -> AbstractContextManager[FolderChange]:
     """Return the context of a change of a new folder, see `new_folder.creating`."""
     return new_folder.creating(new_name(path), mode, sync, limits)
@@ -147,7 +147,7 @@ def building(
     mode: str,
     sync: bool,
     is_old: Callable[[str], bool] | None = None,
-    limits: Limits | None = None,
+    limits: AccessLimits | None = None,
 ) -> AbstractContextManager[str]:
     """Return the context of a free path, see `new_folder.building`."""
     return new_folder.building(new_name(path), mode, sync, is_old, limits)

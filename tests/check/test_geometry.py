@@ -10,7 +10,7 @@ from check.cases import text
 import bloscpack as bp
 from bloscpack._check.evidence import ChunkGeometry
 from bloscpack._check.files import Inspection
-from bloscpack._check.rebuild import Plan
+from bloscpack._check.rebuild import RecoveryPlan
 from bloscpack._cli.named import NamedFile
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._storage.base import MemoryStorage
@@ -81,8 +81,8 @@ def test_plan_has_no_side_effects(drop):
     damaged = b"?" * 32 + packed(offsets=False)[32:-30]
     inspection = inspected(damaged)
     before = inspection.report.as_dict()
-    first = Plan(inspection, drop).recovery.as_dict()
-    second = Plan(inspection, drop).recovery.as_dict()
+    first = RecoveryPlan(inspection, drop).recovery.as_dict()
+    second = RecoveryPlan(inspection, drop).recovery.as_dict()
     assert first == second
     assert before == inspection.report.as_dict()
     assert inspection.geometry.last_chunk is None

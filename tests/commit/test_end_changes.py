@@ -286,7 +286,7 @@ def test_who_may_read_the_file_may_read_the_journal(path, mode):
 
 def give(name, status):
     """Give a file the owner, group and permission bits in `status`."""
-    attributes = ownership.Attributes(name)
+    attributes = ownership.FileAccess(name)
     attributes.status = status
     ownership.copy_attributes(name, attributes, owner=True)
 
@@ -777,7 +777,7 @@ def test_no_copy_replaces_a_file_that_lost_its_name(path):
 
 
 def test_methods_that_every_change_defines():
-    change = end_changes.Change(io.BytesIO(OLD), EVERYWHERE)
+    change = end_changes.EndChange(io.BytesIO(OLD), EVERYWHERE)
     for method in (change.restore, change._save_old_bytes, change._commit):
         with pytest.raises(NotImplementedError):
             method()

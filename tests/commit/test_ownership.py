@@ -13,7 +13,7 @@ from support import as_user
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
-from bloscpack._commit.ownership import ACL, Attributes
+from bloscpack._commit.ownership import ACL, FileAccess
 from bloscpack._commit.replacing import replacing
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.cli import main
@@ -55,7 +55,7 @@ def acl(group=4, named=4, mask=4, others=0):
 
 
 def acl_of(path):
-    return Attributes(str(path)).acl
+    return FileAccess(str(path)).acl
 
 
 def mode_of(path):
@@ -216,7 +216,7 @@ def test_group_that_can_not_be_kept(shared, mode, expected):
     os.chown(source, USER, OTHER_GROUP)
     source.chmod(mode)
     with as_user(USER), open(source, "rb") as fp:
-        like = Attributes(fp.fileno())
+        like = FileAccess(fp.fileno())
         with replacing(folder / "out", None, like, access=True):
             pass
     status = (folder / "out").stat()
@@ -237,7 +237,7 @@ def test_folder_that_gives_its_group(tmp_path, access, mode, expected):
     folder.mkdir()
     os.chown(folder, -1, OTHER_GROUP)
     folder.chmod(0o2777)
-    with replacing(folder / "out", None, Attributes(str(source)), access=access):
+    with replacing(folder / "out", None, FileAccess(str(source)), access=access):
         pass
     status = (folder / "out").stat()
     if access:
@@ -331,7 +331,7 @@ def test_acl_whose_group_can_not_be_kept(shared):
     source.write_bytes(b"")
     os.chown(source, USER, OTHER_GROUP)
     set_attribute(source, ACL, acl(group=0, others=4))
-    like = Attributes(str(source))
+    like = FileAccess(str(source))
     with as_user(USER), replacing(folder / "out", None, like, access=True):
         pass
     assert acl_of(folder / "out") is None
@@ -362,7 +362,7 @@ def test_folder_that_gives_an_acl(tmp_path, access, mode, expected):
     source.chmod(mode)
     folder.mkdir()
     set_attribute(folder, "system.posix_acl_default", acl(mask=6, named=6, others=4))
-    with replacing(folder / "out", None, Attributes(str(source)), access=access):
+    with replacing(folder / "out", None, FileAccess(str(source)), access=access):
         pass
     if access:
         assert acl_of(folder / "out") is None
@@ -396,7 +396,7 @@ def test_capabilities_are_not_copied(tmp_path):
     source.write_bytes(b"")
     capability = struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0)
     set_attribute(source, "security.capability", capability)
-    with replacing(tmp_path / "out", None, Attributes(str(source)), access=True):
+    with replacing(tmp_path / "out", None, FileAccess(str(source)), access=True):
         pass
     assert [] == os.listxattr(tmp_path / "out")
 
@@ -406,7 +406,7 @@ def test_capabilities_are_not_copied(tmp_path):
 
 def test_temporary_file_is_private(inputs, tmp_path):
     """Until it is complete, also if others may read it then."""
-    like = Attributes(str(inputs["plain"]))
+    like = FileAccess(str(inputs["plain"]))
     with replacing(tmp_path / "out", None, like, access=True):
         (name,) = (path for path in tmp_path.iterdir() if path.suffix == ".tmp")
         assert oct(0o600) == mode_of(name)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ... import log
-from ..._commit.ownership import Attributes, attributes_of_input
+from ..._commit.ownership import FileAccess, attributes_of_input
 from ..._storage.paths import is_url, shown_name, size_of_input
 from ..._storage.protocols import BinaryFile, Seekable
 from ..._storage.urls import last_part
@@ -138,7 +138,7 @@ def decompress(args: Namespace, in_file: str, out_file: str) -> None:
 
 def _decompress(
     args: Namespace, in_file: str, out_file: str
-) -> tuple[int, Json, Attributes | None]:
+) -> tuple[int, Json, FileAccess | None]:
     """Decompress to bytes or to a .npy file.
 
     Returns the number of plain bytes from the header, the metadata, and the attributes
@@ -154,7 +154,7 @@ def _decompress(
 
         make_sink = npy_sink if args.npy else sink_by_content
 
-    def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, Attributes | None]:
+    def read(in_fp: BinaryFile, check: Check) -> tuple[int, Json, FileAccess | None]:
         nbytes = 0
         like = attributes_of_input(in_fp)
 
@@ -261,7 +261,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
         )
 
 
-def _keep_metadata(metadata: object, args: Namespace, like: Attributes | None) -> None:
+def _keep_metadata(metadata: object, args: Namespace, like: FileAccess | None) -> None:
     """Show the metadata, or write them to the file of ``--metadata-to``.
 
     `like` are the attributes of the input.

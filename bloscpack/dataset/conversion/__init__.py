@@ -323,11 +323,11 @@ def convert(
         content = found.read(in_name, request)
         if "group" not in wanted.holds:
             if has_attributes_around(content):
-                request.lose("the attributes of the group")
+                request.note_loss("the attributes of the group")
             content = without_group(content)
         _check_kind(content, wanted, out_name)
         for what in _not_held(content, wanted):
-            request.lose(what)
+            request.note_loss(what)
         if expect is not None:
             expect(content.nbytes)
         _check_room(content.nbytes, wanted, out_name)

@@ -125,7 +125,7 @@ def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupConte
     if not layout.row_nbytes:
         return GroupContent({}, attrs)
     if column.has_unwritten:
-        request.lose("which rows of '%s' were never written" % name)
+        request.note_loss("which rows of '%s' were never written" % name)
     stored = _stored_dtype(layout)
     shape = (column.size, *stored.shape)
     return ArrayContent(stored.base, shape, partial(_rows, column, stored), attrs=attrs)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy
 
-from ..._commit.ownership import Limits
+from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
 from ...abstract_io import Progress
@@ -78,7 +78,7 @@ class Request:
     nthreads: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     dtypes: Mapping[str, DType] = field(default_factory=dict)
-    limits: Limits | None = None
+    limits: AccessLimits | None = None
     layout: str = ""
     progress: Progress | None = None
     resources: ExitStack = field(default_factory=ExitStack)
@@ -101,7 +101,7 @@ class Request:
                 columns = block.values() if isinstance(block, dict) else (block,)
                 self.progress(sum(rows.nbytes for rows in columns))
 
-    def lose(self, what: str) -> None:
+    def note_loss(self, what: str) -> None:
         """Note something that the target can't hold."""
         if what not in self.lost:
             self.lost.append(what)

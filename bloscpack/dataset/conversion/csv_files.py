@@ -76,7 +76,9 @@ def read(path: str, request: Request) -> Content:
     with naming_file(path, *DAMAGE):
         dtypes, length = _types(path, request.dtypes)
     columns = {name: ArrayContent(d, (length,)) for name, d in dtypes.items()}
-    return TableContent(columns, length, partial(_blocks, path, columns, request.lose))
+    return TableContent(
+        columns, length, partial(_blocks, path, columns, request.note_loss)
+    )
 
 
 def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int]:
@@ -100,14 +102,14 @@ def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int
 
 
 def _blocks(
-    path: str, columns: dict[str, ArrayContent], lose: Callable[[str], None]
+    path: str, columns: dict[str, ArrayContent], note_loss: Callable[[str], None]
 ) -> Iterator[Columns]:
     """Yield blocks of rows."""
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
     with naming_file(path, *DAMAGE):
         for part in _parts(path, min(step, SCAN_ROWS)):
             yield {
-                name: items_of(part[name], column.dtype, name, lose)
+                name: items_of(part[name], column.dtype, name, note_loss)
                 for name, column in columns.items()
             }
 
@@ -283,9 +285,9 @@ def _encoded(values: Sequence[str], dtype: DType) -> Sequence[str | bytes]:
 
 
 def items_of(
-    values: Sequence[str], dtype: DType, name: str, lose: Callable[[str], None]
+    values: Sequence[str], dtype: DType, name: str, note_loss: Callable[[str], None]
 ) -> Array:
-    """Return the values of a column as items; `lose` gets what the items lack."""
+    """Return the values of a column as items; `note_loss` gets what the items lack."""
     if dtype.kind in "US":
         return fixed(_encoded(values, dtype), dtype, name)
     try:
@@ -298,7 +300,7 @@ def items_of(
         values = ["NaT" if value in MISSING else value for value in values]
         if dtype.kind == "m":
             return numpy.array([v if v == "NaT" else int(v) for v in values], dtype)
-        return _times(values, dtype, name, lose)
+        return _times(values, dtype, name, note_loss)
     except (ValueError, TypeError, OverflowError, KeyError) as error:
         if isinstance(error, UsageValueError):
             raise
@@ -333,11 +335,11 @@ def _floats(values: Sequence[str], dtype: DType, name: str) -> Array:
 
 
 def _times(
-    values: list[str], dtype: DType, name: str, lose: Callable[[str], None]
+    values: list[str], dtype: DType, name: str, note_loss: Callable[[str], None]
 ) -> Array:
     """Return times; raise `UsageError` if the unit is too coarse for one of them."""
     if ZONE.search("\n".join(values)):
-        lose("the time zone of the column '%s', whose times become UTC" % name)
+        note_loss("the time zone of the column '%s', whose times become UTC" % name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy warns of time zones
         exact: Array = numpy.array(values, "M8")  # of the finest unit among them
@@ -367,7 +369,7 @@ def write(content: Content, request: Request) -> None:
             unit, count = numpy.datetime_data(column.dtype)
             if unit != "generic":
                 unit = "%d%s" % (count, unit) if count > 1 else unit
-                request.lose("the unit '%s' of the column '%s'" % (unit, name))
+                request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
     with request.new_file() as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
         writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")

@@ -93,7 +93,7 @@ def _add_files(
                 continue
         except NotANumpyArray:
             pass
-        request.lose("the file '%s'" % join(path, file))
+        request.note_loss("the file '%s'" % join(path, file))
 
 
 def _array_content(array: Array) -> ArrayContent:
@@ -181,13 +181,13 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
                 if isinstance(member, GroupContent):  # it has named its member
                     raise
                 if isinstance(member, ArrayContent) and member.may_be_lost:
-                    request.lose("'%s' (%s)" % (inner, error))
+                    request.note_loss("'%s' (%s)" % (inner, error))
                     continue
                 raise type(error)("'%s': %s" % (inner, error)) from error
     elif _is_table(content, layout):
         table = as_table(content)
         if isinstance(content, ArrayContent) and not _same_fill_value(content, table):
-            request.lose("the fill value")
+            request.note_loss("the fill value")
         _write_table(table, request, path)
     else:
         assert isinstance(content, ArrayContent)

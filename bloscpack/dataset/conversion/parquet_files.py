@@ -73,7 +73,7 @@ def read(path: str, request: Request) -> Content:
                 raise UsageValueError("there are two columns '%s'" % name)
             field = file.schema.field(number)
             if getattr(field.type, "tz", None) is not None:
-                request.lose("the time zone of the column '%s'" % field.name)
+                request.note_loss("the time zone of the column '%s'" % field.name)
             columns[name] = file.column(name, field)
         attrs = _attributes(file.schema.metadata, path)
     return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
@@ -111,7 +111,9 @@ class _File:
                 continue
             is_free = len(levels) == 1 and "index" not in names.values()
             names[number] = "index" if is_free else "level_%d" % level
-            request.lose("the name '%s', which becomes '%s'" % (stored, names[number]))
+            request.note_loss(
+                "the name '%s', which becomes '%s'" % (stored, names[number])
+            )
         return names
 
     def _is_numbers(self, stored: str) -> bool:

@@ -39,7 +39,7 @@ from .superchunk_leaves import (
     DATA,
     VERSION,
     LeafReader,
-    Storage,
+    StorageDocument,
     count_cbytes,
     decode_storage,
     encode_name,
@@ -325,7 +325,7 @@ class TableDocuments(Documents):
     """
 
     def __init__(
-        self, folder: Folder, storages: dict[str, Storage], identity: str | None
+        self, folder: Folder, storages: dict[str, StorageDocument], identity: str | None
     ) -> None:
         super().__init__(folder, identity)
         self.storages = storages
@@ -414,7 +414,7 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
-        self._new: dict[str, tuple[Storage, JsonObject]] = {}
+        self._new: dict[str, tuple[StorageDocument, JsonObject]] = {}
         before = DescriptionCheck(folder, STORAGE)
         with naming_errors(folder.path(STORAGE)):
             storages, identity = _read_columns(folder)
@@ -488,7 +488,7 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         content = documents.encode_attributes(kept, COLUMNS)
         change.stage(self.folder.full(COLUMNS), content)
 
-    def _with_new(self) -> dict[str, Storage]:
+    def _with_new(self) -> dict[str, StorageDocument]:
         """Return how all columns are stored, also those that are being added."""
         new = {name: storage for name, (storage, _) in self._new.items()}
         return self._documents.storages | new
@@ -519,7 +519,9 @@ def _make_column(change: Change, prefix: str, name: str) -> str:
     return place + "/"
 
 
-def encode_columns(storages: Mapping[str, Storage], documents: Documents) -> bytes:
+def encode_columns(
+    storages: Mapping[str, StorageDocument], documents: Documents
+) -> bytes:
     """Return the description of a table."""
     columns: list[Json] = [
         {"name": name, **_encode_column(storage)} for name, storage in storages.items()
@@ -528,12 +530,12 @@ def encode_columns(storages: Mapping[str, Storage], documents: Documents) -> byt
     return documents.encode({**head, "columns": columns})
 
 
-def _encode_column(storage: Storage) -> JsonObject:
+def _encode_column(storage: StorageDocument) -> JsonObject:
     own = {} if storage.identity is None else {"id": storage.identity}
     return {**storage.encode(), **own}
 
 
-def _read_columns(folder: Folder) -> tuple[dict[str, Storage], str | None]:
+def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | None]:
     """Return how the columns of a table are stored, according to the file now.
 
     The identity of the table follows.
@@ -554,7 +556,7 @@ def _read_column(folder: Folder, name: str) -> JsonObject | None:
     return None if storage is None else _encode_column(storage)
 
 
-def _decode_column(stored: Json) -> tuple[str, Storage]:
+def _decode_column(stored: Json) -> tuple[str, StorageDocument]:
     name = stored.get("name") if isinstance(stored, dict) else None
     if not isinstance(name, str) or not name:
         refuse("the name of a column", name)

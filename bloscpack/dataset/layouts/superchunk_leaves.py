@@ -134,7 +134,7 @@ def encode_name(name: str) -> str:
 
 
 @dataclass(eq=False)
-class Storage:
+class StorageDocument:
     """How an array is stored.
 
     Attributes
@@ -196,7 +196,7 @@ class Storage:
         }
 
 
-def new_storage(new: NewArray) -> Storage:
+def new_storage(new: NewArray) -> StorageDocument:
     """Return how a new array is stored; raise `UsageError` if it can't be."""
     if not new.shape:
         raise UsageValueError(
@@ -215,7 +215,7 @@ def new_storage(new: NewArray) -> Storage:
     sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))
     rows, slots = rows_and_slots(new, math.prod(inner) * max(sizes, default=0))
     identity = Identity().name
-    storage = Storage(dtype, inner, rows, slots, fill[()], settings, identity)
+    storage = StorageDocument(dtype, inner, rows, slots, fill[()], settings, identity)
     for leaf in storage.leaves:
         encode_name("".join(leaf.fields))
         storage.args_of(leaf).check()
@@ -235,7 +235,7 @@ def packed(dtype: DType) -> DType:
     return numpy.dtype([(name, packed(dtype.fields[name][0])) for name in dtype.names])
 
 
-def decode_storage(stored: Json) -> Storage:
+def decode_storage(stored: Json) -> StorageDocument:
     """Return how an array is stored; raise `FormatError` if that is damaged."""
     if not isinstance(stored, dict):
         refuse("the description of an array", stored)
@@ -253,7 +253,7 @@ def decode_storage(stored: Json) -> Storage:
         refuse("'chunklen' to be a number of rows", rows)
     if type(file_rows) is not int or file_rows < 1 or file_rows % rows:
         refuse("'superchunklen' to be a multiple of %d rows" % rows, file_rows)
-    storage = Storage(
+    storage = StorageDocument(
         dtype,
         tuple(inner),
         rows,
@@ -319,7 +319,7 @@ def with_spare(chunk: bytes, nbytes: int) -> bytes:
 
 def count_cbytes(
     data: Folder,
-    storage: Storage,
+    storage: StorageDocument,
     length: int,
     written: Mapping[str, int] | None = None,
 ) -> int:
@@ -337,7 +337,7 @@ def count_cbytes(
 def write_leaves(
     change: Change,
     prefix: str,
-    storage: Storage,
+    storage: StorageDocument,
     blocks: Blocks,
     old: Sequence[ShardFiles | None] | None = None,
     *,
