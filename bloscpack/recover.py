@@ -1,8 +1,8 @@
 """Write an intact file from a damaged one: ``bloscpack.recover(damaged, out_file)``.
 
 `Inspection` finds the chunks, and a `RecoveryPlan` says what the new file contains.
-Then the chunks are copied without recompressing them, and each digest is checked again. The
-damaged file is never written to.
+Then the chunks are copied without recompressing them, and each digest is checked again.
+The damaged file is never written to.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Strategy: rows are written straight to their place in the data files, by any num
 threads and processes at a time, and need no lock as long as these do not write the same
 rows. Threads that write the same rows through one writer wait for each other. The
 header is written once, by `ColumnWriter.commit`, under the lock of the folder: the
-writer adds the sums of its bytes to those in the header, so the order of several writers
-does not matter. If a row is written again, its old bytes are subtracted. So a checksum is
-always the sum of the bytes in the file.
+writer adds the sums of its bytes to those in the header, so the order of several
+writers does not matter. If a row is written again, its old bytes are subtracted. So a
+checksum is always the sum of the bytes in the file.
 """
 
 from __future__ import annotations
