@@ -115,7 +115,7 @@ def run_caller(args: argparse.Namespace) -> list[dict]:
 
     from bloscpack import _loop
 
-    _loop.for_each = _loop.for_each = watch = Watch(_loop.for_each)
+    _loop.for_each = watch = Watch(_loop.for_each)
     rows = []
     for name in args.data:
         for codec in args.codecs:

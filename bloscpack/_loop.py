@@ -1,8 +1,6 @@
-"""Compress all chunks of a plain source into a compressed sink.
+"""The loops of `pack` and `unpack`, from a source to a sink, over threads.
 
-Decompress all chunks of a compressed source into a plain sink.
-
-The number of threads, and the sizes from which threads help.
+Here is also the number of threads, and from which sizes on threads help.
 """
 
 from __future__ import annotations

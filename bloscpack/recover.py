@@ -7,6 +7,7 @@ The damaged file is never written to.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -35,7 +36,12 @@ from ._storage.stream import positional
 from .abstract_io import Progress
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
-from .exceptions import ChecksumMismatch, DamageError, StorageError
+from .exceptions import (
+    ChecksumMismatch,
+    DamageError,
+    StorageError,
+    UsageValueError,
+)
 from .fp_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
 from .verify import checker_of_folder
@@ -188,9 +194,15 @@ def recover(
     UsageError
         `damaged` and `out_file` are the same file.
     """
-    if checker_of_folder(damaged) is not None:
+    checker = checker_of_folder(damaged)
+    if checker is not None:
         from . import dataset
 
+        if checker is not dataset.verify:
+            raise UsageValueError(
+                "'%s' is a BigFile tree: 'blpk bigfile verify' names what is damaged, "
+                "and 'blpk bigfile copy' copies other blocks" % os.fsdecode(damaged)
+            )
         return dataset.recover(
             damaged,
             out_file,

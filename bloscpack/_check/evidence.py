@@ -1,7 +1,7 @@
 """Evidence: the statements of a damaged file about its chunks, gathered once.
 
-`measure` compares them with the numbered chunks. Reports, recoveries and pictures take
-counts, sizes and spans only from the resulting `ChunkGeometry`.
+`numbering.measure` compares them with the numbered chunks. Reports, recoveries and
+pictures take counts, sizes and spans only from the resulting `ChunkGeometry`.
 
 The core of `verify` and `recover` numbers the intact chunks in four steps:
 

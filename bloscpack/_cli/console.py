@@ -7,9 +7,8 @@ A standard stream that fails once is not used again: its file descriptor is conn
 the null device. Otherwise the interpreter would write its buffer again at exit, and end
 with exit code 120. A failure therefore has the same result with and without buffering.
 
-The standard streams as files: the meaning of ``-``.
-
-A stream is used from its current position, and never closed.
+The file name ``-`` means a standard stream, which is used from its current position,
+and never closed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""Exit codes and error messages of ``blpk``.
+"""How ``blpk`` ends: exit codes, error messages, and signals.
 
 0 done; 1 failed (file missing or existing, not a Bloscpack file, no space, package not
 installed); 2 wrong usage; 3 damaged data found; 130 interrupted, 143 terminated. With
 several files the command ends with the highest exit code among them.
 
-A thread that ends the command on a signal while the main thread can't.
-
-Python calls the handlers of signals in the main thread, between two instructions. They
-wait while Blosc works on a chunk, which takes minutes at worst. The system writes the
-number of each signal to a pipe at once, and a thread reads the pipe. Usually the main
-thread ends the command before this thread does anything.
+A thread ends the command on a signal while the main thread can't. Python calls the
+handlers of signals in the main thread, between two instructions. They wait while Blosc
+works on a chunk, which takes minutes at worst. The system writes the number of each
+signal to a pipe at once, and a thread reads the pipe. Usually the main thread ends the
+command before this thread does anything.
 
 After the first Ctrl-C the thread writes that the command waits for chunks. It ends the
 command after a second signal, and a few seconds after SIGTERM or SIGHUP. Temporary

@@ -46,7 +46,7 @@ from .new_files import (
     Pending,
     UnfinishedFile,
     check_mode,
-    encode_json,
+    encode_line,
     not_replaced,
 )
 from .trust import JOURNAL
@@ -223,7 +223,7 @@ class NewChange(ObjectChange):
 
 
 def temporary_file() -> BinaryIO:
-    """Return a file without a name; who gets it closes it."""
+    """Return a file without a name, which the caller closes."""
     file: Any = tempfile.TemporaryFile()  # noqa: SIM115
     return file  # type: ignore[no-any-return]
 
@@ -232,7 +232,7 @@ def journal_of(contents: dict[str, bytes], removed: list[str]) -> bytes:
     """Return a journal with the new contents of documents, and a new token."""
     documents = {name: json.loads(content) for name, content in contents.items()}
     journal = {"files": {}, "removed": removed, "documents": documents}
-    return encode_json({**journal, "token": os.urandom(8).hex()})
+    return encode_line({**journal, "token": os.urandom(8).hex()})
 
 
 def complete(pending: Pending) -> bool:

@@ -51,9 +51,8 @@ class LockedFile:
 
     ``target`` is the absolute real path, which stays valid if the process changes its
     folder. ``size`` is the length of the file in bytes after the last commit.
-    ``changing`` says
-    whether this writer has a journal, and ``temporary`` is the copy that a
-    `CopiedChange` writes to; they tell `open_locked` what to undo.
+    ``changing`` says whether this writer has a journal, and ``temporary`` is the copy
+    that a `CopiedChange` writes to; they tell `open_locked` what to undo.
     """
 
     def __init__(self, path: Path, fp: BinaryFile, sync: bool) -> None:

@@ -197,8 +197,8 @@ def decode_json(text: bytes, path: str) -> Json:
         ) from error
 
 
-def encode_json(value: Json) -> bytes:
-    """Return a value as a line of JSON, as bcolz writes it; raises the errors of it."""
+def encode_line(value: Json) -> bytes:
+    """Return a value as a line of JSON, as bcolz writes it."""
     return json.dumps(value).encode("ascii") + b"\n"
 
 
@@ -434,7 +434,7 @@ class FolderChange(Change):
         self._staged.clear()
 
     def _write_journal(self, content: Json) -> None:
-        journal = self._begin_with(JOURNAL, encode_json(content))
+        journal = self._begin_with(JOURNAL, encode_line(content))
         try:
             # It gets the access of the folder, and is refused if others can write it.
             journal.like = None

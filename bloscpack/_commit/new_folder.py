@@ -165,7 +165,7 @@ def _unfinished(
         access = NewAccess(target.model(replaces), limits)
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
-        with naming_dataset(target.path, start), beside(target) as hidden:
+        with naming_dataset(target.path, start), sibling_folder(target) as hidden:
             yield hidden, replaces, access
     finally:
         if old is not None:
@@ -191,7 +191,7 @@ def remove_dataset(target: NewName, sync: bool) -> None:
     lock = FolderLock(folder)
     try:
         _check_no_writer(folder, target.datasets)
-        with beside(target) as hidden:
+        with sibling_folder(target) as hidden:
             _take_away(target.parent, target.name, folder, hidden)  # commit point
             if sync:
                 target.parent.sync_folder()
@@ -284,7 +284,7 @@ def _check_no_writer(folder: FolderStore, datasets: Datasets) -> None:
 
 
 @contextmanager
-def beside(target: NewName) -> Iterator[FolderStore]:
+def sibling_folder(target: NewName) -> Iterator[FolderStore]:
     """Yield a folder beside `target`, which is then removed.
 
     It is no dataset. So other programs do not take a dataset in it, which is not
@@ -294,17 +294,17 @@ def beside(target: NewName) -> Iterator[FolderStore]:
     made: list[FolderStore] = []
     try:
         try:
-            with closing(_make_beside(target, made)):
+            with closing(_make_sibling(target, made)):
                 yield made[-1]
         finally:
-            _remove_beside(target, made, owner)
+            _remove_sibling(target, made, owner)
     except BaseException:
         # A signal raises its exception once, perhaps during the removal.
-        _remove_beside(target, made, owner)
+        _remove_sibling(target, made, owner)
         raise
 
 
-def _make_beside(target: NewName, made: list[FolderStore]) -> FolderLock:
+def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:
     """Make a temporary folder beside `target`, the last of `made`; return its lock."""
     while True:
         number = int.from_bytes(os.urandom(8), "big")
@@ -321,7 +321,7 @@ def _make_beside(target: NewName, made: list[FolderStore]) -> FolderLock:
             return FolderLock(made[-1])
 
 
-def _remove_beside(target: NewName, made: list[FolderStore], owner: Owner) -> None:
+def _remove_sibling(target: NewName, made: list[FolderStore], owner: Owner) -> None:
     """Remove temporary folders, unless the process is a child of their writer."""
     while made and owner.is_here:
         with suppress(OSError):  # the next writer of the name removes it
@@ -363,7 +363,7 @@ def remove_leftover(
         lock = FolderLock(left)
         try:
             if sink is not None:
-                with beside(sink) as hidden:
+                with sibling_folder(sink) as hidden:
                     _take_away(folder, name, left, hidden, sink.name)
             elif folder.has(name, left) and left.status.st_uid in owners:
                 left.clear()
@@ -418,7 +418,7 @@ def put(
                 around.exchange(name, name, hidden)
                 raise replaced(target.path)
         else:
-            with beside(target) as other:
+            with sibling_folder(target) as other:
                 _take_away(around, name, replaces, other)
                 around.rename(name, name, hidden)  # commit point
     finally:

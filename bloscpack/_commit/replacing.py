@@ -153,7 +153,7 @@ def _check_free(name: str) -> None:
         # Raises nothing if another program has created the file meanwhile.
         os.stat(name)
     journal_name = journal.name_for(name)
-    if os.path.lexists(journal_name) and trust.belongs_to_missing_file(journal_name):
+    if trust.is_there(journal_name) and trust.belongs_to_missing_file(journal_name):
         raise StorageError(
             "'%s' is the journal of a file that had the name '%s': move the journal to "
             "the new place of that file, or remove it if that file is gone"

@@ -110,7 +110,7 @@ class Snapshot:
         """If there is a journal, let ``fp`` read the state before the change."""
         if not self._regular or self._was_replaced:
             return
-        if not os.path.lexists(self._journal_name):  # the usual case, for speed
+        if not trust.is_there(self._journal_name):  # the usual case, for speed
             return
         saved = trust.load(self._journal_name, self._real_fp)
         if saved is None:

@@ -271,7 +271,7 @@ class SharedFolder:
         """Return: the folder is locked only during a change."""
 
 
-def check_table_around(store: Store) -> None:
+def check_parent_table(store: Store) -> None:
     """Raise `StorageError` if a change of the folder around was interrupted.
 
     It may be a change of the table that an array belongs to. Tables and groups belong

@@ -1,16 +1,15 @@
-"""An ordered parallel map over threads, in bounded memory.
+"""Threads: `for_each`, an ordered parallel map in bounded memory, and tasks ahead.
 
-Strategy: `for_each` takes the items and delivers the results in the thread of the
-caller, in order, so sources and sinks need no locks. While enough items are under way,
-that thread does work like the other ones. An error is raised in the order of the items,
-as if a single thread had done all work. No thread outlives the call.
+`for_each` takes the items and delivers the results in the thread of the caller, in
+order, so sources and sinks need no locks. While enough items are under way, that thread
+does work like the other ones. An error is raised in the order of the items, as if a
+single thread had done all work. No thread outlives the call.
 
-Tasks that worker threads do ahead of the thread that needs their results.
-
-Strategy: unlike `for_each`, nothing here drives the work. The caller submits tasks
-whenever it likes, keeps them in order, and bounds their number. A thread that waits for
-a result works on other tasks, so a single thread gets everything done, and
-so does a process whose system has no more threads.
+In `Ahead`, worker threads do tasks ahead of the thread that needs their results. Unlike
+`for_each`, it does not drive the work. The caller submits tasks at any time, keeps them
+in order, and bounds their number. A thread that waits for a result works on other
+tasks, so a single thread gets everything done, and so does a process whose system has
+no more threads.
 """
 
 from __future__ import annotations

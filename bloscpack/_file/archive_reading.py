@@ -1,8 +1,7 @@
 """An open archive: its members, and which of them are arrays.
 
-Which files are archives: damaged ones, too.
-
-The modules that read archives are imported only for files that may be one.
+`is_archive` recognizes damaged archives, too. The modules that read archives are
+imported only for files that may be one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Load chunks of one state of a file, in parallel.
+"""Chunks of one state of a file: where each one is, and how to load them in parallel.
 
 Flow: chunk numbers → runs of chunks that are neighbours in the file → one read for each
 run → verify each digest → decompress → hand the plain bytes to the caller.
-
-Where each chunk is, in the file and in the plain bytes.
 
 The offset table gives the positions in one read; its entries are only compared with
 each other, and each chunk that is loaded is compared with its entry and the next one.
@@ -175,7 +173,7 @@ def index_from_table(
     smallest = SMALLEST_CHUNK + header.checksum_impl.size
     if not is_plausible_table(table, first, file_size, smallest):
         return None
-    import numpy  # `is_plausible` has imported it
+    import numpy  # `is_plausible_table` has imported it
 
     offsets = numpy.frombuffer(table, "<i8")
     # A header with a single chunk need not state the chunk size.

@@ -1,17 +1,15 @@
-"""What an index of an array selects, as NumPy defines it.
+"""What an index of an array selects, and which chunks hold it, by arithmetic alone.
 
-Pure functions, no files. Basic indexing is complete. One array of integers or booleans
-may select on the first axis. Errors are those of NumPy, raised by NumPy: it gets the
-same index for an array of the same shape whose items have no bytes.
+The index means what NumPy defines. Basic indexing is complete. One array of integers or
+booleans may select on the first axis. Errors are those of NumPy, raised by NumPy: it
+gets the same index for an array of the same shape whose items have no bytes.
 
-The geometry of a part of an array: which chunks hold it, and where its cells go.
-
-Pure arithmetic on positions, no files. The plain bytes are an array of cells in C
-order; a cell has one or more bytes. A chunk is a span of consecutive cells. A span
-consists of boxes: partial rows at its beginning, whole rows, and partial rows at its
-end, on at most ``2 * ndim - 1`` levels. A selection, cut to a box, is a strided part of
-the box, so that one NumPy assignment copies it. Items that two chunks share need no
-special case: their bytes are one more axis.
+The plain bytes are an array of cells in C order; a cell has one or more bytes. A chunk
+is a span of consecutive cells. A span consists of boxes: partial rows at its beginning,
+whole rows, and partial rows at its end, on at most ``2 * ndim - 1`` levels. A
+selection, cut to a box, is a strided part of the box, so that one NumPy assignment
+copies it. Items that two chunks share need no special case: their bytes are one more
+axis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write plain bytes of unknown length: cut, compress in threads, store in order.
+"""Write plain bytes of unknown length, to a new file or to the end of an old one.
 
 Strategy: `Written` cuts the bytes into chunks. Worker threads compress them while
 the caller produces the next bytes; the thread of the caller stores them. The first
@@ -12,8 +12,6 @@ Otherwise the rest is stored in one of three ways:
   at the end.
 - In a pipe there is no offset table, and the header says that the length is unknown.
   The chunks are not kept in memory.
-
-Where a `BloscpackFile` writes to: a new file, or the end of a file that exists.
 
 Contract: every output here has the same methods. ``write`` takes a view of bytes, which
 the caller may change afterwards. ``flush`` stores the chunks that are complete.

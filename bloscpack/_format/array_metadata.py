@@ -1,12 +1,13 @@
-"""The metadata of an array: dtype, shape and order, in the spelling of every release.
+"""The metadata of an array: dtype, shape and order, and the labels of its axes.
+
+Dtype, shape and order are read in the spelling of every release.
 
 JSON values to objects and back, no files (docs/format.rst, Arrays). Values from a file
 are checked before they are used.
 
-Labels of an array in its metadata: names of the axes, coordinates, attributes.
-
-The metadata that the user stores with an array may be a JSON object with these keys, as
-xarray writes them (``DataArray.to_dict``):
+Labels are names of the axes, coordinates and attributes. The metadata that the user
+stores with an array may be a JSON object with these keys, as xarray writes them
+(``DataArray.to_dict``):
 
 dims    a list with the name of each axis, all different
 name    the name of the array

@@ -13,10 +13,8 @@ This goal begins with the choice for 'balanced', compares the filters with zstd 
 medium level, and tries the best of them with the slow codecs. The choice for 'balanced'
 is one of the candidates, so that 'ratio' is never worse on the sample.
 
-Settings that are compared on a sample: records, filters to try, and their cost.
-
-``blpk tune`` measures the speed of many settings and reports all of them.
-`automatic` measures sizes only, and takes the speeds from a table.
+``blpk tune`` uses the same records and filters, but measures the speed of many settings
+and reports all of them.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""NumPy dtypes in the metadata of an array: dtype to text, and text or list to dtype.
+"""NumPy dtypes in metadata, and the Python literals in which files state them.
 
 Text from a file is parsed as a literal, never evaluated (docs/format.rst, Arrays).
 
-Python literals in files: the text of a dtype and the header of a ``.npy`` file.
-
-Strings, whole numbers, True, False, tuples, lists and dictionaries, with the meaning
-that Python gives them, as Python 2 (``2L``, ``u'...'``) and Python 3 write them. The
-text may be hostile: nothing is evaluated, length and nesting are limited, and the time
-is linear. Python's own parser can overflow its stack.
+The header of a ``.npy`` file is such a literal, too: strings, whole numbers, True,
+False, tuples, lists and dictionaries, with the meaning that Python gives them, as
+Python 2 (``2L``, ``u'...'``) and Python 3 write them. The text may be hostile: nothing
+is evaluated, length and nesting are limited, and the time is linear. Python's own
+parser can overflow its stack.
 """
 
 from __future__ import annotations

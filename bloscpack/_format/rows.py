@@ -1,11 +1,12 @@
-"""The chunks of an array as blocks of a regular grid, as Zarr and Dask see arrays.
+"""Rows of an array: the regular grid of its chunks, and sets of rows.
+
+Zarr and Dask see arrays as blocks of a regular grid.
 
 The chunks of a file are equal spans of the bytes of an array, in C or Fortran order.
 They form a regular grid if each is a number of rows, or divides a row evenly.
 
-Sets of rows: disjoint ranges [start, stop) in ascending order.
-
-Pure functions; a set is a list of pairs, and is never changed.
+A set of rows is a list of disjoint ranges [start, stop) in ascending order, which is
+never changed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     local header | member | local header | member | ... | directory | end records
 
 Strategy: encoding and decoding stand next to each other. Nothing in a file is trusted:
-`decode_end` and `decode_directory` check every number before it is used, so that the
+`decode_directory` checks every number before it is used, so that the
 extents of all members are inside of the file, in front of the directory, and apart from
 each other. Zip64 is written where a number needs it, and in every local header, because
 that is written before the size of its member is known.

@@ -1,6 +1,7 @@
-"""Types of the file objects and buffers that callers pass, for annotations alone.
+"""Types of the file objects and buffers that callers pass, for annotations.
 
-Nothing here is imported at run time: importing ``typing`` costs start-up time.
+This module imports ``typing``, which costs start-up time. So a module that ``blpk
+info`` or ``import bloscpack`` loads imports it under ``TYPE_CHECKING`` only.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import io
 import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..args import effective_limits
@@ -190,20 +190,21 @@ class RemoteStorage(Storage):
         import tempfile
 
         await self._place.find()
-        spool = tempfile.SpooledTemporaryFile(MAX_IN_MEMORY)  # noqa: SIM115 - kept
-        self._opened.callback(spool.close)
-        head, bound = b"", MAX_UNANNOUNCED
-        async with aclosing(self._place.blocks()) as blocks:
-            async for block in blocks:
-                if len(head) < BLOSCPACK_HEADER_LENGTH:
-                    head += block[:BLOSCPACK_HEADER_LENGTH]
-                    bound = self._largest(head)
-                spool.write(block)
-                if spool.tell() >= self._most:
-                    spool.truncate(self._most)
-                    break
-                if spool.tell() > bound:
-                    raise self._location.error(errno.EFBIG, TOO_LARGE % bound)
+        with ExitStack() as failing:
+            spool = failing.enter_context(tempfile.SpooledTemporaryFile(MAX_IN_MEMORY))
+            head, bound = b"", MAX_UNANNOUNCED
+            async with aclosing(self._place.blocks()) as blocks:
+                async for block in blocks:
+                    if len(head) < BLOSCPACK_HEADER_LENGTH:
+                        head += block[:BLOSCPACK_HEADER_LENGTH]
+                        bound = self._largest(head)
+                    spool.write(block)
+                    if spool.tell() >= self._most:
+                        spool.truncate(self._most)
+                        break
+                    if spool.tell() > bound:
+                        raise self._location.error(errno.EFBIG, TOO_LARGE % bound)
+            self._opened.push(failing.pop_all())
         spool.seek(0)
         self._whole = FileObjectStorage(spool)
         self._place.size = self._whole.size
@@ -283,7 +284,8 @@ class RemoteStorage(Storage):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(AttributeError):  # `__init__` has failed
+            self.close()
 
 
 class ReadAhead(Storage):

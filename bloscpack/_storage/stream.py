@@ -1,12 +1,11 @@
-"""Outputs that can't be replaced or sought: pipes, devices, the standard streams.
+"""Pipes and other streams, and cursors, which read a file forward.
 
-Inputs of unknown size: they are copied to a temporary file, which has a size.
+Outputs that can't be replaced or sought are pipes, devices and the standard streams.
+Inputs of unknown size are copied to a temporary file, which has a size.
 
-Read the sections of a file forward, from a file object or from memory.
-
-Strategy: a count in a file may be any number, so it is compared with the number of
-bytes left before memory is allocated. Where that number is unknown, as in a pipe,
-memory grows with the bytes that arrive.
+Strategy of the cursors: a count in a file may be any number, so it is compared with the
+number of bytes left before memory is allocated. Where that number is unknown, as in a
+pipe, memory grows with the bytes that arrive.
 """
 
 from __future__ import annotations

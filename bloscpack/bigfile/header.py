@@ -1,14 +1,14 @@
-"""The file ``header`` of a block: type, row width, and the rows of each data file.
+"""The file ``header`` of a block of BigFile, and the types of a tree.
 
-The file ``.unwritten`` lists the rows that have not been written yet.
+The header has type, row width, and the rows of each data file; ``.unwritten`` lists the
+rows that have not been written yet.
 
 Pure functions and records. No count of a header is trusted before the lines for it
 have been found, and no number may exceed what a file can hold.
 
-The types of a BigFile tree: their names on disk, and the conversions between them.
-
-Pure functions. A name is a byte order, a kind and a width: ``<f4``. A block may have
-the types of `WIDTHS`; an attribute may have a few more.
+A type has a name on disk, and conversions from and to others. A name is a byte order, a
+kind and a width: ``<f4``. A block may have the types of `WIDTHS`; an attribute may have
+a few more.
 """
 
 from __future__ import annotations

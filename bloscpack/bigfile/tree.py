@@ -38,7 +38,7 @@ LEGACY = "attr"
 # The rows of a new block that have not been written yet; see `coverage`.
 UNWRITTEN = ".unwritten"
 # Maximum size in bytes of a header or a file of attributes: millions of lines.
-MAX_TEXT = 2**28
+MAX_TEXT = 2**26
 # Maximum number of folders inside each other; a deeper one is refused.
 MAX_DEPTH = 100
 _DATA_FILE = re.compile("[0-9A-F]{6,}")

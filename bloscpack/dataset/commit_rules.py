@@ -16,7 +16,7 @@ from .._commit.writer import (
     LockedFolder,
     SharedFolder,
     Writer,
-    check_table_around,
+    check_parent_table,
 )
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
@@ -79,7 +79,7 @@ def writer_for(
     rule: Rule
     if folder.store.can_rename:
         if kind == "array":
-            check_table_around(folder.store)
+            check_parent_table(folder.store)
         locked = SharedFolder if kind == "group" else LockedFolder
         rule = locked(folder.pending, sync, prepare)
     else:

@@ -18,15 +18,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from .._commit.guard import is_leftover
 from .._commit.new_files import MAX_JSON as MAX_JSON
-from .._commit.new_files import UNFINISHED, Pending, decode_json, encode_json
+from .._commit.new_files import Pending, decode_json, encode_line
 from .._commit.trust import CHANGES, parent_of
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
-from .._storage.paths import is_checked_name, is_url, local_path
-from .._storage.paths import is_safe_part as is_safe_part
+from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Store
 from ..exceptions import (
@@ -96,8 +96,8 @@ class Folder:
         # Name and identity of the file that `detect_document` has read, its content and
         # the value in it.
         self._known: tuple[str, object, bytes, Json] | None = None
-        # The same file, open: as long as it is, no other file gets its inode, so the
-        # identity proves that the content is the same.
+        # The same file, open: as long as it is, no other file gets its inode. So a file
+        # of the same identity is the same file, and no writer changes it in place.
         self._held: Storage | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -353,7 +353,7 @@ class Folder:
     @property
     def is_leftover(self) -> bool:
         """Whether all in the folder is of a dataset that is not complete."""
-        return not self.exists(ZARR_JSON) and self.exists(UNFINISHED)
+        return not self.prefix and is_leftover(self.store)
 
     def folders(self) -> list[str]:
         """Return the names of the folders inside that can be members, sorted.
@@ -420,7 +420,7 @@ def encode_attributes(values: JsonObject) -> bytes:
                 "the name of an attribute must be text, not %.200r" % (name,)
             )
     try:
-        return encode_json(values)
+        return encode_line(values)
     except TypeError as error:
         raise UsageTypeError("attributes must be JSON: %s" % error) from error
     except (ValueError, RecursionError) as error:

@@ -114,7 +114,7 @@ def create_group(
     found = group_class(layout)
     found.check_layout()
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, dict(attrs or {}))
+        found.create(change, dict(() if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "group")
     opened = open_node(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
@@ -131,7 +131,7 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     writer = writer_of(Found(folder, "zarr", "group"), sync)
     try:
         with writer.change() as change:
-            group_class("zarr").create(change, dict(attrs or {}))
+            group_class("zarr").create(change, dict(() if attrs is None else attrs))
     finally:
         writer.close()
 

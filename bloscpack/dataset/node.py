@@ -1,10 +1,9 @@
-"""An array, a table or a group that is open: what all three have.
+"""What an open array, table or group has: its path, its writer and its attributes.
 
-The attributes that users give to an array, a table or a group: a mapping.
-
-Strategy: the file is read when an attribute is first used, and replaced as a whole by
-each change. A value that JSON can't represent is refused before anything is written.
-The values are never changed in place: a thread that reads them has one state.
+Strategy of the attributes: the file is read when an attribute is first used, and
+replaced as a whole by each change. A value that JSON can't represent is refused before
+anything is written. The values are never changed in place: a thread that reads them has
+one state.
 """
 
 from __future__ import annotations

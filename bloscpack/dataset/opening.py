@@ -1,7 +1,4 @@
-"""Arrays and tables opened from their folders, for reading or for changes.
-
-New arrays and tables: `create_array` and `create_table`.
-"""
+"""Open arrays and tables, for reading or for changes, and create new ones."""
 
 from __future__ import annotations
 
@@ -230,7 +227,7 @@ def create_array(
         (rows.length or 0, *rows.inner),
         chunks,
         fill_value,
-        dict(attrs or {}),
+        dict(() if attrs is None else attrs),
         settings,
         shards=shards,
     )
@@ -308,7 +305,7 @@ def create_table(
         )
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, dict(attrs or {}))
+        found.create(change, new, dict(() if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")
     opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Table)

@@ -402,7 +402,8 @@ class Table(Node):
                     % (len(self), rows.shape)
                 )
             new = NewArray(
-                *(rows.dtype, rows.shape, chunks, fill_value, dict(attrs or {})),
+                *(rows.dtype, rows.shape, chunks, fill_value),
+                dict(() if attrs is None else attrs),
                 settings=settings,
                 shards=shards,
             )

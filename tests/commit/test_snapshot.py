@@ -6,6 +6,7 @@ the writer to any later one, and the reader goes on.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import random
@@ -452,3 +453,25 @@ def test_what_a_stream_was_given_is_not_given_again(tmp_path):
         assert snapshot_module.ATTEMPTS == snapshot_module.attempts_for(output)
     for stream in (pipe, os.devnull):
         assert 1 == snapshot_module.attempts_for(stream)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="errors of POSIX")
+@pytest.mark.parametrize("call", ["lstat", "open"])
+def test_a_journal_that_the_system_can_not_look_for(tmp_path, monkeypatch, call):
+    path = tmp_path / "a.blp"
+    bloscpack.pack_bytes_to_file(b"old" * 999, path)
+    (tmp_path / "a.blp.journal").write_bytes(b"")
+    original = getattr(os, call)
+
+    def failing(name, *args, **kwargs):
+        if os.fspath(name).endswith(".journal"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(os, call, failing)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        bloscpack.unpack_bytes_from_file(path)
+    os.remove(path)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        bloscpack.pack_bytes_to_file(b"new", path)
+    assert not path.exists()

@@ -29,6 +29,7 @@ import numpy
 
 from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
+from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
 from ...abstract_io import PlainSource
 from ...defaults import DEFAULT_CHUNK_SIZE
@@ -37,7 +38,6 @@ from ...fp_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
-from ..folder import is_safe_part
 from .contents import (
     FORTRAN_FACTOR,
     ArrayContent,

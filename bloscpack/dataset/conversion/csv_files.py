@@ -343,12 +343,17 @@ def _times(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy warns of time zones
         exact: Array = numpy.array(values, "M8")  # of the finest unit among them
-    items = exact.astype(dtype)
-    same = (items.astype(exact.dtype) == exact) | numpy.isnat(exact)
-    if not same.all():
+    try:
+        items = exact.astype(dtype)
+        same = (items.astype(exact.dtype) == exact) | numpy.isnat(exact)
+        wrong = None if same.all() else values[int(numpy.argmin(same))]
+    except OverflowError:  # newer releases of NumPy raise it, and do not name the value
+        farthest = numpy.nanargmax(abs(exact - numpy.datetime64(0, "s")))
+        wrong = values[int(farthest)]
+    if wrong is not None:
         raise UsageValueError(
             "column '%s': the value '%s' does not fit the dtype '%s'"
-            % (name, values[int(numpy.argmin(same))], dtype)
+            % (name, wrong, dtype)
         )
     return items
 

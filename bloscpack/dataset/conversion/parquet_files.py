@@ -1,9 +1,9 @@
-"""Parquet files, through pyarrow.
+"""Parquet files, through pyarrow, and columns of text of any format.
 
 Row groups are read in batches and written one for each block. Attributes are in the
 metadata of the schema and of its fields, under the key of this package.
 
-Columns of text as arrays with items of one length.
+A column of text becomes an array with items of one length.
 """
 
 from __future__ import annotations

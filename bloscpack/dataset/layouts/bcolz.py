@@ -23,16 +23,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..._commit.new_files import Change, encode_json
+from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
 from ..._storage.base import naming_errors
+from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
-from ..folder import Folder, encode_attributes, is_safe_part
+from ..folder import Folder, encode_attributes
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
 from .chunk_files import (
@@ -365,7 +366,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
             if name:
                 change.make_folder(name)
-        change.write(prefix + STORAGE, encode_json(storage))
+        change.write(prefix + STORAGE, encode_line(storage))
         args = decode_settings(settings, new.dtype)
         cbytes = write_chunks(blocks, args, rows, prefix, change.write)
         cbytes += rows * row  # the buffer that bcolz has in memory
@@ -410,7 +411,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     """Return the content of the sizes file."""
-    return encode_json(
+    return encode_line(
         {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
     )
 
@@ -450,7 +451,7 @@ class BcolzTable(BcolzNode, TableLayout):
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
             cls.array_class.create(change, name + "/", new, blocks)
-        change.write(COLUMNS, encode_json({"names": list(columns)}))
+        change.write(COLUMNS, encode_line({"names": list(columns)}))
         change.write(ATTRIBUTES, attributes)
 
     @classmethod
@@ -466,7 +467,7 @@ class BcolzTable(BcolzNode, TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        change.stage(self.folder.full(COLUMNS), encode_json({"names": names}))
+        change.stage(self.folder.full(COLUMNS), encode_line({"names": names}))
 
 
 # BLZ

@@ -4,8 +4,7 @@ A file is a header of 16 bytes, which readers skip, and a Blosc chunk. The last 
 may have more rows than the array: an append was not completed, or the array shrank.
 Then its first rows count. Sizes are checked before memory is allocated.
 
-Arrays of Python objects in bcolz and BLZ: each item is a pickle in its own chunk.
-
+In arrays of Python objects of bcolz and BLZ, each item is a pickle in its own chunk.
 Unpickling runs code that the file names. So nothing is unpickled unless the caller says
 that the files are trustworthy.
 """

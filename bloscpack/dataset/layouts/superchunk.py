@@ -24,7 +24,7 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..._commit.new_files import Change, encode_json
+from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import refuse
@@ -116,8 +116,8 @@ class Documents:
     def encode(self, document: JsonObject) -> bytes:
         """Return the content of a document."""
         if self.identity is None:
-            return encode_json(document)
-        return identified(document, Identity(self.identity), encode_json)
+            return encode_line(document)
+        return identified(document, Identity(self.identity), encode_line)
 
     def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
         """Return the attributes in a document.

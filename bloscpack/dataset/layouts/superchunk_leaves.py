@@ -33,12 +33,13 @@ from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
 from ..._loop import effective_nthreads
+from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
-from ..folder import Folder, is_safe_part
+from ..folder import Folder
 from .array_files import FileNames
 from .base import NewArray
 from .identity import Identity
