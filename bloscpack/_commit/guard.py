@@ -321,7 +321,10 @@ class GuardedObjects:
         if version:
             self._store.remove(UNFINISHED, version)
         for name, content in (self._pending.kept or {}).items():
-            if self._store.read(name)[0] != content:
+            found = None
+            with suppress(FileNotFoundError):  # another program has removed a column
+                found = self._store.read(name)[0]
+            if found != content:
                 raise conflict(self._store.path(name))
         self._pending.kept = None
 

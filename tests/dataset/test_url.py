@@ -607,6 +607,15 @@ def test_two_writers_of_a_table(new):
     assert expected == dataset.open(new)["x"][:].tolist()
 
 
+def test_a_document_that_another_program_has_removed(new):
+    dataset.create_table(new, table_of(9)).close()
+    first = dataset.open_table(new, "r+")
+    store = ObjectStore(new)
+    store.remove("x/zarr.json", store.object_version("x/zarr.json"))
+    with pytest.raises(Conflict):
+        first.append(table_of(1))
+
+
 # Two programs: the second one runs between two requests of the first one
 
 
