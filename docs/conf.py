@@ -28,20 +28,25 @@ autodoc_member_order = "bysource"
 # Types are shown as the source writes them: most are imported by type checkers only.
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
+# Types with a name of their own are shown by that name.
+autodoc_type_aliases = {
+    name: name
+    for name in ("Path", "StorageOptions", "Buffer", "DType", "Selection", "Progress")
+}
 # Longer signatures have one line for each parameter.
 maximum_signature_line_length = 70
 # The base classes and types of the standard library are not linked to.
 nitpick_ignore_regex = [
     ("py:class", r"(abc|collections\.abc|typing)\..*"),
     ("py:class", r"[A-Z][a-z]+(Error)?|object|MutableMapping"),
-    ("py:class", r"(OSError|ABC|EOFError|io\..*)"),
+    ("py:class", r"(OSError|ABC|EOFError|io\..*|os\.PathLike|numpy\.(dtype|ndarray))"),
     # Aliases and protocols for type checkers, and classes that have no page.
     (
         "py:class",
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
-    ("py:class", r"Any\w+|\w+Keywords|RowStream"),
-    ("py:class", r"bloscpack\.(headers|_check)\..*"),
+    ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
+    ("py:class", r"bloscpack\.(headers|_check|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
-    ("py:class", r"bloscpack\.bigfile\.attributes\.Attribute"),
+    ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),
 ]

@@ -42,8 +42,6 @@ class Array(Node):
         The folder.
     layout
         The name of the layout.
-    attrs
-        The attributes: a mapping of names to values that JSON can represent.
     """
 
     _layout: ArrayLayout

@@ -210,8 +210,6 @@ class Group(Node, Mapping[str, Node]):
     layout
         The name of the layout; ``'folder'`` for a plain folder with datasets inside of
         it, which can only be read.
-    attrs
-        The attributes.
     """
 
     _layout: GroupLayout

@@ -66,7 +66,11 @@ class Node:
 
     @property
     def attrs(self) -> Attributes:
-        """The attributes. They keep the dataset open as long as they are in use."""
+        """The attributes, which map names to values that JSON can represent.
+
+        Each column of a table has attributes of its own. The dataset stays open as long
+        as they are in use.
+        """
         return Attributes(self)
 
     @property

@@ -64,8 +64,6 @@ class Table(Node):
         The name of the layout.
     columns
         The columns: a mapping by name, which takes positions, too.
-    attrs
-        The attributes of the table. Each column has attributes of its own.
     """
 
     _layout: TableLayout
