@@ -635,3 +635,11 @@ def test_a_signal_leaves_no_temporary_folder(tmp_path):
             with dataset.open(tmp_path / "b.zarr") as found:
                 assert 15 == found[:].sum()
     assert event > 20
+
+
+@pytest.mark.parametrize("to", ["zarr", "bcolz", "superchunk"])
+def test_folders_in_front_of_the_target_are_made(tmp_path, to):
+    np.save(tmp_path / "n.npy", np.arange(9))
+    target = tmp_path / "no" / "such" / "n"
+    dataset.convert(tmp_path / "n.npy", target, to=to)
+    assert list(range(9)) == dataset.open(target)[:].tolist()

@@ -345,7 +345,10 @@ def convert(
 
 def _check_room(nbytes: int, wanted: Format, target: str) -> None:
     """Raise `StorageError` if the target can't fit: a damaged shape may be huge."""
-    free = shutil.disk_usage(os.path.dirname(os.path.abspath(target))).free
+    folder = os.path.dirname(os.path.abspath(target))
+    while not os.path.exists(folder):  # the writer makes folders that are missing
+        folder = os.path.dirname(folder)
+    free = shutil.disk_usage(folder).free
     if nbytes > free * (1 if wanted.name in PLAIN else MAX_RATIO):
         raise StorageError(
             errno.ENOSPC,
