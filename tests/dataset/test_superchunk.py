@@ -382,7 +382,8 @@ def test_blocks_are_dropped_when_all_leaves_have_them(path):
     def blocks():
         for _ in range(300):
             items = items_of(dtype, (5,))
-            assert sum(rows() is not None for rows in alive) <= 20
+            # Of 300: one leaf may be a shard ahead, and threads have a few in work.
+            assert sum(rows() is not None for rows in alive) <= 60
             alive.append(weakref.ref(items))
             yield items
             del items

@@ -122,6 +122,12 @@ FORMATS = {
         ),
     )
 }  # fmt: skip
+# The formats that can be written: some layouts can only be read.
+WRITTEN = {
+    name: found
+    for name, found in FORMATS.items()
+    if not (found.layout and LAYOUTS[found.layout].instead)
+}
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
@@ -185,14 +191,14 @@ def target_format(path: str, name: str | None) -> Format:
         if name not in FORMATS:
             raise UsageValueError(
                 "there is no format '%s'; the formats are %s"
-                % (name, ", ".join(FORMATS))
+                % (name, ", ".join(WRITTEN))
             )
         return FORMATS[name]
     found = _by_suffix(path)
     if found is None:
         raise UsageValueError(
             "the name '%s' does not say which format to write; the formats are %s"
-            % (path, ", ".join(FORMATS))
+            % (path, ", ".join(WRITTEN))
         )
     return found
 
@@ -394,7 +400,7 @@ def _check_kind(content: Content, wanted: Format, path: str) -> None:
     if content.kind in wanted.holds or (is_table(content) and "table" in wanted.holds):
         return
     article = "an" if content.kind == "array" else "a"
-    others = [f.name for f in FORMATS.values() if content.kind in f.holds]
+    others = [f.name for f in WRITTEN.values() if content.kind in f.holds]
     raise UsageTypeError(
         "'%s': the format '%s' can't hold %s %s; %s can"
         % (path, wanted.name, article, content.kind, ", ".join(others))
