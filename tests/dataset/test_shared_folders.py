@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import pathlib
@@ -474,11 +475,12 @@ def test_an_error_while_a_layout_is_detected(tmp_path, monkeypatch, code, name):
 def test_datasets_that_are_dropped_are_closed(tmp_path):
     dataset.create_array(tmp_path / "a", ITEMS).close()
     dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
+    gc.collect()  # objects of earlier tests may still have files open
     before = len(os.listdir("/proc/self/fd"))
     for number in range(500):
         assert 7 == dataset.open(tmp_path / "a", "r+" if number % 9 == 0 else "r")[7]
         assert 7 == dataset.open(tmp_path / "t")["x"][7]
-    assert before == len(os.listdir("/proc/self/fd"))
+    assert before >= len(os.listdir("/proc/self/fd"))
     kept = [dataset.open(tmp_path / "a") for _ in range(200)]
     assert len(os.listdir("/proc/self/fd")) < before + 150
     assert [7] * 200 == [array[7] for array in kept]
