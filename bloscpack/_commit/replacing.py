@@ -115,7 +115,7 @@ def _replaced(name: str) -> Iterator[FileAccess]:
         with open_locked(name, mode="rb") as locked_file:
             yield FileAccess(locked_file.fp.fileno())
         return
-    if os.path.lexists(journal.name_for(name)):
+    if trust.is_there(journal.name_for(name)):
         raise StorageError(
             errno.EACCES,
             "it has a journal, but no read permission, so it can't be restored",
