@@ -498,7 +498,7 @@ def scan_file(
         without = scan_for(CHECKSUMS[0]).run()
     chosen = without
     if with_digests is not None:
-        # Chunks inside those of the other scan belong to a packed file that was packed.
+        # The input was a packed file if its chunks lie inside chunks of the other scan.
         digested, bare = with_digests.chains, without.without_digests()
         if _nbytes_outside(bare, digested) <= _nbytes_outside(digested, bare):
             chosen = with_digests

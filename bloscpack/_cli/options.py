@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> None:
     """Add an option or an argument to a parser or a group.
 
-    `names` are those of the option and of its value, which begins with a bracket:
+    `names` are the names of the option and of its value, which begins with a bracket:
     ``-o --output <file>``. Without the name of a value the option stores True, unless
     `properties` say otherwise.
     """

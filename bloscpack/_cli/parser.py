@@ -368,7 +368,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
     given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
-    if len(given) > 1:  # such options may stand before and behind the verb
+    if len(given) > 1:  # global options may stand before and behind the verb
         parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
     _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.

@@ -10,8 +10,8 @@ module              rule                              used for
 `new_folder`        a hidden folder is renamed        new datasets in a folder
 ==================  ================================  ==================================
 
-Each module says what the commit point of its rule is, how a change that was interrupted
-is completed or undone, and who is trusted. `trust` has the table of those who may have
+Each module states the commit point of its rule, how an interrupted change is completed
+or undone, and which users are trusted. `trust` has the table of users who may have
 written a journal, `locking` and `writer` keep other writers away. No module here
 imports one of datasets: `new_files.Datasets` is what the rules ask about them.
 """

@@ -222,7 +222,7 @@ class FolderLimits(AccessLimits):
         inputs = list(self.inputs)
         for name, kind in self._folder.entries():
             if kind == stat.S_IFDIR and is_safe_part(name):
-                # The copy has nothing of what can't be read, or is behind a link.
+                # The copy has no file that can't be read, or that is behind a link.
                 with suppress(PermissionError, LinkFound):
                     part = FolderLimits(self._folder.subfolder(name), self.inputs)
                     inputs += part.whole().inputs
