@@ -51,6 +51,20 @@ class ColumnClosedError(UsageValueError):
     """Raised if a closed `Column` is used."""
 
 
+class FileClosedError(UsageValueError):
+    """Never raised: a tree has no open files. Scripts for the original catch it."""
+
+
+def isstr(s: object) -> bool:
+    """Return whether an object is text."""
+    return isinstance(s, str)
+
+
+def isstrlist(s: object) -> bool:
+    """Return whether an object is a list of texts."""
+    return isinstance(s, list) and all(map(isstr, s))
+
+
 class Column:
     """A block of a BigFile tree, which ``tree['name']`` and ``tree.create`` return.
 
@@ -84,26 +98,63 @@ class Column:
 
     def __init__(
         self,
-        tree: Tree,
-        name: str,
-        layout: Header,
+        tree: Tree | None = None,
+        name: str = "",
+        layout: Header = NO_ROWS,
         nthreads: int | None = None,
         *,
         copied: bool = False,
     ) -> None:
+        self.name = name
+        self._closed = tree is None
+        if tree is None:  # scripts for the original call `open` or `create` next
+            return
         self._tree = tree
         self._folder = tree.folder(name)
         self._writer = ColumnWriter(tree, self._folder, layout, copied)
         self._nthreads = nthreads
-        self._closed = False
-        self.name = name
         self.attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
         self._finalizer = weakref.finalize(self, self._writer.close)
 
     @property
     def _layout(self) -> Header:
-        return self._writer.layout
+        try:
+            return self._writer.layout
+        except AttributeError:  # no block has been opened yet
+            return NO_ROWS
+
+    def open(self, f: File, blockname: str) -> None:
+        """Open a block with this object; ``f.open`` returns a new one."""
+        self._become(f.open(blockname))
+
+    def create(
+        self,
+        f: File,
+        blockname: str,
+        dtype: Any = None,
+        size: int | None = None,
+        Nfile: int = 1,
+    ) -> None:
+        """Create a block, and open it with this object; see `File.create`."""
+        self._become(f.create(blockname, dtype, size, Nfile))
+
+    def _become(self, other: Column) -> None:
+        """Take over the block that another object has just opened."""
+        if type(other) is not type(self):
+            raise UsageTypeError(
+                "the tree has blocks of the class '%s', not '%s'"
+                % (type(other).__name__, type(self).__name__)
+            )
+        self.close()
+        other._finalizer.detach()
+        vars(self).update(vars(other))
+        self._finalizer = weakref.finalize(self, self._writer.close)
+
+    @property
+    def comm(self) -> Any:
+        """The communicator of a block that several processes share, else None."""
+        return None
 
     @property
     def dtype(self) -> DType:
@@ -440,8 +491,9 @@ class Column:
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""
         self._closed = True
-        self._finalizer.detach()
-        self._writer.close()
+        if hasattr(self, "_writer"):
+            self._finalizer.detach()
+            self._writer.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -478,6 +530,9 @@ def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> C
 
 class Dataset:
     """Columns of a group as one table; a slice is an array of records.
+
+    ``table['ID']`` is a column, ``table[['ID', 'Mass']]`` a table of two, and
+    ``table['ID', 10:12]`` has rows of a column. Records can be assigned to rows.
 
     Parameters
     ----------
@@ -521,6 +576,14 @@ class Dataset:
         fields = [(name, column.dtype, column.shape[1:]) for name, column in columns]
         self.dtype: DType = numpy.dtype(fields)
 
+    @classmethod
+    def create(cls, file: File, dtype: Any, size: int) -> Dataset:
+        """Create a column for each field of a structured type; return the table."""
+        dtype = numpy.dtype(dtype)
+        for name in dtype.names or ():
+            file.create(name, dtype[name], size).close()
+        return cls(file, dtype.names)
+
     @property
     def shape(self) -> tuple[int]:
         return (self.size,)
@@ -533,14 +596,11 @@ class Dataset:
         return "<Dataset of %d rows: %s>" % (self.size, names)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, str):
-            if index not in self._columns:
-                raise KeyError(index)
-            return self._columns[index]
-        if isinstance(index, list) and index and isinstance(index[0], str):
-            return Dataset(self.file, index)
-        if isinstance(index, tuple) and len(index) == 1:
-            index = index[0]
+        names, rest = _names_and_rows(index)
+        if names is not None:
+            part = self._columns[names] if isstr(names) else Dataset(self.file, names)
+            return part[rest[0]] if rest else part
+        index = rest[0]
         rows = {name: column[index] for name, column in self._columns.items()}
         is_row = isinstance(index, (int, numpy.integer))
         length = 1 if is_row else len(next(iter(rows.values())))
@@ -548,6 +608,18 @@ class Dataset:
         for name, values in rows.items():
             table[name] = values
         return table[0] if is_row else table
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        names, rest = _names_and_rows(index)
+        rows = rest[0] if rest else slice(None)
+        if isstr(names):
+            self._columns[names][rows] = value
+            return
+        names = self.column_names if names is None else names
+        records = numpy.asarray(value)
+        self._check_fields(records, names)
+        for name in names:
+            self._columns[name][rows] = records[name]
 
     def __iter__(self) -> Iterator[Any]:
         step = max(1, 2**22 // max(1, self.dtype.itemsize))
@@ -571,20 +643,20 @@ class Dataset:
 
     def write(self, start: int, buf: Array) -> None:
         """Write records from row `start` on, each field to its column."""
-        self._check_fields(buf)
+        self._check_fields(buf, self.column_names)
         for name, column in self._columns.items():
             column.write(start, buf[name])
 
     def append(self, buf: Array, Nfile: int = 1) -> None:
         """Add records at the end, in `Nfile` new data files of each column."""
-        self._check_fields(buf)
+        self._check_fields(buf, self.column_names)
         for name, column in self._columns.items():
             column.append(buf[name], Nfile)
         self.size = self._columns[self.column_names[0]].size
 
-    def _check_fields(self, buf: Array) -> None:
+    def _check_fields(self, buf: Array, needed: list[str]) -> None:
         names = buf.dtype.names or ()
-        missing = [name for name in self.column_names if name not in names]
+        missing = [name for name in needed if name not in names]
         if missing:
             raise UsageTypeError("the records have no field '%s'" % missing[0])
 
@@ -597,3 +669,14 @@ class Dataset:
         """Close all columns."""
         for column in self._columns.values():
             column.close()
+
+
+def _names_and_rows(index: Any) -> tuple[Any, list[Any]]:
+    """Return the name or names in an index of a table, or None, and the other parts."""
+    parts = list(index) if isinstance(index, tuple) else [index]
+    for number, part in enumerate(parts[:2]):
+        name = part[0] if isinstance(part, tuple) and len(part) == 1 else part
+        if isstr(name) or (name and isstrlist(name)):
+            del parts[number]
+            return name, parts
+    return None, parts if len(parts) == 1 else [index]
