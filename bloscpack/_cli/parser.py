@@ -166,6 +166,7 @@ class _VerbParser(_BaseParser):
         add_arguments, kwargs = self.__dict__.pop("_postponed")
         super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
         add_arguments(self)
+        _inherit_global_options(self)
         return getattr(self, name)
 
     def format_help(self) -> str:
@@ -225,7 +226,6 @@ def _add_arguments(
 ) -> None:
     """Add the arguments of a verb to its parser."""
     module_of(verb).add_arguments(parser)
-    _inherit_global_options(parser)
     if not with_user_defaults or not verb.settings:
         return
     from .settings import as_arguments
@@ -278,8 +278,10 @@ class _Parser(_BaseParser):
         from difflib import get_close_matches
 
         verb: _BaseParser = self
-        if subcommand is not None and self._subparsers is not None:
-            verb = self._subparsers._group_actions[0].choices[subcommand]  # type: ignore
+        for word in self._words:  # the verb, and perhaps an action of it
+            if verb._subparsers is not None:
+                choices: Any = verb._subparsers._group_actions[0].choices
+                verb = choices.get(word, verb)
         known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
         wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
         near = [match for word in wrong for match in get_close_matches(word, known, 1)]
@@ -523,7 +525,9 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
     for group, names, _, properties in global_options():
-        own = parser._option_string_actions
+        own = set(parser._option_string_actions)
+        if parser._subparsers is not None:
+            own.add("-n")  # actions of a verb may give it another meaning
         free = [name for name in names.split() if name not in own]
         if not free[:1] or free[0][:1] != "-":  # nothing, or only the name of a value
             continue
