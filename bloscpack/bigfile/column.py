@@ -676,7 +676,7 @@ def _names_and_rows(index: Any) -> tuple[Any, list[Any]]:
     parts = list(index) if isinstance(index, tuple) else [index]
     for number, part in enumerate(parts[:2]):
         name = part[0] if isinstance(part, tuple) and len(part) == 1 else part
-        if isstr(name) or (name and isstrlist(name)):
+        if isstr(name) or (isstrlist(name) and name):
             del parts[number]
             return name, parts
     return None, parts if len(parts) == 1 else [index]

@@ -121,6 +121,10 @@ def test_names_and_rows_of_a_table_in_any_order(table):
     )
     assert [0, 1] == table[("ID",), :2].tolist()
     assert table["ID"] is table[("ID",)]
+    for rows in ([3, 1], np.array([3, 1]), (np.array([3, 1]),), []):
+        picked = [3, 1] if len(rows) else []
+        assert picked == table[rows]["ID"].tolist()
+        assert picked == table["ID", rows].tolist()
 
 
 def test_records_are_assigned_to_rows_of_a_table(table, tree):
