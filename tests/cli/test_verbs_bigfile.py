@@ -376,11 +376,16 @@ def test_repartition_in_place(tree, good, tmp_path):
 def test_repartition_keeps_a_block_that_it_can_not_copy(tree, run, tmp_path):
     tree.create_from_array("y", np.arange(4)).close()
     os.truncate(tmp_path / "tree/g/x/000001", 10)
+    tree.create_from_array("other", np.arange(4)).close()
+    (tmp_path / "tree/other/notes").touch()
     header = (tmp_path / "tree/g/x/header").read_bytes()
-    code, _, err = run("bigfile", "repartition", "tree", "3", "nope", "g/x", "y")
+    names = "nope", "g/x", "other", "y"
+    code, _, err = run("bigfile", "repartition", "tree", "3", *names)
     assert (3, 3) == (code, tree["y"].nfile)
     assert "no block 'nope'" in err
     assert "rows 5 to 9 missing" in err
+    assert "other' has files that are no files of a block" in err
+    assert (tmp_path / "tree/other/notes").exists()
     assert header == (tmp_path / "tree/g/x/header").read_bytes()
     assert ["x"] == os.listdir(tmp_path / "tree/g")
     for files, message in (("0", "at least one file"), ("x", "not a number of files")):

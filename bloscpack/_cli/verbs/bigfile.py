@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 # objects of Python, which need ten times as much memory.
 RAW_NBYTES = 2**22
 TEXT_NBYTES = 2**19
-# Maximum number of arguments of an action that takes any number of them.
-MANY = 10**6
 # A conversion of printf with the size of a type in C, which Python does not know.
 _SIZED = re.compile("(%[-+ #0-9.]*)(?:hh|ll|[hlLjzt])(?=[a-zA-Z])")
 
@@ -83,7 +81,7 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> int:
     """Run the action."""
     action = ACTIONS[args.action]
-    if not action.least <= len(args.names) <= action.most:
+    if not action.accepts(len(args.names)):
         raise WrongUsage(
             "bigfile %s: wrong number of arguments: expected <tree> %s"
             % (args.action, action.usage)
@@ -267,6 +265,8 @@ def _rewrite(args: Namespace, tree: File, nfile: int, block: str) -> None:
     old = tree.open(block)
     if not old.nmemb:
         return  # it has attributes only
+    if not is_only_tree(old._folder):
+        raise Refusal("'%s' has files that are no files of a block" % old._folder)
     verbose("writing '%s' to %s" % (block, counted(nfile, "file")))
     sync = args.sync is not False
     with (
@@ -399,57 +399,41 @@ def _verify(args: Namespace) -> int:
 
 
 class Action(NamedTuple):
-    """What an action does, its arguments behind the tree, and its `OPTIONS`."""
+    """An action, what it does, its arguments behind the tree, and its `OPTIONS`."""
 
     run: Callable[[Namespace], int | None]
     help: str
     usage: str
-    least: int
-    most: int
-    options: str
+    options: str = ""
+
+    def accepts(self, count: int) -> bool:
+        """Return whether the action takes this number of arguments."""
+        least = self.usage.partition("[")[0].count("<")
+        return least <= count and (
+            count <= self.usage.count("<") or "..." in self.usage
+        )
 
 
+IN_PLACE = "<number of files> [<block> ...]"
+NEW_COPY = "<block> <new block> <number of files>"
+ITEMS = "<block> [<dtype> [<file of raw items>]]"
 ACTIONS = {
-    "ls": Action(_list, "list the blocks", "[<block> ...]", 0, MANY, "long json"),
+    "ls": Action(_list, "list blocks", "[<block> ...]", "long json"),
     "cat": Action(
-        _cat,
-        "print rows of a block",
-        "<block>",
-        1,
-        1,
-        "binary format offset count json",
+        _cat, "print rows of a block", "<block>", "binary format offset count json"
     ),
-    "create": Action(
-        _create,
-        "create a block of raw items, or without rows",
-        "<block> [<dtype> [<file of raw items>]]",
-        1,
-        3,
-        "nfile dtype nmemb size",
-    ),
+    "create": Action(_create, "create a block", ITEMS, "nfile dtype nmemb size"),
     "repartition": Action(
-        _repartition,
-        "change the number of data files, or copy a block to another number",
-        "<number of files> [<block> ...] | <block> <new block> <number of files>",
-        1,
-        MANY,
-        "dtype",
+        _repartition, "change data files", "%s | %s" % (IN_PLACE, NEW_COPY), "dtype"
     ),
     "get-attr": Action(
-        _get_attr, "print attributes", "<block> [<attribute> ...]", 1, MANY, "json"
+        _get_attr, "print attributes", "<block> [<attribute> ...]", "json"
     ),
     "set-attr": Action(
-        _set_attr,
-        "set an attribute",
-        "<block> <attribute> <value> ...",
-        3,
-        MANY,
-        "dtype",
+        _set_attr, "set an attribute", "<block> <attribute> <value> ...", "dtype"
     ),
-    "copy": Action(
-        _copy, "copy blocks", "[<block> [<new block>]]", 0, 2, "nfile dtype to"
-    ),
-    "verify": Action(_verify, "check all data", "[<block> ...]", 0, MANY, "json"),
+    "copy": Action(_copy, "copy blocks", "[<block> [<new block>]]", "nfile dtype to"),
+    "verify": Action(_verify, "check all data", "[<block> ...]", "json"),
 }
 # The names, the help and the properties of the options of actions.
 OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
