@@ -20,16 +20,10 @@ from ..exceptions import BloscpackError as Error
 from ..version import __version__ as __version__
 from .attributes import AttributeSet
 from .checking import TreeFinding, TreeReport, verify
-from .column import (
-    Column,
-    ColumnClosedError,
-    Dataset,
-    FileClosedError,
-    isstr,
-    isstrlist,
-)
+from .column import Column, ColumnClosedError, FileClosedError
 from .file import File, copy, repartition
 from .mpi import ColumnMPI, FileMPI, check_unique
+from .records import Dataset, isstr, isstrlist
 
 # Other names that the package ``bigfile`` has for these.
 BigFile = FileBase = FileLowLevelAPI = File

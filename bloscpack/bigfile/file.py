@@ -22,8 +22,9 @@ from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
 from ..exceptions import NoSuchBlock, StorageError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, Dataset, layout_of
+from .column import Column, layout_of
 from .header import Array, DType, Header, block_dtype, check_convertible, new_header
+from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
 from .writing import Written, finish_block, make_block
 
