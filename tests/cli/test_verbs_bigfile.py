@@ -126,6 +126,8 @@ def test_cat_shows_values_like_the_original(good):
 def test_cat_in_a_format(tree, good, dtype, text, expected):
     tree.create_from_array("v", np.arange(7, 9).astype(dtype)).close()
     assert expected == good("cat", "-f", text, "tree", "v")
+    tree.create_from_array("v", np.array([b"\x1b[2J"])).close()
+    assert "\\x1b[2J \n" == good("cat", "-f", "%s", "tree", "v")
 
 
 @pytest.mark.parametrize(
@@ -185,9 +187,10 @@ def test_messages_about_wrong_names(tree, run, tmp_path):
         (["ls"], "the following arguments are required: <tree>\n"),
         (["ls", "missing"], "'missing' does not exist"),
         (["ls", "file"], "'file' is not a folder"),
-        (["create", "tree", "y", "f9"], "'f9' is no type"),
+        (["create", "new", "y", "f9"], "'f9' is no type"),
     ):
         assert message in run("bigfile", *arguments)[2]
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("verb", ["cat", "recover", "metadata"])

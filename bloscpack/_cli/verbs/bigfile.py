@@ -182,6 +182,7 @@ def _formatter(column: Column, given: str | None) -> Callable[[object], str]:
 def _printed(text: str, value: object) -> str:
     """Return an item in a format of printf; a complex number is two numbers."""
     plain = _plain(value)
+    plain = printable(plain) if isinstance(plain, str) else plain
     try:
         return text % (tuple(plain) if isinstance(plain, list) else (plain,))
     except (TypeError, ValueError, OverflowError) as error:
@@ -202,14 +203,14 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    tree = _open(args, create=True)
     name, *more = args.names
+    dtype = more[0] if more else args.dtype
+    row = None if dtype is None else _dtype((dtype, (args.nmemb,)))
+    tree = _open(args, create=True)
     _check_free(tree, name, args)
-    dtype = args.dtype if len(more) < 1 else more[0]
-    if dtype is None:
+    if row is None:
         tree.create(name).close()
         return
-    row = _dtype((dtype, (args.nmemb,)))
     nfile = 1 if args.nfile is None else args.nfile
     if args.size is not None:
         tree.create(name, row, args.size, nfile).close()
