@@ -520,6 +520,23 @@ def test_every_bug_of_old_is_answered():
     assert list(range(1, 32)) == list(map(int, numbers))
 
 
+def test_install_commands_work_in_a_clone():
+    """A package index has another program: release 0.16.0 of the original."""
+    texts = [*PAGES, *MODULES, *ROOT.glob("*.rst"), *ROOT.glob("bench/*.rst")]
+    texts += [*ROOT.glob("tests/**/*.rst"), *ROOT.glob("test_cmdline/*.t")]
+    wrong = re.compile(
+        r"bloscpack\[[a-z-]+\]|pip install -?-?[a-z-]* ?\.\[|git clone http"
+    )
+    assert [] == [path for path in texts if wrong.search(path.read_text("utf-8"))]
+    extras = (ROOT / "pyproject.toml").read_text("utf-8")
+    for path in texts:
+        for names in re.findall(
+            r"pip install '\.\[([^]%]+)\]'", path.read_text("utf-8")
+        ):
+            for name in names.split(","):
+                assert re.search("^%s = " % name, extras, re.M), (path, name)
+
+
 # Building
 
 
