@@ -18,6 +18,7 @@ import support
 from support import ROOT
 
 import bloscpack
+from bloscpack._cli.verb_table import VERBS
 
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "bloscpack"
@@ -518,6 +519,17 @@ def test_every_bug_of_old_is_answered():
     answers = text.partition("The bugs of 0.16.0\n")[2].partition("\nPipes\n")[0]
     numbers = re.findall(r"^(\d+)\. \*", answers, re.M)
     assert list(range(1, 32)) == list(map(int, numbers))
+
+
+def test_table_of_verbs():
+    """The table at the top of cli.rst has each verb, in the order of `blpk help`."""
+    text = (DOCS / "cli.rst").read_text("utf-8")
+    table = text.partition(":name: verbs\n")[2].partition("\n\nFifteen")[0]
+    rows = re.findall(
+        r"^   \* - `?([a-z]+)(?: <\w+, \w_>`)?_?_?\n     -(?: (\w))?$", table, re.M
+    )
+    found = [(name, letter or None) for name, letter in rows[1:]]
+    assert [(verb.name, verb.letter) for verb in VERBS] == found
 
 
 def test_install_commands_work_in_a_clone():
