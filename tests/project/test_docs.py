@@ -462,7 +462,7 @@ def test_paths_and_pages_named_exist(page):
 def test_every_page_is_in_the_contents():
     text = (DOCS / "index.rst").read_text("utf-8")
     assert {page.stem for page in PAGES} - {"index"} <= set(
-        re.findall(r"^   (\w+)$", text, re.M)
+        re.findall(r"^   ([\w-]+)$", text, re.M)
     )
 
 
