@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.abspath(os.pardir))
 from bloscpack.version import __version__
 
 project = "Bloscpack"
-author = "The Bloscpack developers"
+author = "The authors of this implementation of Bloscpack"
 copyright = author
 version = release = __version__
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
 
-from ..exceptions import BloscpackError, StorageError, UsageError
+from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_s3_session, open_session
 from .paths import MARK, public_name
 from .protocols import StorageOptions
@@ -173,7 +173,7 @@ class Location:
         extra = "s3" if schemes & {"s3", "s3a"} else "remote"
         # fsspec names the packages of its other file systems itself.
         if extra == "s3" or schemes <= {"http", "https"} or "fsspec" in text:
-            message += ": pip install 'bloscpack[%s]'" % extra
+            message += ": " + install_hint(extra)
         problem = UsageError(message)
         problem.__cause__ = ImportError(text)
         return problem

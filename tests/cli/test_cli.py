@@ -1015,7 +1015,7 @@ def test_a_package_that_is_not_installed(
     code, output, errors = run(*arguments)
     assert (1, "") == (code, output)
     assert errors.startswith("blpk: error: ")
-    assert "pip install 'bloscpack[%s]'" % extra in errors
+    assert "pip install '.[%s]' in a clone" % extra in errors
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="Linux only")

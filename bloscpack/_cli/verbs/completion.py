@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator
 
+from ...exceptions import install_hint
 from ..console import console
 from ..exit_codes import Refusal
 from ..options import add, set_help
@@ -38,7 +39,7 @@ def run(args: Namespace) -> None:
         import shtab
     except ImportError as error:
         raise Refusal(
-            "completion needs the package shtab: pip install 'bloscpack[completion]'"
+            "completion needs the package shtab: " + install_hint("completion")
         ) from error
     if args.shell not in shtab.SUPPORTED_SHELLS:
         raise Refusal(
