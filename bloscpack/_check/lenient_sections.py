@@ -209,8 +209,8 @@ def _read_metadata(
     checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
     digest, expected = storage.read_at(room[1], checksum.size), checksum(stored)
     if digest != expected:
-        message = "expected the digest %r (%s), found %r"
-        message %= expected, checksum.name, digest
+        message = "expected the digest %s (%s), found %s"
+        message %= expected.hex(), checksum.name, digest.hex()
         report.add("metadata", "digest", message, extent=extent)
     found = None
     try:

@@ -361,8 +361,8 @@ def decode_metadata(
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(
-            "Checksum mismatch detected in metadata expected: %r, received: %r"
-            % (digest, expected),
+            "Checksum mismatch detected in metadata expected: %s, received: %s"
+            % (digest.hex(), expected.hex()),
             section="metadata",
         )
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit
