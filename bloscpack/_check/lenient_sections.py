@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
+from .._format.other_formats import PREFIX_LENGTH
 from .._format.sections import (
     check_metadata_header,
     decode_metadata,
@@ -112,6 +113,8 @@ class Sections(NamedTuple):
 def read_sections(storage: Storage, report: Report) -> Sections:
     """Read the sections where the header puts them; add the errors to `report`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
+    if not prefix.startswith(MAGIC):  # the error names the format of the file
+        prefix = storage.read_at(0, PREFIX_LENGTH)
     try:
         header = _decode_header(prefix, storage.size)
     except FormatError as error:

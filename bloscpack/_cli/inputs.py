@@ -429,6 +429,16 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     """Raise `Refusal` unless a name has the suffix of compressed files."""
     end = last_part(name) if is_url(name) else name
     if name != STREAM and not end.endswith(suffix):
-        raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
-        )
+        message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
+        raise Refusal(message, _other_format(name))
+
+
+def _other_format(name: str) -> str:
+    """Return that a file has another format, if it is known; or else nothing."""
+    from .._format.other_formats import PREFIX_LENGTH, name_format
+
+    if not os.path.isfile(name) or not os.access(name, os.R_OK):
+        return ""
+    with open(name, "rb") as fp:
+        found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
+    return "" if found is None else "it is " + found

@@ -422,11 +422,16 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
 
 
 def warn_of_no_offsets(args: argparse.Namespace, arguments: list[str]) -> None:
-    """Warn the user if a file name stands beside ``-o``: it names no output."""
+    """Warn the user if a file name stands beside ``-o``: it names no output.
+
+    A single name that exists is surely an input.
+    """
     if getattr(args, "offsets", None) is not False:
         return
-    names = {getattr(args, name, None) for name in ("in_file", "out_file")}
+    names = {getattr(args, name, None) for name in ("in_file", "out_file")} - {None}
     names.update(getattr(args, "more", ()), getattr(args, "files", ()))
+    if len(names) == 1 and os.path.exists(*names):
+        return
     for before, word, behind in zip(
         ["", *arguments], arguments, [*arguments[1:], ""], strict=False
     ):

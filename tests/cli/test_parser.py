@@ -227,7 +227,8 @@ def test_level_is_another_name_of_clevel(arguments, option):
 BESIDE_O = [
     (True, ["compress", "-o", "out.blp", "in"]),
     (True, ["compress", "in", "-o", "out.blp"]),
-    (True, ["compress", "in", "-o"]),
+    (True, ["compress", "missing", "-o"]),
+    (False, ["compress", __file__, "-o"]),
     (True, ["compress", "-so", "a", "b", "c"]),
     (True, ["repack", "-o", "out.blp", "in.blp"]),
     (False, ["compress", "-o", "-c", "zstd", "in"]),
