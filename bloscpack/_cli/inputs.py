@@ -263,6 +263,7 @@ def is_classic(args: Namespace) -> bool:
         or args.recursive
         or args.output is not None
         or args.output_dir is not None
+        or args.skip_existing
     )
 
 
@@ -279,16 +280,18 @@ def writes_data(args: Namespace) -> bool:
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     """Return (input, output) for every input that the arguments name.
 
-    `output_name` returns the name of the output beside an input; it raises `Refusal`
-    if an input can't have one.
+    With ``--skip-existing``, inputs whose output exists are left out. `output_name`
+    returns the name of the output beside an input; it raises `Refusal` if an input
+    can't have one.
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
+    if args.skip_existing and args.force:
+        raise WrongUsage("--skip-existing and --force exclude each other")
     left_out = LeftOut()
     found = list(_found(names, args, left_out))
-    left_out.report()
     if args.output is not None and len(found) != 1:
         raise WrongUsage("--output is for one input, but there are %d" % len(found))
     unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
@@ -306,7 +309,25 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
                 continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     jobs += [(name, NO_OUTPUT) for name in unreadable]
-    return list(dict.fromkeys(jobs))
+    todo = list(dict.fromkeys(jobs))
+    if args.skip_existing:
+        todo = _without_existing(todo, left_out)
+    left_out.report()
+    if not jobs:
+        log.notice("nothing to do: there are no inputs")
+    return todo
+
+
+def _without_existing(jobs: list[Job], left_out: LeftOut) -> list[Job]:
+    """Return the jobs without those that have an output and an input."""
+    left = []
+    for name, out_file in jobs:
+        is_there = os.path.exists(name) or is_url(name)
+        if is_there and os.path.isfile(out_file):
+            left_out.add("its output exists", name)
+        else:
+            left.append((name, out_file))
+    return left
 
 
 def _check_outputs_differ(jobs: list[Job]) -> None:
@@ -392,8 +413,6 @@ def run_jobs(
         else:
             act(name, out_file)
 
-    if not jobs:
-        log.notice("nothing to do: there are no inputs")
     if len(jobs) == 1:
         process(jobs[0])  # `main` shows the error, without the name
         return EXIT_OK

@@ -366,6 +366,8 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
         action="append",
     )
     add(group, "-r --recursive", "%s the files in folders and all below" % verb)
+    skip = "leave outputs that exist; all names are inputs"
+    add(group, "--skip-existing", skip)
     add(group, "--rm", "remove an input when its output is safe on the disk")
     no_preserve = "don't give outputs the times and permissions of inputs"
     add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")
