@@ -128,7 +128,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
     console.is_optional = verb.writes == verb_table.FILES
-    console.quiet = args.quiet
+    console.quiet, console.verb = args.quiet, verb.name
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
     )

@@ -61,7 +61,23 @@ EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
 )
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
-BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
+DATASET = "a dataset"
+BIGFILE_TREE = "a BigFile tree"
+# What to use for a folder in place of a verb for files; %s is its name.
+INSTEAD = {
+    DATASET: {
+        "compress": "'blpk convert %s NEW.zarr' writes it with other settings",
+        "decompress": "'blpk convert %s NEW.npz' writes plain arrays",
+        "repack": "'blpk convert %s NEW.zarr' writes it with other settings",
+        "estimate": "'blpk info %s' shows its sizes",
+    },
+    BIGFILE_TREE: {
+        "": "see 'blpk bigfile ls' and 'bigfile verify'",
+        "cat": "'blpk bigfile cat %s BLOCK' writes a block",
+        "compress": "'blpk convert %s NEW.zarr' compresses it",
+        "verify": "'blpk bigfile verify %s' checks it",
+    },
+}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
@@ -125,8 +141,13 @@ def _text_of(error: BaseException) -> str:
         name = error.filename
         if name in STREAM_NAMES:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
-        if isinstance(error, IsADirectoryError) and _is_bigfile_tree(name):
-            return BIGFILE_TREE % str(name)
+        kind = kind_of_folder(name) if isinstance(error, IsADirectoryError) else None
+        if kind is not None:
+            from shlex import quote
+
+            hint = INSTEAD[kind].get(console.verb) or INSTEAD[kind].get("", "")
+            text = "'%s' is %s: %s" % (name, kind, hint.replace("%s", quote(name)))
+            return text.removesuffix(": ")
         shown = shown_name(name) if isinstance(name, str) else name
         if error.errno == errno.ENOENT and isinstance(name, str):
             return _text_of_missing(name, shown, str(error.strerror))
@@ -161,13 +182,27 @@ def _other_format(error: BaseException) -> str | None:
     return name_format(error.prefix, error.size)
 
 
-def _is_bigfile_tree(name: str) -> bool:
+def kind_of_folder(name: str) -> str | None:
+    """Return what a folder is that verbs for files refuse, or None."""
+    from ..dataset import find
     from ..dataset.conversion.bigfile_trees import is_tree
 
     try:
-        return os.path.isdir(name) and is_tree(name)
+        found = find(name)
+        if found is not None and found[0] != "folder":
+            return DATASET
+        return BIGFILE_TREE if os.path.isdir(name) and is_tree(name) else None
     except (BloscpackError, OSError):
-        return False
+        return None
+
+
+def refuse_kinds_of_folders(name: str) -> None:
+    """Raise `IsADirectoryError` for a dataset or a tree: its message says what to use.
+
+    Another folder is refused elsewhere, for the reason that 0.16 gave.
+    """
+    if os.path.isdir(name) and kind_of_folder(name) is not None:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
 
 
 def _hint_for(error: BaseException) -> str:

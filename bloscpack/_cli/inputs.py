@@ -26,7 +26,14 @@ from .._storage.urls import last_part, path_of
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
-from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
+from .exit_codes import (
+    EXIT_OK,
+    Refusal,
+    WrongUsage,
+    for_each_file,
+    kind_of_folder,
+    refuse_kinds_of_folders,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -128,8 +135,12 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
         if not os.path.isdir(name) or (datasets and is_dataset(name)):
             found.append(name)
             continue
-        inside = walk(name, args.recursive, True, EXTENSION, left_out, is_item)
-        found += list(inside) or [name] * datasets
+        skipped = LeftOut()
+        inside = list(walk(name, args.recursive, True, EXTENSION, skipped, is_item))
+        is_refused = not inside and kind_of_folder(name) is not None
+        found += inside or [name] * (datasets or is_refused)
+        if not is_refused:  # `-r` would not help
+            left_out.include(skipped)
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")
@@ -200,6 +211,11 @@ class LeftOut:
     def add(self, reason: str, path: str) -> None:
         """Note that a file is not an input."""
         self._paths.setdefault(reason, []).append(path)
+
+    def include(self, other: LeftOut) -> None:
+        """Note what another record has."""
+        for reason, paths in other._paths.items():
+            self._paths.setdefault(reason, []).extend(paths)
 
     def report(self) -> None:
         """Show a line for each reason, or for each file with ``-v``."""
@@ -448,6 +464,7 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     """Raise `Refusal` unless a name has the suffix of compressed files."""
     end = last_part(name) if is_url(name) else name
     if name != STREAM and not end.endswith(suffix):
+        refuse_kinds_of_folders(name)
         message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
         raise Refusal(message, _other_format(name))
 
