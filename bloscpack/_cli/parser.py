@@ -428,9 +428,10 @@ def warn_of_no_offsets(args: argparse.Namespace, arguments: list[str]) -> None:
     """
     if getattr(args, "offsets", None) is not False:
         return
-    names = {getattr(args, name, None) for name in ("in_file", "out_file")} - {None}
-    names.update(getattr(args, "more", ()), getattr(args, "files", ()))
-    if len(names) == 1 and os.path.exists(*names):
+    given = vars(args)
+    names = {*given.get("more", ()), *given.get("files", ())}
+    names |= {given[name] for name in ("in_file", "out_file") if given.get(name)}
+    if len(names) == 1 and all(map(os.path.exists, names)):
         return
     for before, word, behind in zip(
         ["", *arguments], arguments, [*arguments[1:], ""], strict=False
