@@ -161,8 +161,8 @@ def test_file_names_are_asked_for_where_they_belong(script):
 )
 def test_no_script_offers_completion_beside_compress(script, shell, line):
     text = script(shell)
-    for verb, offered in (("convert", True), ("completion", False), ("d", False)):
-        assert offered == bool(re.search(line % verb, text)), verb
+    for name, offered in (("convert", True), ("completion", False), ("d", False)):
+        assert offered == bool(re.search(line % name, text)), name
 
 
 def test_an_unknown_shell(capsys):
