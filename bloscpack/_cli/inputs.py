@@ -26,7 +26,14 @@ from .._storage.urls import last_part, path_of
 from ..constants import EXTENSION, MAGIC
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
-from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
+from .exit_codes import (
+    EXIT_OK,
+    Refusal,
+    WrongUsage,
+    for_each_file,
+    kind_of_folder,
+    refuse_kinds_of_folders,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -128,8 +135,12 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
         if not os.path.isdir(name) or (datasets and is_dataset(name)):
             found.append(name)
             continue
-        inside = walk(name, args.recursive, True, EXTENSION, left_out, is_item)
-        found += list(inside) or [name] * datasets
+        skipped = LeftOut()
+        inside = list(walk(name, args.recursive, True, EXTENSION, skipped, is_item))
+        is_refused = not inside and kind_of_folder(name) is not None
+        found += inside or [name] * (datasets or is_refused)
+        if not is_refused:  # `-r` would not help
+            left_out.include(skipped)
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")
@@ -201,6 +212,11 @@ class LeftOut:
         """Note that a file is not an input."""
         self._paths.setdefault(reason, []).append(path)
 
+    def include(self, other: LeftOut) -> None:
+        """Note what another record has."""
+        for reason, paths in other._paths.items():
+            self._paths.setdefault(reason, []).extend(paths)
+
     def report(self) -> None:
         """Show a line for each reason, or for each file with ``-v``."""
         for reason, paths in self._paths.items():
@@ -263,6 +279,7 @@ def is_classic(args: Namespace) -> bool:
         or args.recursive
         or args.output is not None
         or args.output_dir is not None
+        or args.skip_existing
     )
 
 
@@ -279,16 +296,18 @@ def writes_data(args: Namespace) -> bool:
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     """Return (input, output) for every input that the arguments name.
 
-    `output_name` returns the name of the output beside an input; it raises `Refusal`
-    if an input can't have one.
+    With ``--skip-existing``, inputs whose output exists are left out. `output_name`
+    returns the name of the output beside an input; it raises `Refusal` if an input
+    can't have one.
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
+    if args.skip_existing and args.force:
+        raise WrongUsage("--skip-existing and --force exclude each other")
     left_out = LeftOut()
     found = list(_found(names, args, left_out))
-    left_out.report()
     if args.output is not None and len(found) != 1:
         raise WrongUsage("--output is for one input, but there are %d" % len(found))
     unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
@@ -306,7 +325,25 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
                 continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     jobs += [(name, NO_OUTPUT) for name in unreadable]
-    return list(dict.fromkeys(jobs))
+    todo = list(dict.fromkeys(jobs))
+    if args.skip_existing:
+        todo = _without_existing(todo, left_out)
+    left_out.report()
+    if not jobs:
+        log.notice("nothing to do: there are no inputs")
+    return todo
+
+
+def _without_existing(jobs: list[Job], left_out: LeftOut) -> list[Job]:
+    """Return the jobs without those that have an output and an input."""
+    left = []
+    for name, out_file in jobs:
+        is_there = os.path.exists(name) or is_url(name)
+        if is_there and os.path.isfile(out_file):
+            left_out.add("its output exists", name)
+        else:
+            left.append((name, out_file))
+    return left
 
 
 def _check_outputs_differ(jobs: list[Job]) -> None:
@@ -392,8 +429,6 @@ def run_jobs(
         else:
             act(name, out_file)
 
-    if not jobs:
-        log.notice("nothing to do: there are no inputs")
     if len(jobs) == 1:
         process(jobs[0])  # `main` shows the error, without the name
         return EXIT_OK
@@ -429,6 +464,17 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     """Raise `Refusal` unless a name has the suffix of compressed files."""
     end = last_part(name) if is_url(name) else name
     if name != STREAM and not end.endswith(suffix):
-        raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
-        )
+        refuse_kinds_of_folders(name)
+        message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
+        raise Refusal(message, _other_format(name))
+
+
+def _other_format(name: str) -> str:
+    """Return that a file has another format, if it is known; or else nothing."""
+    from .._format.other_formats import PREFIX_LENGTH, name_format
+
+    if not os.path.isfile(name) or not os.access(name, os.R_OK):
+        return ""
+    with open(name, "rb") as fp:
+        found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
+    return "" if found is None else "it is " + found

@@ -30,7 +30,7 @@ from .console import (
     warn_of_second_file,
 )
 from .display import chunk_rows, json_text, size_text
-from .exit_codes import BIGFILE_TREE, EXIT_OK, Refusal, WrongUsage
+from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
@@ -69,10 +69,7 @@ def named(path: str) -> Named:
     if not os.path.isdir(path):
         return NamedFile(path)
     os.scandir(path).close()  # raises why it can't be read
-    from ..dataset.conversion.bigfile_trees import is_tree
-
-    if is_tree(path):
-        raise Refusal(BIGFILE_TREE % path)
+    refuse_kinds_of_folders(path)
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
         % path

@@ -17,6 +17,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 
+from .. import log
 from ..constants import EXTENSION
 from ..log import printable
 from . import verb_table
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
     from .verb_table import VerbRecord
 
 
-# Maximum number of lines of the usage in front of an error.
-SHORT = 2
+# Maximum number of lines of the usage in front of an error, which has a line itself,
+# and perhaps a hint.
+SHORT = 1
 # The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
 ALIKE = 0.82
 # The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
@@ -60,6 +62,10 @@ ANSWERS = {"version": "--version", "map": "info --chunks"}
 # Options of gzip, xz and zstd.
 TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
 HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
+HELP_HINT = "'blpk --help' shows the subcommands."
+# What -o means in compress and repack. In most other programs it names the output.
+OUTPUT_HINT = "Did you mean '--output'?\n"
+IGNORED = "argument -o/--no-offsets: ignored"
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -102,11 +108,13 @@ class _BaseParser(argparse.ArgumentParser):
         """
         if sys.stderr is not None:
             self._print_message(self._short_usage(), sys.stderr)
+        if message.startswith(IGNORED):  # -oNAME
+            self._hint = OUTPUT_HINT
         message = "%s: error: %s\n" % (self.prog, printable(message))
         self.exit(EXIT_USAGE, message + self._hint)
 
     def _short_usage(self) -> str:
-        """Return the usage, without the options if it has more than two lines."""
+        """Return the usage, without the options if it has more than a line."""
         usage = self.format_usage()
         if usage.count("\n") <= SHORT:
             return usage
@@ -125,7 +133,7 @@ class _BaseParser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             near = get_close_matches(value, map(str, choices), 1, ALIKE)
-            if near and action.option_strings:
+            if near:
                 self._hint = "Did you mean '%s'?\n" % near[0]
         super()._check_value(action, value)
 
@@ -260,18 +268,30 @@ class _Parser(_BaseParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        """Show usage and message on standard error, and exit."""
+        """Show usage and message on standard error, and exit.
+
+        For a wrong verb, show what a person may have meant instead of the usage.
+        """
         word = self._wrong_verb
         if word is None:
             super().error(message)
-        # The list of verbs has no metavar, so argparse shows an empty name.
-        message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
+        early = [text for text in before if self._is_unknown(text)]
         hints = _suggestions(word, plain="-d" in before)
-        if hints:
-            hint = " or ".join("'%s'" % hint for hint in hints)
-            self._hint = "Did you mean %s?\n" % printable(hint)
-        super().error(message)
+        message, hint = "there is no subcommand '%s'" % word, HELP_HINT
+        if early:
+            message = "'%s' is no option of blpk itself" % early[0]
+            hint = "The options of a subcommand belong behind it."
+        elif hints:
+            hint = "Did you mean %s?" % " or ".join("'%s'" % hint for hint in hints)
+        texts = self.prog, printable(message), printable(hint)
+        self.exit(EXIT_USAGE, "%s: error: %s\n%s\n" % texts)
+
+    def _is_unknown(self, word: str) -> bool:
+        """Return whether a word is an option that is not global."""
+        name = word.partition("=")[0]
+        known = name in self._option_string_actions or self._get_option_tuples(name)
+        return name[:1] == "-" and name != "-" and not known
 
     def refuse(self, unknown: list[str], subcommand: str | None) -> NoReturn:
         """Exit with an error: arguments are unknown."""
@@ -290,6 +310,8 @@ class _Parser(_BaseParser):
         if set(early) & set(unknown):
             hint = "'%s' belongs after the subcommand: '%s %s ...'"
             verb._hint = printable(hint % (early[0], verb.prog, early[0])) + "\n"
+        elif "-o" in unknown and "output" in known:
+            verb._hint = OUTPUT_HINT
         elif near:
             verb._hint = "Did you mean '--%s'?\n" % near[0]
         else:
@@ -399,6 +421,28 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
     before = [arguments[i] for i in range(verb) if i not in moved]
     levels = [arguments[i] for i in moved]
     return [*before, arguments[verb], *levels, *arguments[verb + 1 :]]
+
+
+def warn_of_no_offsets(args: argparse.Namespace, arguments: list[str]) -> None:
+    """Warn the user if a file name stands beside ``-o``: it names no output.
+
+    A single name that exists is surely an input.
+    """
+    if getattr(args, "offsets", None) is not False:
+        return
+    given = vars(args)
+    names = {*given.get("more", ()), *given.get("files", ())}
+    names |= {given[name] for name in ("in_file", "out_file") if given.get(name)}
+    if len(names) == 1 and all(map(os.path.exists, names)):
+        return
+    for before, word, behind in zip(
+        ["", *arguments], arguments, [*arguments[1:], ""], strict=False
+    ):
+        is_o = word[:1] == "-" and word[1:].isalpha() and word[-1] == "o"
+        if is_o and names & {before, behind}:
+            hint = "; --output <file> names the output" * hasattr(args, "output")
+            log.notice("-o means --no-offsets, and takes no file name" + hint)
+            return
 
 
 # Without a verb

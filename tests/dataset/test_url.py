@@ -156,6 +156,10 @@ def test_errors(web, folder):
     ):
         with pytest.raises(UsageError):
             call()
+    for call in (dataset.open, dataset.find, dataset.describe):
+        with pytest.raises(StorageError, match=r"no file system .* \(foo\)") as caught:
+            call("foo://x/y")
+        assert "foo://x/y" == caught.value.filename
     shard = folder / "g/in/a b/c/2/0"
     data = bytearray(shard.read_bytes())
     first = int.from_bytes(data[-68:-60], "little")  # in the index of four chunks

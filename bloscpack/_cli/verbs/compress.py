@@ -14,7 +14,7 @@ from ..._storage.paths import without_url
 from ..._storage.protocols import Readable
 from ..._storage.stream import size_of as size_left
 from ...args import BloscArgs
-from ...constants import MAX_BUFFERSIZE
+from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
@@ -23,8 +23,8 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import inputs, outputs
-from ..console import STREAM, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import WrongUsage
+from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
+from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..inputs import size_of
 from ..options import (
     KEPT,
@@ -170,11 +170,29 @@ def run(args: Namespace) -> int:
         settings = blosc_args(args)
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
     metadata = process_metadata_args(args)
+    wanted = [job for job in todo if _is_wanted(job[0], args)]
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return inputs.run_jobs(todo, act, size_of, args.progress)
+    code = inputs.run_jobs(wanted, act, size_of, args.progress)
+    return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
+
+
+def _is_wanted(in_file: str, args: Namespace) -> bool:
+    """Return whether to compress an input: ask if it is a Bloscpack file.
+
+    Without a terminal such a file is compressed, as in 0.16, with a warning.
+    """
+    if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
+        return True
+    if not inputs.begins_with(in_file, MAGIC):
+        return True
+    already = "'%s' is a Bloscpack file already" % in_file
+    if console.can_ask:
+        return console.ask(already + ": compress it again?")
+    log.notice(already + ", and is compressed again")
+    return True
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
