@@ -84,7 +84,7 @@ A file without offsets takes more too, and so does a file from a pipe.
   $ blpk -f c -o -z 1K first x.blp
   $ blpk a x.blp second
   $ cmp x.blp y.blp
-  $ blpk c -z 1K - - < first | cat > x.blp
+  $ cat first | blpk c -z 1K - - | cat > x.blp
   $ blpk a x.blp second
   $ cmp x.blp y.blp
 

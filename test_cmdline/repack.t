@@ -26,7 +26,7 @@ Without room for more chunks, append makes room, unless that is refused.
 
 A file from a pipe has no offset table and needs no room.
 
-  $ blpk c -z 1K - - < numbers | cat > piped.blp
+  $ cat numbers | blpk c -z 1K - - | cat > piped.blp
   $ header piped.blp nchunks
   -1
   $ blpk append --no-grow piped.blp numbers
