@@ -262,7 +262,7 @@ class DatasetCheck:
             self._description_failed(error)
             return
         if recovered:
-            name = self._name(node.folder.path(node.description_files[0]))
+            name = self._name(node.folder.path())
             self.report.note("metadata", "recovered", recovered, file=name)
 
     def _check_changes(self, folder: Folder, member: str) -> None:
