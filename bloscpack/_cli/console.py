@@ -282,17 +282,16 @@ def standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def name_of_input(in_file: str, *, seekable: bool = False) -> str:
+def name_of_input(in_file: str) -> str:
     """Return a path that can be opened; for ``-`` the path of standard input.
 
     Opening a regular file again would begin at its start. If standard input is such a
-    file and not at its start, the rest of it is copied to a temporary file. So is a
-    pipe if the file must be `seekable`.
+    file and not at its start, the rest of it is copied to a temporary file.
     """
     if in_file != STREAM:
         return in_file
     fp = standard_input()
-    if not (fp.tell() if fp.seekable() else seekable):
+    if not (fp.seekable() and fp.tell()):
         return INPUT_NAME
     import shutil
     import tempfile

@@ -58,7 +58,7 @@ from .._storage.base import read_up_to
 from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import Cursor
 from ..abstract_io import Progress, log_digest
-from ..args import BloscArgs, refuse_unknown, settings_from
+from ..args import BLOSC_ARGS, BloscArgs, known_settings, settings_from
 from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
@@ -295,8 +295,8 @@ def _effective_args(
     given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
 ) -> BloscArgs:
     """Return a checked copy of the settings, with the type size of the file."""
-    refuse_unknown(keywords, BloscArgs)
-    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    fields = known_settings(keywords, BLOSC_ARGS)
+    found = settings_from(BloscArgs, "blosc_args", given, fields, typesize=None)
     args = found.copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE

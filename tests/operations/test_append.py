@@ -573,7 +573,8 @@ def test_settings_as_a_dictionary(settings):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"level": 3}, "'blosc_args' has no field 'level', only: typesize, clevel"),
+        ({"lvl": 3}, "'blosc_args' has no field 'lvl': did you mean 'level'?"),
+        ({"dims": 3}, "'blosc_args' has no field 'dims': the settings are typesize"),
         (BloscpackArgs(), "'blosc_args' must be of type 'BloscArgs', not 'Bloscpack"),
         ("lz4", "'blosc_args' must be of type 'BloscArgs', not 'str'"),
     ],
