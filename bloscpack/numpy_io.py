@@ -9,6 +9,7 @@ decompresses into its memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -51,6 +52,7 @@ from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
+    DoesNotFit,
     UsageError,
     UsageTypeError,
     UsageValueError,
@@ -278,6 +280,31 @@ def pack_items(
     found[0].typesize = typesize_of(array.dtype)
     sizes = calculate_nchunks(array.nbytes, size)
     pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
+
+
+def as_shard(array: Array, settings: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
+    """Return an array and keywords of `pack_ndarray` that make it a shard if it can be.
+
+    A chunk has no more rows than the array: a shard has a second, padded copy of a
+    chunk that is shorter than the others. `settings` are other keywords; the result has
+    what ``auto`` has chosen.
+    """
+    source = PlainNumpySource(array)
+    found = dict(settings)
+    chunk_size, found["blosc_args"] = fit_settings(
+        found,
+        found.pop("chunk_size", DEFAULT_CHUNK_SIZE),
+        found.pop("blosc_args", None),
+        (source.read, source.size),
+        (typesize_of(array.dtype),),
+    )
+    found.update(chunk_size=chunk_size, shard=False)
+    parse_chunk_size(chunk_size)
+    with suppress(DoesNotFit):
+        order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
+        rows = max(1, min(rows_for(array, order, chunk_size), len(array)))
+        found.update(chunk_size=rows * row_nbytes(array), shard=True)
+    return source.ndarray, found
 
 
 def typesize_of(dtype: DType) -> int:
