@@ -282,11 +282,14 @@ def pack_items(
     pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
 
 
-def as_shard(array: Array, settings: Mapping[str, Any]) -> tuple[Array, dict[str, Any]]:
+def as_shard(
+    array: Array, settings: Mapping[str, Any], least: int = 0
+) -> tuple[Array, dict[str, Any]]:
     """Return an array and keywords of `pack_ndarray` that make it a shard if it can be.
 
     A chunk has no more rows than the array: a shard has a second, padded copy of a
-    chunk that is shorter than the others. `settings` are other keywords; the result has
+    chunk that is shorter than the others. But it has `least` bytes: the rows that are
+    appended get chunks of the same size. `settings` are other keywords; the result has
     what ``auto`` has chosen.
     """
     source = PlainNumpySource(array)
@@ -302,8 +305,9 @@ def as_shard(array: Array, settings: Mapping[str, Any]) -> tuple[Array, dict[str
     parse_chunk_size(chunk_size)
     with suppress(DoesNotFit):
         order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
-        rows = max(1, min(rows_for(array, order, chunk_size), len(array)))
-        found.update(chunk_size=rows * row_nbytes(array), shard=True)
+        size, rows = row_nbytes(array), rows_for(array, order, chunk_size)
+        rows = max(1, min(rows, max(len(array), least // size)))
+        found.update(chunk_size=rows * size, shard=True)
     return source.ndarray, found
 
 

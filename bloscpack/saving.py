@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 # The size in bytes of a row from which an array is no shard, whose chunks are whole
 # rows: such chunks would be longer than the longest that `auto` chooses.
 LONG_ROW = 8 * 2**20
+# The least size in bytes of a chunk, for arrays that begin with a few rows and grow.
+SHORTEST_CHUNK = 4 * 2**10
 
 
 def save(
@@ -118,7 +120,7 @@ def save(
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
     if row_nbytes(array) < LONG_ROW:
-        array, packing = as_shard(array, packing)
+        array, packing = as_shard(array, packing, SHORTEST_CHUNK)
     if not isinstance(file, (str, bytes, os.PathLike)):
         pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)
         return

@@ -159,6 +159,15 @@ def test_file_is_a_shard_that_can_grow():
         assert bp.info("a.blp").shard is None
 
 
+def test_short_array_can_grow():
+    bp.save("a.blp", ROUNDED[:3])
+    bp.append_ndarray_to_file(ROUNDED[3:5000], "a.blp")
+    same(ROUNDED[:5000], bp.load("a.blp"))
+    assert [] == bp.verify("a.blp").findings
+    found = bp.info("a.blp")
+    assert (10, 512, True) == (found.nchunks, found.shard.rows, found.shard.index)
+
+
 def test_zarr_reads_the_metadata_of_an_archive():
     zarr = pytest.importorskip("zarr", "3")
     bp.save("a.zip", {"a": ROUNDED}, metadata={"unit": "m"})
