@@ -535,6 +535,7 @@ def known_settings(
     given: Mapping[str, Any],
     fields: Collection[str],
     refusal: str = "unexpected keyword %r",
+    others: tuple[str, ...] = PARAMETERS,
 ) -> dict[str, Any]:
     """Return settings under their first names: ``clevel`` also if ``level`` was given.
 
@@ -546,6 +547,8 @@ def known_settings(
         The first names of those that are allowed.
     refusal
         The beginning of the message for any other, with a place for its name.
+    others
+        Parameters of the function, which the message may propose.
 
     Raises
     ------
@@ -556,7 +559,7 @@ def known_settings(
     for key, value in given.items():
         name = OTHER_NAMES.get(key, key)
         if name not in fields:
-            raise UsageTypeError(refusal % key + advice_for(key, fields))
+            raise UsageTypeError(refusal % key + _advice_for(key, fields, others))
         if name in found:
             other = next(other for other in OTHER_NAMES if OTHER_NAMES[other] == name)
             raise UsageTypeError(
@@ -567,11 +570,12 @@ def known_settings(
     return found
 
 
-def advice_for(key: object, fields: Collection[str]) -> str:
+def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -> str:
     """Return the end of a message for an unknown setting: what may have been meant."""
     from difflib import get_close_matches
 
-    names = [n for n in (*fields, *OTHER_NAMES, *PARAMETERS) if n != key]
+    known = [n for n, first in OTHER_NAMES.items() if first in fields]
+    names = [n for n in (*fields, *known, *others) if n != key]
     near = get_close_matches(str(key), names, 1, CLOSE)
     if near:
         return ": did you mean '%s'?" % near[0]

@@ -53,6 +53,30 @@ def test_numbers_of_rows(tmp_path, layout, name):
     assert [1.5] == dataset.create_array(tmp_path / "a", [1.5], **options)[:].tolist()
 
 
+ROW = {"a": [1.5]}
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_names_of_settings(tmp_path, layout):
+    for path, settings in (
+        ("first", {"cname": "zlib", "clevel": 9}),
+        ("other", {"codec": "zlib", "level": np.int8(9)}),
+    ):
+        dataset.create_array(tmp_path / path, [1.5], layout=layout, **settings).close()
+        found = dataset.describe(tmp_path / path)
+        assert ("zlib", 9) == (found["codec"], found["level"])
+    for message, settings in (
+        ("'%s' has no setting 'clevl': did you mean 'clevel'" % layout, {"clevl": 9}),
+        ("did you mean 'chunks'", {"chunk_size": 9}),
+        ("'clevel' and 'level' are names", {"clevel": 9, "level": 9}),
+        ("has no setting 'dims': the settings are .*clevel", {"dims": 9}),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.create_array(tmp_path / "a", [1.5], layout=layout, **settings)
+        with pytest.raises(UsageError, match=message):
+            dataset.create_table(tmp_path / "a", ROW, layout=layout, **settings)
+
+
 @pytest.mark.parametrize("shape", [(2**61,), (2**63,), (2**40, 2**40), (0, 2**62)])
 def test_shapes_that_are_too_large(tmp_path, shape):
     with pytest.raises(UsageError, match="an array has at most"):

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
+from ...args import known_settings
 from ...exceptions import DamageError, FormatError, UsageError
+from ...headers import plain_number
 from ..folder import Folder
 from ..rows import check_fill_value, check_nbytes, row_count
 from .array_files import MAX_RATIO, ChunkFiles
@@ -52,6 +54,9 @@ class ItemReader(Protocol):
 # The fields that lead to a part of an item, from outside to inside, and the chunks of
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
+
+# Parameters of `create_array`, which messages propose.
+PARAMETERS = ("shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode")
 
 # Returns a number of rows, when it is known.
 Length = Callable[[], int]
@@ -107,13 +112,13 @@ class NewArray:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def check_settings(self, known: Iterable[str], layout: str) -> None:
-        """Raise `UsageError` for settings that a layout does not have."""
-        unknown = set(self.settings).difference(known)
-        if unknown:
-            raise UsageError(
-                "unknown settings: %s; the layout '%s' has %s"
-                % (", ".join(sorted(unknown)), layout, ", ".join(known))
-            )
+        """Raise `UsageError` for settings that a layout does not have.
+
+        The others get their first names, and numbers of Python.
+        """
+        refusal = "the layout '%s' has no setting %%r" % layout
+        found = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
+        self.settings = {name: plain_number(found[name]) for name in found}
 
 
 class NodeLayout(ABC):
