@@ -26,7 +26,7 @@ bp.pack_bytes_to_bytes(b"", clevel="9")  # error: incompatible type "str"
 bp.pack_bytes_to_bytes(b"", level=9, codec="zstd", auto="ratio")
 bp.pack_bytes_to_bytes(b"", levl=9)  # error: Unexpected keyword argument "levl"
 bp.append("a", "b", level=9)
-bp.append("a", "b", auto=True)  # error: Unexpected keyword argument "auto"
+bp.append("a", "b", auto=True, grow=True)
 bp.repack("a", codec="zstd")
 bp.save("a", [1, 2], metadata={"unit": "m"}, level=9, chunk_size="1M", nthreads=2)
 bp.save("a", {"x": [1.5], "y": bp.load("b")}, auto="speed")
