@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, TypeAlias, TypedDict, TypeVar
 
+    from typing_extensions import Unpack
+
     Settings = TypeVar("Settings", bound=MutableMappingObject)
     # Each function that takes settings also takes a dictionary of some of their fields.
     AnyBloscArgs: TypeAlias = "BloscArgs | dict[str, Any]"
@@ -44,15 +46,19 @@ if TYPE_CHECKING:
     AnyMetadataArgs: TypeAlias = "MetadataArgs | dict[str, Any]"
     AnyLimits: TypeAlias = "Limits | dict[str, Any]"
 
-    class BloscKeywords(TypedDict, total=False):
+    class OtherNames(TypedDict, total=False):
+        """Other names of fields of `BloscArgs`: `cname` and `clevel`."""
+
+        codec: str
+        level: int
+
+    class BloscKeywords(OtherNames, total=False):
         """The fields of `BloscArgs`, as keywords."""
 
         typesize: int | None
         clevel: int
         shuffle: bool | int
         cname: str
-        codec: str  # another name of cname
-        level: int  # another name of clevel
 
     class PackKeywords(BloscKeywords, total=False):
         """The fields of all settings, as keywords of the functions that pack."""
@@ -101,6 +107,8 @@ class BloscArgs(MutableMappingObject):
     cname
         Name of the codec: ``'blosclz'``, ``'lz4'``, ``'lz4hc'``, ``'snappy'``,
         ``'zlib'`` or ``'zstd'``, as far as the installed Blosc has it.
+    codec, level
+        Other names of ``cname`` and ``clevel``.
 
     Notes
     -----
@@ -127,11 +135,20 @@ class BloscArgs(MutableMappingObject):
         clevel: int = defaults.DEFAULT_CLEVEL,
         shuffle: bool | int = defaults.DEFAULT_SHUFFLE,
         cname: str = defaults.DEFAULT_CNAME,
+        **others: Unpack[OtherNames],
     ) -> None:
         self.typesize = typesize
         self.clevel = clevel
         self.shuffle = shuffle
         self.cname = cname
+        if others:
+            given = {
+                name: self[name]
+                for name in self
+                if self[name] != DEFAULT_BLOSC_ARGS[name]
+            }
+            for name, value in known_settings({**given, **others}, BLOSC_ARGS).items():
+                self[name] = value
 
     _attributes = parameters_of(__init__)
 

@@ -468,6 +468,17 @@ def test_other_names_of_settings(names, pack):
         assert expected == contents(names[3])
 
 
+def test_other_names_in_an_object():
+    assert BloscArgs(8, 9, cname="zlib") == BloscArgs(level=9, codec="zlib")
+    assert ["typesize", "clevel", "shuffle", "cname"] == [*BloscArgs(level=9)]
+    for message, given in (
+        ("did you mean 'clevel'", {"clevl": 9}),
+        ("'clevel' and 'level' are names", {"clevel": 5, "level": 9}),
+    ):
+        with pytest.raises(UsageTypeError, match=message):
+            BloscArgs(**given)
+
+
 @each_function
 def test_values_of_keywords_are_checked(names, pack):
     with pytest.raises(UsageError, match="'clevel' must be in the range"):

@@ -26,6 +26,8 @@ bp.pack_bytes_to_bytes(b"", clevel="9")  # error: incompatible type "str"
 bp.pack_bytes_to_bytes(b"", level=9, codec="zstd", auto="ratio")
 bp.pack_bytes_to_bytes(b"", levl=9)  # error: Unexpected keyword argument "levl"
 bp.append("a", "b", level=9)
+bp.BloscArgs(4, level=9, codec="zstd")
+bp.BloscArgs(levl=9)  # error: Unexpected keyword argument "levl"
 bp.append("a", "b", auto=True, grow=True)
 bp.repack("a", codec="zstd")
 bp.save("a", [1, 2], metadata={"unit": "m"}, level=9, chunk_size="1M", nthreads=2)
