@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     class ContentKeywords(BloscKeywords, total=False):
         """The keywords of `append_fp`; `append_from` documents them."""
 
+        auto: bool | str
         metadata: object
         nthreads: int | None
         progress: Progress | None
@@ -95,7 +96,8 @@ def append_fp(
         Whether to refuse a file without an offset table, as release 0.16 did. With
         False, such a file is appended to as well.
     settings
-        Fields of `BloscArgs` as keywords, such as ``clevel=9``.
+        Fields of `BloscArgs` as keywords, such as ``clevel=9``; and ``auto``, as in
+        `bloscpack.file_io.pack_file_to_file`, with the new content as the sample.
 
     Raises
     ------

@@ -11,7 +11,6 @@ inputs have the same output.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -22,8 +21,8 @@ from contextlib import contextmanager
 from .. import log
 from .._commit import journal
 from .._storage.paths import is_url, local_path, shown_name
-from .._storage.urls import last_part, path_of
-from ..constants import EXTENSION, MAGIC
+from .._storage.urls import last_part
+from ..constants import EXTENSION
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import (
@@ -43,8 +42,6 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
-# Errors of a URL that names no file, but perhaps a folder.
-NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
 
 def is_dataset(path: str) -> bool:
@@ -54,7 +51,9 @@ def is_dataset(path: str) -> bool:
     """
     place = os.fsdecode(local_path(path))
     if is_url(place):
-        return _is_dataset_at(place)
+        from ..verify import is_dataset_at
+
+        return is_dataset_at(place)
     if not os.path.isdir(place):
         return False
     from .. import dataset
@@ -63,32 +62,6 @@ def is_dataset(path: str) -> bool:
     if found is None or found[0] != "folder":
         return found is not None
     return not any(name.endswith(EXTENSION) for name in os.listdir(place))
-
-
-def _is_dataset_at(url: str) -> bool:
-    """Return whether a URL names a dataset, and not a file.
-
-    A server may send the same bytes for any name: a `.blp` file is recognized first. If
-    the server does not answer, opening the URL as a file raises the error.
-    """
-    if path_of(url).endswith(EXTENSION):
-        return False
-    from .._storage.remote import RemoteStorage
-    from ..exceptions import FormatError, StorageError
-
-    try:
-        with RemoteStorage(url) as storage:
-            if storage.read_at(0, len(MAGIC)) == MAGIC:
-                return False
-    except StorageError as error:
-        if error.errno not in NO_FILE:
-            return False
-    from .. import dataset
-
-    try:
-        return dataset.find(url) is not None
-    except (FormatError, StorageError):
-        return False
 
 
 def has_description(path: str) -> bool:

@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import log
 from .._commit.end_changes import EndChange, FileObjectTarget, changeable
@@ -60,11 +60,17 @@ from .._format.sections import (
 )
 from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
 from .._loop import effective_nthreads
-from .._storage.base import read_up_to
+from .._storage.base import bytes_left, read_up_to
 from .._storage.protocols import BinaryFile, Readable
-from .._storage.stream import Cursor
+from .._storage.stream import Cursor, sampled
 from ..abstract_io import Progress, log_digest
-from ..args import BloscArgs, refuse_unknown, settings_from
+from ..args import (
+    BLOSC_ARGS,
+    BloscArgs,
+    fit_settings,
+    known_settings,
+    settings_from,
+)
 from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
@@ -120,6 +126,7 @@ class AppendSettings:
         self,
         blosc_args: AnyBloscArgs | None,
         *,
+        auto: bool | str = False,
         metadata: object = UNCHANGED,
         nthreads: int | None = None,
         progress: Progress | None = None,
@@ -128,7 +135,7 @@ class AppendSettings:
         **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
-        self.settings = settings
+        self.settings: dict[str, Any] = {**settings, "auto": auto}
         self.metadata = metadata
         self.nthreads = nthreads
         self.progress = progress
@@ -177,7 +184,7 @@ def append_chunks(
     fp = target.fp
     beginning, boundaries = _read_appendable(fp, how.needs_offsets)
     header = beginning.header
-    args = _effective_args(how.blosc_args, how.settings, header)
+    args = _effective_args(how, header, new_content_fp, new_size)
     # AppendPlan, without reading or writing.
     plan = plan_append(beginning, boundaries, new_size, how.metadata)
     if new_size == 0 and plan.section is None:
@@ -326,11 +333,23 @@ def checked_size(new_size: int) -> int:
 
 
 def _effective_args(
-    given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
+    how: AppendSettings, header: BloscpackHeader, content_fp: Any, size: int
 ) -> BloscArgs:
-    """Return a checked copy of the settings, with the type size of the file."""
-    refuse_unknown(keywords, BloscArgs)
-    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    """Return a checked copy of the settings, with the type size of the file.
+
+    With ``auto`` they fit the next `size` bytes of the content, which must be able to
+    seek.
+    """
+    keywords, given, sample = dict(how.settings), how.blosc_args, None
+    typesizes = (header.typesize,) if header.typesize else ()
+    if keywords["auto"]:
+        if bytes_left(content_fp) is None:
+            raise UsageError("'auto' needs new content that can seek")
+        _, sample = sampled(content_fp, size)
+    chunk_size = max(header.chunk_size, 1)
+    _, given = fit_settings(keywords, chunk_size, given, sample, typesizes)
+    fields = known_settings(keywords, BLOSC_ARGS)
+    found = settings_from(BloscArgs, "blosc_args", given, fields, typesize=None)
     args = found.copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE

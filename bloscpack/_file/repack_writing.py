@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
@@ -19,10 +19,10 @@ from .._format.chunks import Frame
 from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from .._storage.protocols import BinaryFile, Buffer, Writable
 from ..abstract_io import PlainSource, Progress
-from ..args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
+from ..args import BloscArgs, BloscpackArgs, MetadataArgs, known_settings
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from .repack_plan import SETTINGS, RepackPlan, Settings, Survey
+from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,7 +38,7 @@ def repack_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
     expect: Callable[[int], object] | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[RepackKeywords],
 ) -> None:
     """Write the file in one file object with other settings into another.
 
@@ -51,12 +51,11 @@ def repack_fp(
     settings, nthreads, progress, expect
         As in `repack`, and so are the errors.
     """
-    refuse_all_but(SETTINGS, settings)
+    found: Any = known_settings(settings, SETTINGS)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
-    settings.update(numbers)  # type: ignore[typeddict-item]
-    plan = RepackPlan(old, settings)
+    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
+    plan = RepackPlan(old, found)
     if expect is not None:
         expect(old.nbytes)
     write_planned(plan, in_fp, out_fp, nthreads, progress)

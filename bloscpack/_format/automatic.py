@@ -124,8 +124,6 @@ BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
 # text even more slowly. Longer blocks than this get level 8, which reaches 2 MB/s.
 LONGEST_OF_LAST_LEVEL = 2**20
 LAST_LEVEL, FAST_ENOUGH = 9, 8
-# Number of bytes at the beginning of a pipe that are its sample.
-HEAD = 4 * 2**20
 
 
 def choose(

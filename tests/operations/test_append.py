@@ -14,7 +14,7 @@ import threading
 import builders
 import numpy as np
 import pytest
-from builders import numbers, unpacked
+from builders import numbers, prose, unpacked
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
@@ -619,10 +619,36 @@ def test_settings_as_a_dictionary(settings):
     assert before == settings
 
 
+def test_settings_that_fit(tmp_path):
+    words = prose(200_000)
+    original = bloscpack.pack_bytes_to_bytes(prose(2500))
+    usual = len(appended(original, words))
+    for auto in (True, "ratio"):
+        found = appended(original, words, auto=auto)
+        assert len(found) < 0.7 * usual
+        assert prose(2500) + words == bloscpack.unpack_bytes_from_bytes(found)[0]
+    fixed = appended(original, words, auto=True, codec="zlib", level=1)
+    found = appended(original, words, {"cname": "zlib"}, auto="speed", clevel=1)
+    assert usual > len(fixed) == len(found)
+    refused(original, b"new", UsageError, "the goal must be one of", auto="best")
+    path = tmp_path / "a.blp"
+    bloscpack.save(path, np.round(np.linspace(0, 99, 50_000), 1))
+    size = path.stat().st_size
+    rows = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 1)
+    bloscpack.append_ndarray_to_file(rows, path, auto=True)
+    assert path.stat().st_size - size < 100_000
+    assert (rows == bloscpack.load(path)[50_000:]).all()
+    receiver, sender = os.pipe()
+    os.close(sender)
+    with open(receiver, "rb") as pipe, pytest.raises(UsageError, match="can seek"):
+        append_fp(io.BytesIO(original), pipe, 3, auto=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"level": 3}, "'blosc_args' has no field 'level', only: typesize, clevel"),
+        ({"lvl": 3}, "'blosc_args' has no field 'lvl': did you mean 'level'?"),
+        ({"dims": 3}, "'blosc_args' has no field 'dims': the settings are typesize"),
         (BloscpackArgs(), "'blosc_args' must be of type 'BloscArgs', not 'Bloscpack"),
         ("lz4", "'blosc_args' must be of type 'BloscArgs', not 'str'"),
     ],

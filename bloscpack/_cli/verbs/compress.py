@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any
 
 from ... import log
-from ..._storage.base import read_up_to
 from ..._storage.paths import without_url
-from ..._storage.protocols import Readable
-from ..._storage.stream import size_of as size_left
-from ...args import BloscArgs
+from ...args import BLOSC_ARGS, BloscArgs
 from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -39,9 +34,6 @@ from ..options import (
 )
 from ..progress import shown
 
-if TYPE_CHECKING:
-    from ..._format.automatic import Setting
-
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
   %(prog)s -c zstd -t 4 data.bin out.blp
@@ -49,7 +41,7 @@ EXAMPLES = """examples:
   tar c folder | %(prog)s - - > folder.tar.blp
 """
 
-# Fields of a setting that an option, a variable or the configuration file may fix.
+# Fields of a setting that the user may fix.
 FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 
 # Settings of the file, beside those for Blosc.
@@ -203,14 +195,22 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     return args.in_file, out_file, blosc_args(args)
 
 
-def _settings(args: Namespace) -> dict[str, Any]:
-    """Return the settings of the file that are not left to the library."""
+def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
+    """Return the settings that are not left to the library."""
     given = {name: getattr(args, name) for name in FILE_SETTINGS}
     if args.shard and "checksum" not in getattr(args, "given", ()):
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
         given["checksum"] = DEFAULT_SHARD_CHECKSUM
-    return {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in given.items() if value is not None}
+    chosen = getattr(args, "given", ())
+    if not args.auto or "chunk_size" in chosen:
+        # A size with a suffix is rounded to whole items.
+        found["chunk_size"] = "%dB" % args.chunk_size
+    if not args.auto:
+        return {**found, "blosc_args": settings}
+    kept = {name: settings[name] for name in BLOSC_ARGS if name in chosen}
+    return {**found, "blosc_args": kept, "auto": args.auto}
 
 
 # One file
@@ -246,48 +246,19 @@ def _compress_plain(
         outputs.opened_output(in_fp, out_file, args) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size
-        source, chunk_size = in_fp, args.chunk_size
-        if args.auto:
-            source, settings, chunk_size = _chosen(args, in_fp, settings)
         with shown(in_file, size or None, args.progress) as bar:
             pack_fp_to_fp(
-                source,
+                in_fp,
                 out_fp,
-                chunk_size,
-                metadata,
-                settings,
+                metadata=metadata,
                 nthreads=args.nthreads,
                 progress=bar,
-                **_settings(args),
+                **_settings(args, settings),
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
         log_packed(in_size, out_file)
     return in_size
-
-
-def _chosen(
-    args: Namespace, in_fp: BinaryIO, settings: BloscArgs
-) -> tuple[BinaryIO, BloscArgs, int]:
-    """Return the input, and the settings and the chunk size that fit its data."""
-    settings.check()  # the trials use the values
-    source, setting = sampled(args, in_fp)
-    return source, settings.of_setting(setting), setting.chunk_size
-
-
-def _chosen_for_npy(
-    args: Namespace, name: str, settings: BloscArgs
-) -> tuple[BloscArgs, int]:
-    """Return the settings and the chunk size that fit the array in a .npy file."""
-    from ...npy_io import read_header
-    from ...numpy_io import typesize_of
-
-    settings.check()
-    with open(name, "rb") as fp:
-        array = read_header(fp)
-        typesize = typesize_of(array.dtype)
-        setting = chosen_at(args, fp, array.nbytes, [typesize])
-    return settings.of_setting(setting), setting.chunk_size
 
 
 def _compress_npy(
@@ -297,92 +268,16 @@ def _compress_npy(
     from ...npy_io import pack_npy_to_file
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
-    name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
-    if args.auto:
-        settings, chunk_size = _chosen_for_npy(args, name, settings)
     with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
-            name,
+            name_of_input(in_file),
             name_of_output(out_file),
-            "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
-            settings,
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
-            **_settings(args),
+            **_settings(args, settings),
         )
     return size
-
-
-# The choice of --auto: a regular file is sampled in pieces from its whole length. The
-# sample of a pipe is its beginning, which is kept, and compressed with the rest.
-
-
-class _HeadAndRest(io.RawIOBase):
-    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._parts: list[Readable] = [io.BytesIO(head), rest]
-        self._rest = rest
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the descriptor of the pipe."""
-        return self._rest.fileno()
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Read into a buffer; return the number of bytes."""
-        while self._parts:
-            data = read_up_to(self._parts[0], len(buffer))
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
-            del self._parts[0]
-        return 0
-
-
-def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
-    """Return the setting for an input, and a file object with all its bytes.
-
-    The file object is `in_fp` at its current position, or replaces it.
-    """
-    from ..._format.automatic import HEAD
-
-    size = size_left(in_fp)
-    if size is not None:
-        return in_fp, chosen_at(args, in_fp, size)
-    head = read_up_to(in_fp, HEAD)
-    raw: Any = _HeadAndRest(head, in_fp)
-    return io.BufferedReader(raw), chosen_at(args, io.BytesIO(head), len(head))
-
-
-def chosen_at(
-    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
-) -> Setting:
-    """Return the setting for the next `size` bytes of a file that can seek.
-
-    The position remains unchanged. `typesizes` are the type sizes of the data, if they
-    are known: they take precedence over the type size of the user.
-    """
-    from ..._format.automatic import choose
-
-    begin = fp.tell()
-
-    def read(start: int, size: int) -> bytes:
-        fp.seek(begin + start)
-        return fp.read(size)
-
-    given = {*FIELDS} & {*getattr(args, "given", ())}
-    if typesizes:
-        given.discard("typesize")
-    fixed = {name: getattr(args, name) for name in given}
-    setting = choose(read, size, args.auto, typesizes, fixed)
-    fp.seek(begin)
-    log.verbose("settings chosen for the data: %s" % setting)
-    return setting
