@@ -1,6 +1,7 @@
 """The progress bar, and what else depends on a terminal: through a pseudo-terminal."""
 
 import os
+import queue
 import re
 import struct
 import subprocess
@@ -41,7 +42,7 @@ def blpk(
     The bar comes after `patience` seconds, and is drawn again for each chunk.
     """
     code = "import bloscpack._cli.progress as p; p.PATIENCE = %r; " % patience
-    code += "p.INTERVAL = 0; import sys; "
+    code += "p.INTERVAL = 0; p.TICK = 60; import sys; "
     if drawing == "plain":
         code += "sys.modules['tqdm'] = None; "
     code += "from bloscpack.cli import main; main()"
@@ -185,6 +186,18 @@ def test_reports_stand_on_lines_of_their_own(folder, drawing):
     assert ["packed.blp: ok (4 chunks, 3.81M)", "also.blp: ok (4 chunks, 3.81M)"] == [
         line for line in shown(said).splitlines() if line
     ]
+
+
+def test_the_bar_appears_before_the_first_chunk(monkeypatch, drawing):
+    if drawing == "plain":
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    said = queue.Queue()
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    monkeypatch.setattr(progress.console, "draw", said.put)
+    monkeypatch.setattr(progress, "_width", lambda: 80)
+    with progress.shown("data", 1000, True):
+        text = said.get(timeout=30)
+        assert "data:   0%" in (text if "data" in text else said.get(timeout=30))
 
 
 @pytest.mark.parametrize("columns", [30, 50])
