@@ -11,21 +11,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .. import log
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
+from .._format.array_metadata import Description
+from .._format.automatic import CHUNK_SIZE, FIELDS, choose
 from .._format.chunks import Frame
+from .._format.codecs import DEFAULT_GOAL
 from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from .._storage.protocols import BinaryFile, Buffer, Writable
 from ..abstract_io import PlainSource, Progress
-from ..args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
+from ..args import (
+    BLOSC_ARGS,
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    parse_chunk_size,
+    refuse_all_but,
+)
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
+from ..serializers import SHARD, is_array
+from .array_reader import CACHE_NBYTES
+from .opened import open_parts
 from .repack_plan import SETTINGS, RepackPlan, Settings, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..serializers import Json
 
     # The first byte of a span of plain bytes, its end, and the old chunks in it.
     Span = tuple[int, int, list["_OldChunk"]]
@@ -56,10 +72,51 @@ def repack_fp(
     # The metadata may be any value, which stays as it is.
     numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
     settings.update(numbers)  # type: ignore[typeddict-item]
-    plan = RepackPlan(old, settings)
     if expect is not None:
         expect(old.nbytes)
+    blocksize = _choose(settings, in_fp, old) if settings.get("auto") else 0
+    plan = RepackPlan(old, settings)
+    if plan.blosc_args is not None:
+        plan.blosc_args.blocksize = blocksize
     write_planned(plan, in_fp, out_fp, nthreads, progress)
+
+
+def _choose(settings: Settings, in_fp: BinaryFile, old: Survey) -> int:
+    """Add the settings that fit the plain bytes; return the block size."""
+    auto = settings["auto"]
+    given = {name: settings.get(name) for name in FIELDS}
+    fixed: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+    BloscArgs(**{k: v for k, v in fixed.items() if k in BLOSC_ARGS}).check()
+    metadata = old.beginning.metadata
+    if settings.get("shard", is_array(metadata) and SHARD in metadata):
+        fixed.setdefault("chunk_size", CHUNK_SIZE)  # the last chunk is stored twice
+    if "chunk_size" in fixed:
+        fixed["chunk_size"] = parse_chunk_size(fixed["chunk_size"])
+    in_fp.seek(0)
+    # Every piece of the sample may be in the same chunk.
+    with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
+        setting = choose(
+            lambda start, size: parts.read(start, start + size),
+            old.nbytes,
+            DEFAULT_GOAL if auto is True else str(auto),
+            array_typesizes(metadata),
+            fixed,
+        )
+    log.verbose("settings chosen for the data: %s" % setting)
+    for name in FIELDS:
+        settings[name] = getattr(setting, name)  # type: ignore[literal-required]
+    # A size with a suffix is rounded to whole items of an array.
+    settings["chunk_size"] = "%dB" % setting.chunk_size
+    return setting.blocksize
+
+
+def array_typesizes(metadata: Json) -> list[int]:
+    """Return the type size of the array that metadata describe, in a list."""
+    from ..numpy_io import typesize_of
+
+    if not is_array(metadata):
+        return []
+    return [typesize_of(Description(metadata).dtype)]
 
 
 def write_planned(

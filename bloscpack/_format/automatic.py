@@ -415,6 +415,8 @@ class Setting:
         )
 
 
+# The fields that a user may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
 
 

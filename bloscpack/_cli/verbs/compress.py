@@ -49,9 +49,6 @@ EXAMPLES = """examples:
   tar c folder | %(prog)s - - > folder.tar.blp
 """
 
-# Fields of a setting that an option, a variable or the configuration file may fix.
-FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
-
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
     *("offsets", "checksum", "max_app_chunks"),
@@ -352,7 +349,7 @@ def chosen_at(
     The position remains unchanged. `typesizes` are the type sizes of the data, if they
     are known: they take precedence over the type size of the user.
     """
-    from ..._format.automatic import choose
+    from ..._format.automatic import CHUNK_SIZE, FIELDS, choose
 
     begin = fp.tell()
 
@@ -364,6 +361,8 @@ def chosen_at(
     if typesizes:
         given.discard("typesize")
     fixed = {name: getattr(args, name) for name in given}
+    if getattr(args, "shard", False):
+        fixed.setdefault("chunk_size", CHUNK_SIZE)  # the last chunk is stored twice
     setting = choose(read, size, args.auto, typesizes, fixed)
     fp.seek(begin)
     log.verbose("settings chosen for the data: %s" % setting)

@@ -25,6 +25,7 @@ from ..._format import automatic
 from ..._format.automatic import (
     CHUNK_SIZE,
     DEFAULT,
+    FIELDS,
     OVERHEAD,
     TYPESIZES,
     Setting,
@@ -52,7 +53,6 @@ from ..console import STREAM, console, is_input, shown_input
 from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import Refusal, WrongUsage
 from ..options import add, set_help
-from .compress import FIELDS
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
