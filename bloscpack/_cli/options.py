@@ -225,7 +225,7 @@ def add_auto_option(group: _ActionsContainer, *, kept: bool = False) -> None:
         (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
         ("speed", "--auto=speed", "the same for the highest speed"),
         ("ratio", "--auto=ratio", "a small file, up to 30 times as slowly"),
-        (False, "--no-auto", "use fixed settings (default)"),
+        (None, "--no-auto", "use fixed settings (default)"),
     )[: 3 if kept else 4]:
         add(group, names, help_, const=goal, **auto)
 

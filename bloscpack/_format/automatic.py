@@ -146,6 +146,15 @@ def choose(
     return best if _size(pieces, best) < _size(pieces, usual) else usual
 
 
+def saving(
+    read: Read, nbytes: int, used: Setting, typesizes: Sequence[int] = ()
+) -> float:
+    """Return the share of the compressed size that the goal 'balanced' would save."""
+    best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
+    pieces = _pieces(read, nbytes, LONG_FILTERED)
+    return 1 - _size(pieces, best) / _size(pieces, used)
+
+
 def _cheapest(
     read: Read, nbytes: int, goal: str, filters: Sequence[Filter], fixed: Fixed
 ) -> Setting:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
@@ -23,7 +25,15 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import inputs, outputs
-from ..console import STREAM, descriptor_of, name_of_input, name_of_output
+from ..console import (
+    STREAM,
+    console,
+    descriptor_of,
+    is_input,
+    name_of_input,
+    name_of_output,
+)
+from ..display import size_text
 from ..exit_codes import WrongUsage
 from ..inputs import size_of
 from ..options import (
@@ -40,7 +50,7 @@ from ..options import (
 from ..progress import shown
 
 if TYPE_CHECKING:
-    from ..._format.automatic import Setting
+    from ..._format.automatic import Read, Setting
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -48,6 +58,11 @@ EXAMPLES = """examples:
   %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
   tar c folder | %(prog)s - - > folder.tar.blp
 """
+
+# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
+# least this size.
+WORTH_TELLING = 0.2
+LEAST_TO_TELL = 2**17
 
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
@@ -211,6 +226,7 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
+    _tell_of_auto(args, in_file, out_file)
     outputs.remove_input(in_file, before, args)
 
 
@@ -254,19 +270,47 @@ def _chosen(
     return source, settings.of_setting(setting), setting.chunk_size
 
 
-def _chosen_for_npy(
-    args: Namespace, name: str, settings: BloscArgs
-) -> tuple[BloscArgs, int]:
-    """Return the settings and the chunk size that fit the array in a .npy file."""
+@contextmanager
+def _opened_npy(name: str) -> Iterator[tuple[BinaryIO, int, list[int]]]:
+    """Yield a .npy file at the items of its array, and their size and type size."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
 
-    settings.check()
     with open(name, "rb") as fp:
         array = read_header(fp)
-        typesize = typesize_of(array.dtype)
-        setting = chosen_at(args, fp, array.nbytes, [typesize])
-    return settings.of_setting(setting), setting.chunk_size
+        yield fp, array.nbytes, [typesize_of(array.dtype)]
+
+
+def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
+    """Tell the user on a terminal, once, if ``--auto`` would save much.
+
+    Only the default settings are compared with those of ``--auto``.
+    """
+    from ..._format.automatic import FIELDS, Setting, saving
+
+    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
+    if chosen or args.auto is not False or getattr(args, "shard", False):
+        return
+    if console.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return
+    if is_input(in_file) or not os.path.isfile(in_file) or not os.path.isfile(out_file):
+        return
+    size, nbytes = os.path.getsize(out_file), os.path.getsize(in_file)
+    if nbytes < LEAST_TO_TELL:
+        return
+    opened = _opened_npy(in_file) if args.npy else nullcontext(None)
+    used = Setting(*[getattr(args, name) for name in FIELDS])
+    with opened as npy, open(in_file, "rb") as plain:
+        fp, nbytes, typesizes = npy or (plain, nbytes, [])
+        if typesizes:
+            used = used.but(typesize=typesizes[0])
+        saved = saving(_reading(fp), nbytes, used, typesizes)
+    if saved > WORTH_TELLING:
+        args.auto = None  # the other files need no message
+        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
+        texts = name, size_text(round(size * (1 - saved))), size_text(size)
+        message = "--auto would make %s %s instead of %s" % texts
+        console.put_error(log.lines(message, sys.stderr))
 
 
 def _compress_npy(
@@ -278,7 +322,10 @@ def _compress_npy(
     size = os.path.getsize(in_file) if in_file != STREAM else 0
     name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
     if args.auto:
-        settings, chunk_size = _chosen_for_npy(args, name, settings)
+        settings.check()
+        with _opened_npy(name) as (fp, array_size, typesizes):
+            setting = chosen_at(args, fp, array_size, typesizes)
+        settings, chunk_size = settings.of_setting(setting), setting.chunk_size
     with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
             name,
@@ -352,18 +399,24 @@ def chosen_at(
     from ..._format.automatic import CHUNK_SIZE, FIELDS, choose
 
     begin = fp.tell()
-
-    def read(start: int, size: int) -> bytes:
-        fp.seek(begin + start)
-        return fp.read(size)
-
     given = {*FIELDS} & {*getattr(args, "given", ())}
     if typesizes:
         given.discard("typesize")
     fixed = {name: getattr(args, name) for name in given}
     if getattr(args, "shard", False):
         fixed.setdefault("chunk_size", CHUNK_SIZE)  # the last chunk is stored twice
-    setting = choose(read, size, args.auto, typesizes, fixed)
+    setting = choose(_reading(fp), size, args.auto, typesizes, fixed)
     fp.seek(begin)
     log.verbose("settings chosen for the data: %s" % setting)
     return setting
+
+
+def _reading(fp: BinaryIO) -> Read:
+    """Return a function that reads from the current position of a file on."""
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    return read
