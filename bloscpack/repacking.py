@@ -44,6 +44,10 @@ def repack(
     ----------
     path
         The file to rewrite.
+    auto
+        True, or a goal: the settings below, and the chunk size, that fit the data are
+        chosen by trials on a sample, as `bloscpack.BloscArgs.auto` does; those that are
+        given stay.
     typesize, clevel, shuffle, cname
         As in `bloscpack.BloscArgs`. With any of them all chunks are compressed again. A
         file stores no level: by default it is then 7.

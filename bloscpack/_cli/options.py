@@ -214,19 +214,20 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     )
 
 
-def add_auto_option(group: _ActionsContainer) -> None:
+def add_auto_option(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add ``--auto``: the settings are chosen for the data.
 
-    A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
+    With `kept`, ``--no-auto`` is left out: the settings of the file are the default. A
+    value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
     auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
         (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
         ("speed", "--auto=speed", "the same for the highest speed"),
-        ("ratio", "--auto=ratio", "a small file, 10 to 30 times as slowly"),
-        (False, "--no-auto", "use fixed settings (default)"),
-    ):
+        ("ratio", "--auto=ratio", "a small file, up to 30 times as slowly"),
+        (None, "--no-auto", "use fixed settings (default)"),
+    )[: 3 if kept else 4]:
         add(group, names, help_, const=goal, **auto)
 
 

@@ -64,6 +64,7 @@ Geometry = tuple[int, int, int]
 class Settings(TypedDict, total=False):
     """The settings of `repack`, which documents them."""
 
+    auto: bool | str | None
     typesize: int | None
     clevel: int | None
     shuffle: bool | int | None

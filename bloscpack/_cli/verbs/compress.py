@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
 from ..._storage.paths import without_url
@@ -18,7 +21,15 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import inputs, outputs
-from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
+from ..console import (
+    STREAM,
+    console,
+    descriptor_of,
+    is_input,
+    name_of_input,
+    name_of_output,
+)
+from ..display import size_text
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..inputs import size_of
 from ..options import (
@@ -34,6 +45,9 @@ from ..options import (
 )
 from ..progress import shown
 
+if TYPE_CHECKING:
+    from ..._format.automatic import Read
+
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
   %(prog)s -c zstd -t 4 data.bin out.blp
@@ -41,8 +55,10 @@ EXAMPLES = """examples:
   tar c folder | %(prog)s - - > folder.tar.blp
 """
 
-# Fields of a setting that the user may fix.
-FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
+# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
+# least this size.
+WORTH_TELLING = 0.2
+LEAST_TO_TELL = 2**17
 
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
@@ -232,6 +248,7 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
+    _tell_of_auto(args, in_file, out_file)
     outputs.remove_input(in_file, before, args)
 
 
@@ -261,6 +278,49 @@ def _compress_plain(
     return in_size
 
 
+@contextmanager
+def _opened_npy(name: str) -> Iterator[tuple[BinaryIO, int, list[int]]]:
+    """Yield a .npy file at the items of its array, and their size and type size."""
+    from ...npy_io import read_header
+    from ...numpy_io import typesize_of
+
+    with open(name, "rb") as fp:
+        array = read_header(fp)
+        yield fp, array.nbytes, [typesize_of(array.dtype)]
+
+
+def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
+    """Tell the user on a terminal, once, if ``--auto`` would save much.
+
+    Only the default settings are compared with those of ``--auto``.
+    """
+    from ..._format.automatic import FIELDS, Setting, saving
+
+    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
+    if chosen or args.auto is not False or getattr(args, "shard", False):
+        return
+    if console.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return
+    if is_input(in_file) or not os.path.isfile(in_file) or not os.path.isfile(out_file):
+        return
+    size, nbytes = os.path.getsize(out_file), os.path.getsize(in_file)
+    if nbytes < LEAST_TO_TELL:
+        return
+    opened = _opened_npy(in_file) if args.npy else nullcontext(None)
+    used = Setting(*[getattr(args, name) for name in FIELDS])
+    with opened as npy, open(in_file, "rb") as plain:
+        fp, nbytes, typesizes = npy or (plain, nbytes, [])
+        if typesizes:
+            used = used.but(typesize=typesizes[0])
+        saved = saving(_reading(fp), nbytes, used, typesizes)
+    if saved > WORTH_TELLING:
+        args.auto = None  # the other files need no message
+        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
+        texts = name, size_text(round(size * (1 - saved))), size_text(size)
+        message = "--auto would make %s %s instead of %s" % texts
+        console.put_error(log.lines(message, sys.stderr))
+
+
 def _compress_npy(
     args: Namespace, in_file: str, out_file: str, settings: BloscArgs, metadata: object
 ) -> int:
@@ -281,3 +341,14 @@ def _compress_npy(
             **_settings(args, settings),
         )
     return size
+
+
+def _reading(fp: BinaryIO) -> Read:
+    """Return a function that reads from the current position of a file on."""
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        return fp.read(size)
+
+    return read
