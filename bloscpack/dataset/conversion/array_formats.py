@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 Open = Callable[[], AbstractContextManager[IO[bytes]]]
 # Number of bytes of a memory map at a time.
 MAP_NBYTES = 32 * 2**20
+# The length of an axis that the size of the file tells.
+UNKNOWN_LENGTH = -1
 # The end of the names of the members of an archive.
 SUFFIX = ".npy"
 # The name of the attribute for metadata that are no JSON object.
@@ -87,6 +89,36 @@ def read_npy(path: str, request: Request) -> Content:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
     return _content(lambda: open(path, "rb"), array, path)
+
+
+def read_raw(path: str, request: Request) -> Content:
+    """Return the items in a file without a header; the request has type and shape."""
+    assert request.raw is not None
+    dtype, shape = request.raw
+    size = os.path.getsize(path)
+    row = math.prod(n for n in shape if n != UNKNOWN_LENGTH) * dtype.itemsize
+    if UNKNOWN_LENGTH in shape and row:
+        length = size // row
+        shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
+    if math.prod(shape) * dtype.itemsize != size:
+        raise UsageValueError(
+            "'%s': expected %s'%d' bytes for dtype '%s' and shape %s, found '%d'"
+            % (
+                *(path, "a multiple of " * (UNKNOWN_LENGTH in request.raw[1]), row),
+                *(dtype, request.raw[1], size),
+            )
+        )
+
+    def blocks() -> Iterator[Array]:
+        return _items_in_order(
+            lambda: open(path, "rb"), dtype, shape, name=path, begin=_at_start
+        )
+
+    return ArrayContent(dtype, shape, blocks)
+
+
+def _at_start(fp: IO[bytes]) -> None:
+    """Leave a file where it is: there is no header."""
 
 
 def read_npz(path: str, request: Request) -> Content:
@@ -155,10 +187,14 @@ def _items_in_order(
     shape: tuple[int, ...],
     *,
     name: str,
+    begin: Callable[[IO[bytes]], object] = read_header,
 ) -> Iterator[Array]:
-    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
+    """Yield blocks of rows of `shape`, whose items follow one another in the file.
+
+    `begin` moves the file to the first item.
+    """
     with open_() as fp, naming_errors(name):
-        read_header(fp)
+        begin(fp)
         row = math.prod(shape[1:]) * dtype.itemsize
         if not shape or not row:
             size = row if not shape else 0
