@@ -6,9 +6,12 @@ if the command line is simple enough.
 
 from __future__ import annotations
 
+import os
+
 from .. import log
+from ..exceptions import NotReadable
 from ..version import __version__
-from .console import check_exists, console
+from .console import check_exists, console, is_input
 from .exit_codes import Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
     from .._format.blosc_header import BloscHeader
     from .._format.sections import Beginning
+    from ..serializers import JsonObject
 
 OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
@@ -109,7 +113,12 @@ def info(file_: str) -> None:
 
     console.need_output()
     check_exists("file", file_)
-    found = inspect_file(file_, lenient=True)
+    try:
+        found = inspect_file(file_, lenient=True)
+    except NotReadable as error:
+        for line in info_lines(described_source(file_, error)):
+            console.say(line)
+        return
     for line in info_lines(facts_of_file(found.info, found.damage)):
         console.say(line)
     if log.enabled(log.DEBUG):
@@ -118,6 +127,21 @@ def info(file_: str) -> None:
             log.normal("'shard':\n%r" % found.info.shard.as_dict())
         if found.first is not None:
             _log_chunk_header(found.first)
+
+
+def described_source(file_: str, error: NotReadable) -> JsonObject:
+    """Return the description of a file of a format that ``convert`` reads.
+
+    Raises `error` for any other file: it says that the file is no Bloscpack file.
+    """
+    if is_input(file_) or not os.path.isfile(file_):
+        raise error
+    from ..dataset.conversion.source_description import describe_source
+
+    try:
+        return describe_source(file_)
+    except NotReadable:
+        raise error from None
 
 
 def _log_beginning(beginning: Beginning) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -165,6 +166,76 @@ def test_damage_before_the_chunks_are_counted(info, capsys):
     assert not {"nchunks", "plain", "ratio"} & found.keys()
     with pytest.raises(SystemExit, match="3"):
         main(["info", "--json", "a.blp"])
+
+
+# Files of other formats that `convert` reads
+
+
+OTHERS = [
+    # (name, lines, line of ``list``)
+    (
+        "a.npy",
+        {"kind": "array", "layout": "npy", "shape": "(2, 3)", "dtype": "<i4"},
+        "<i4 (2, 3) npy",
+    ),
+    ("a.npz", {"kind": "group", "members": "2"}, "group (npz)"),
+    (
+        "a.csv",
+        {"kind": "table", "rows": "2", "columns": "2", "plain": "32 bytes"},
+        "table (csv) of 2 rows",
+    ),
+]
+
+
+@pytest.fixture
+def others():
+    array = np.arange(6, dtype="<i4").reshape(2, 3)
+    np.save("a.npy", array)
+    np.savez("a.npz", x=array, y=array)
+    with open("a.csv", "w") as fp:
+        fp.write("x,y\n1,2.5\n3,4\n")
+
+
+@pytest.mark.parametrize(("name", "expected", "listed"), OTHERS)
+def test_other_format(others, info, capsys, name, expected, listed):
+    found = info(name)
+    assert expected.items() <= found.items()
+    assert found["packed"] == "%d bytes" % os.path.getsize(name)
+    main(["info", "--json", name])
+    described = json.loads(capsys.readouterr().out)
+    assert (name, expected["kind"]) == (described["file"], described["kind"])
+    main(["list", name])
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.split(maxsplit=6)[-1] == "%s  %s" % (listed, name)
+
+
+def test_total_with_other_formats(others, capsys):
+    bloscpack.pack_ndarray_to_file(ARRAY, "a.blp", "80K")
+    main(["list", "a.blp", "a.npy", "a.npz"])
+    total = capsys.readouterr().out.splitlines()[-1].split()
+    assert ["3", "total", "of", "3", "files"] == total[3:]
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "content", "name"),
+    [
+        (1, "magic marker", b"no format is known that begins so", "a.dat"),
+        (3, "it is no CSV", b"a,b\n1\n" * 9, "a.csv"),
+        (3, "the file ends too early", None, "cut.npy"),
+    ],
+)
+def test_other_file(others, capsys, code, message, content, name):
+    with open("a.npy", "rb") as fp:
+        content = content or fp.read()[:-1]
+    with open(name, "wb") as fp:
+        fp.write(content)
+    for verb in ("info", "list"):
+        with pytest.raises(SystemExit, match=str(code)):
+            main([verb, name])
+        out, err = capsys.readouterr()
+        assert "" == out
+        assert message in err
+        assert "'%s" % name in err
 
 
 def test_neither_numpy_nor_argparse_is_needed():

@@ -24,7 +24,7 @@ from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from .array_formats import UNKNOWN_LENGTH, is_zip, open_zip
+from .array_formats import UNKNOWN_LENGTH, is_own_archive, is_zip, open_zip
 from .contents import (
     Request,
     TableContent,
@@ -144,6 +144,8 @@ DEVICES = "/dev/"
 # A store of Zarr that is no dataset of this package, and a plain folder of datasets.
 STORE = Format("store", "zarr_stores")
 FOLDER = Format("folder", "datasets")
+# A ZIP file of `savez`, whose members are all `.blp` files.
+ARCHIVE = Format("archive", "array_formats", reader="read_archive")
 # Items without a header.
 RAW = Format("raw", "array_formats", reader="read_raw")
 
@@ -181,7 +183,9 @@ def _file_format(path: str, begin: bytes) -> Format | None:
         with open_zip(path, path) as archive:
             from .zarr_stores import is_zip_store
 
-            return STORE if is_zip_store(archive.namelist()) else FORMATS["npz"]
+            if not is_zip_store(archive.namelist()):
+                return FORMATS["npz"]
+        return ARCHIVE if is_own_archive(path) else STORE
     if begin and path.startswith(DEVICES):
         return FORMATS["csv"]
     by_name = _by_suffix(path)

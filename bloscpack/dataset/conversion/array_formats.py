@@ -19,7 +19,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -27,17 +27,21 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy
 
+from ..._file.archive_reading import ArchiveFile
+from ..._format.zarr_metadata import ZARR_JSON
 from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
 from ...abstract_io import PlainSource
+from ...constants import EXTENSION
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
 from ...fp_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
+from ...zip_io import loadz
 from .contents import (
     FORTRAN_FACTOR,
     ArrayContent,
@@ -137,6 +141,41 @@ def read_npz(path: str, request: Request) -> Content:
             _check_room(array.nbytes, info.file_size - fp.tell())
         content = _content(open_, array, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
+    return root
+
+
+def is_own_archive(path: str) -> bool:
+    """Return whether `savez` has written all that is in a ZIP store of Zarr.
+
+    It writes no attributes, and a document for each group and each shard.
+    """
+    try:
+        with closing(ArchiveFile(path)) as file, loadz(path) as archive:
+            list(archive.values())  # opens each array
+            documents = {
+                name.removesuffix(ZARR_JSON).rstrip("/"): file.json(member)
+                for name, member in file.members.items()
+                if name.endswith(ZARR_JSON)
+            }
+            return all(
+                not document["attributes"]
+                and (name in file.arrays or document["node_type"] == "group")
+                for name, document in documents.items()
+            )
+    except (BloscpackError, KeyError):
+        return False
+
+
+def read_archive(path: str, request: Request) -> Content:
+    """Return the arrays in an archive of `savez`; slashes in names separate groups."""
+    archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
+    with closing(ArchiveFile(path)) as file:
+        members = dict(file.arrays)
+    root = GroupContent({})
+    for name, member in members.items():
+        content = content_of(archive[name])
+        content.may_be_lost = member.endswith(EXTENSION)
+        add_member(root, name, content, path)
     return root
 
 
