@@ -28,13 +28,13 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy
 
 from ..._file.archive_reading import ArchiveFile
-from ..._format.zarr_metadata import ZARR_JSON
+from ..._format.zarr_metadata import ZARR_JSON, group_document
 from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
 from ...abstract_io import PlainSource
-from ...constants import EXTENSION
+from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
 from ...fp_io import CompressedFPSink
@@ -147,22 +147,25 @@ def read_npz(path: str, request: Request) -> Content:
 def is_own_archive(path: str) -> bool:
     """Return whether `savez` has written all that is in a ZIP store of Zarr.
 
-    It writes no attributes, and a document for each group and each shard.
+    Each array is in one `.blp` file, perhaps damaged, and nothing has attributes.
     """
     try:
-        with closing(ArchiveFile(path)) as file, loadz(path) as archive:
-            list(archive.values())  # opens each array
+        with closing(ArchiveFile(path)) as file:
+            for name in file.arrays:
+                if file.content(file.chunks(name)).read_at(0, len(MAGIC)) != MAGIC:
+                    return False
             documents = {
                 name.removesuffix(ZARR_JSON).rstrip("/"): file.json(member)
                 for name, member in file.members.items()
                 if name.endswith(ZARR_JSON)
             }
             return all(
-                not document["attributes"]
-                and (name in file.arrays or document["node_type"] == "group")
+                not document.get("attributes")
+                if name in file.arrays
+                else document == group_document()
                 for name, document in documents.items()
             )
-    except (BloscpackError, KeyError):
+    except BloscpackError:
         return False
 
 
