@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
-from ._format.chunks import read_chunk_header, skip_frames
 from ._format.sections import SMALLEST_CHUNK, read_beginning
 from ._storage.paths import shown_name
 from ._storage.stream import Cursor
@@ -315,6 +314,8 @@ def _read_info(
     sizes, damage = _Sizes(), None
     first = _first_chunk(cursor, header, strict)
     if walked:
+        from ._format.chunks import skip_frames
+
         try:
             for frame in skip_frames(cursor, header):
                 sizes.add(frame.header)
@@ -361,6 +362,8 @@ def _first_chunk(
         return None
     try:
         if strict and header.nbytes is not None:
+            from ._format.chunks import read_chunk_header
+
             return read_chunk_header(cursor, header, 0)
         return decode_header(head)
     except FormatError as error:
