@@ -55,7 +55,10 @@ if TYPE_CHECKING:
     Named: TypeAlias = "NamedFile | NamedDataset"
 
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
-LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
+LEFT_OUT = (
+    *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
+    "attributes",
+)
 
 
 def named(path: str) -> Named:

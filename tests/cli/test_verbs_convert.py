@@ -136,6 +136,13 @@ def test_to_standard_output(to):
     assert np.arange(999.0).tobytes() == np.load("c.npy").tobytes()
 
 
+def test_messages_beside_data_on_standard_output():
+    code, data, err = piped(b"", "-v", "--to", "csv", "a.blp", "-")
+    assert (0, b"0\n0.0\n1.0\n") == (code, data[:10])
+    assert "output file is: '-'" in err
+    assert piped(b"", "--to", "csv", "a.blp", "/dev/stdout")[:2] == (0, data)
+
+
 def test_folder_to_standard_output():
     code, data, err = piped(b"", "--to", "zarr", "a.blp", "-")
     assert (2, b"") == (code, data)

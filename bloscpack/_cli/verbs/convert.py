@@ -9,10 +9,10 @@ from ... import log
 from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
 from ..console import (
-    OUTPUT_NAME,
     STREAM,
     check_exists,
     console,
+    descriptor_of,
     name_of_input,
     name_of_output,
     plain_name,
@@ -67,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def writes_data(args: Namespace) -> bool:
     """Return whether the target is standard output."""
-    return bool(args.target == STREAM)
+    return descriptor_of(args.target) == 1
 
 
 def run(args: Namespace) -> None:
@@ -102,12 +102,8 @@ def run(args: Namespace) -> None:
     clock.log(done.nbytes)
     if done.lost:
         log.notice(
-            "%s can't hold %s of %s"
-            % (
-                "standard output" if args.target == STREAM else "'%s'" % args.target,
-                _listed(done.lost),
-                quoted_input(source),
-            )
+            "'%s' can't hold %s of %s"
+            % (done.target, _listed(done.lost), quoted_input(source))
         )
     if args.json:
         say_json({**done.as_dict(), "source": plain_name(source)})
@@ -130,15 +126,15 @@ def _check_target(args: Namespace) -> None:
 
     With that option, the library says whether a folder may be replaced.
     """
-    if args.target == STREAM:
+    if writes_data(args):
         if args.to is None:
             raise WrongUsage("--to must name the format of standard output")
         if args.json:
             raise WrongUsage("--json and the data can't both go to standard output")
         if args.to != "csv":
-            check_no_terminal(STREAM, args)
+            check_no_terminal(args.target, args)
         console.need_output()
-        console.hidden["'%s'" % OUTPUT_NAME] = "standard output"
+        console.hidden["'%s'" % name_of_output(args.target)] = "standard output"
     elif not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:

@@ -43,6 +43,8 @@ def _described(name: str, content: Content, layout: str) -> JsonObject:
     if isinstance(content, ArrayContent):
         described["shape"] = list(content.shape)
         described["dtype"] = encode_dtype(content.dtype).strip("'")
+        if content.fortran:
+            described["order"] = "F"
     elif isinstance(content, GroupContent):
         described["members"] = members
     else:
