@@ -9,6 +9,7 @@ format.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ import numpy
 from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
+from ..._storage.stream import is_stream
 from ...abstract_io import Progress
 from ...exceptions import (
     DamageError,
@@ -66,6 +68,8 @@ class Request:
         Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
     dtypes
         The types of columns of text files, by name.
+    raw
+        The type and the shape of raw items; None for a file that states its own.
     limits
         The attributes of the source, which limit the readers of the target.
     layout
@@ -84,6 +88,7 @@ class Request:
     nthreads: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     dtypes: Mapping[str, DType] = field(default_factory=dict)
+    raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
     layout: str = ""
     progress: Progress | None = None
@@ -91,11 +96,14 @@ class Request:
     lost: list[str] = field(default_factory=list)
 
     def new_file(self) -> AbstractContextManager[BinaryIO]:
-        """Return the context of the target, a file that is there when it ends."""
+        """Return the context of the target, a file that is there when it ends.
+
+        A stream, such as a pipe, is written directly.
+        """
         return replacing(
             self.target,
             self.sync,
-            exclusive=not self.force,
+            exclusive=not self.force and not is_streamed(self.target),
             like=None if self.limits is None else self.limits.whole(),
         )
 
@@ -111,6 +119,11 @@ class Request:
         """Note something that the target can't hold."""
         if what not in self.lost:
             self.lost.append(what)
+
+
+def is_streamed(target: str) -> bool:
+    """Return whether a target is a stream, such as a pipe."""
+    return is_stream(target) and not os.path.isdir(target)
 
 
 def import_package(name: str, extra: str, purpose: str) -> Any:
