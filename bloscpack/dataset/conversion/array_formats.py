@@ -86,7 +86,34 @@ def read_npy(path: str, request: Request) -> Content:
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
-    return _content(lambda: open(path, "rb"), array, path)
+        offset = fp.tell()
+
+    def open_() -> IO[bytes]:
+        return open(path, "rb")
+
+    content = _content(open_, array, path)
+    content.array = _Mapped(path, array, offset)
+    return content
+
+
+class _Mapped:
+    """The items of a ``.npy`` file, mapped for each read: any index reads a part."""
+
+    def __init__(self, path: str, array: Array, offset: int) -> None:
+        self._path, self._array, self._offset = path, array, offset
+
+    def __getitem__(self, key: Any) -> Array:
+        items = self._array
+        if items.nbytes:
+            items = numpy.memmap(
+                self._path,
+                items.dtype,
+                "r",
+                self._offset,
+                items.shape,
+                order="F" if items.flags.fnc else "C",
+            )
+        return numpy.array(items[key])
 
 
 def read_npz(path: str, request: Request) -> Content:
@@ -227,6 +254,8 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         partial(_rows_of_lazy, lazy),
         _attributes(lazy.metadata),
         read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+        array=lazy,
+        chunks=lazy._parts,
     )
 
 

@@ -25,6 +25,7 @@ from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueErr
 from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
+    from ..._file.array_reader import ChunkSource
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -166,6 +167,11 @@ class ArrayContent:
         of the items in the source. None for an array in C order.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
+    array
+        What reads any of its items by an index of NumPy; None if there are only blocks.
+    chunks
+        The chunks whose plain bytes are the items in the order of the source; None for
+        other arrays.
     """
 
     dtype: DType
@@ -176,6 +182,8 @@ class ArrayContent:
     dims: Sequence[str | None] | None = None
     read_stored: Callable[[], Iterable[Array]] | None = None
     may_be_lost: bool = False
+    array: Any = None
+    chunks: ChunkSource | None = None
 
     kind = "array"
 
@@ -210,6 +218,15 @@ class ArrayContent:
         """Return blocks of rows."""
         assert self.read is not None
         return self.read()
+
+    def parts(self, rows: range) -> Iterator[Array]:
+        """Yield some rows in blocks, without reading the others if that is possible."""
+        if self.array is None:
+            yield from (block[part] for block, part in _overlaps(self.rows(), rows))
+            return
+        unit = self.chunks.chunk_size // max(1, self.row_nbytes) if self.chunks else 1
+        for part in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
+            yield self.array[part.start : part.stop : part.step]
 
     def stream(self) -> RowStream:
         """Return the rows, to be taken in any number at a time."""
@@ -255,6 +272,16 @@ class TableContent:
 
     def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
         return lambda: (block[name] for block in self.read())
+
+    def parts(self, rows: range) -> Iterator[Columns]:
+        """Yield some rows in blocks, without reading the others if that is possible."""
+        if any(column.array is None for column in self.columns.values()):
+            for block, selected in _overlaps(self.read(), rows):
+                yield {name: block[name][selected] for name in self.columns}
+            return
+        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step)):
+            part = slice(cut.start, cut.stop, cut.step)
+            yield {name: column.array[part] for name, column in self.columns.items()}
 
     @property
     def row_nbytes(self) -> int:
@@ -321,6 +348,14 @@ def as_array(content: Content) -> ArrayContent:
             yield items
 
     return ArrayContent(dtype, (table.length,), rows, table.attrs)
+
+
+def with_rows(array: ArrayContent) -> ArrayContent:
+    """Return an array; one without axes gets an axis of length 1."""
+    if array.shape:
+        return array
+    blocks = (block.reshape(1) for block in array.rows())
+    return replace(array, shape=(1,), read=lambda: blocks, array=None, chunks=None)
 
 
 def is_table(content: Content) -> bool:
@@ -413,6 +448,25 @@ def has_attributes_around(content: Content) -> bool:
 
 
 # Blocks
+
+
+def cut_rows(rows: range, count: int) -> Iterator[range]:
+    """Yield ranges of at most `count` rows."""
+    for start in range(0, len(rows), count):
+        yield rows[start : start + count]
+
+
+def _overlaps(blocks: Iterable[Block], rows: range) -> Iterator[tuple[Block, slice]]:
+    """Yield the blocks that have some of the rows, and which rows of the block."""
+    start = 0
+    for block in blocks:
+        if start >= rows.stop:
+            break
+        length = len(next(iter(block.values())) if isinstance(block, dict) else block)
+        first = max(rows.start, start + (rows.start - start) % rows.step)
+        if first < start + length:
+            yield block, slice(first - start, rows.stop - start, rows.step)
+        start += length
 
 
 def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:

@@ -40,6 +40,7 @@ from .contents import (
 )
 
 if TYPE_CHECKING:
+    from ..._file.array_reader import ChunkSource
     from ..._format.dtypes import Array as Items
     from .contents import Columns, Content, Request
 
@@ -105,7 +106,15 @@ def _array_content(array: Array) -> ArrayContent:
         array.attrs.asdict(),
         array.fill_value,
         dims if any(dims or ()) else None,
+        array=array,
+        chunks=_chunks_of(array),
     )
+
+
+def _chunks_of(array: Array) -> ChunkSource | None:
+    """Return the chunks of an array, unless its fields have files of their own."""
+    parts = array._layout.parts()
+    return parts[0][1] if [names for names, _ in parts] == [()] else None
 
 
 def _rows(array: Array, length: int) -> Iterator[Items]:
@@ -124,6 +133,8 @@ def _table_content(table: Table) -> TableContent:
             partial(_rows, column, length),
             column.attrs.asdict(),
             column.fill_value,
+            array=column,
+            chunks=_chunks_of(column),
         )
         for name, column in table.columns.items()
     }
