@@ -179,7 +179,7 @@ def leaves(name: str, items: Array) -> Iterator[tuple[str, Array]]:
     if items.dtype.names is None:
         yield name, items
     for field in items.dtype.names or ():
-        yield from leaves("%s.%s" % (name, field) if name else field, items[field])
+        yield from leaves("%s/%s" % (name, field) if name else field, items[field])
 
 
 def summaries(
