@@ -32,19 +32,23 @@ from ..dataset.conversion.contents import (
 from ..exceptions import FormatError, NotANumpyArray, NotReadable
 from ..zip_io import loadz
 from .console import check_exists, name_of_input, plain_name
+from .display import shorten
 from .exit_codes import ZIP_MAGIC, Refusal, WrongUsage
 from .inputs import begins_with, is_dataset
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from .._format.dtypes import Array
     from ..dataset.conversion.contents import Content
-    from .progress import Bar
+
+    Rows: TypeAlias = ArrayContent | TableContent
 
 # The name of the format of `savez`.
 ARCHIVE = "archive"
 BYTE = numpy.dtype("u1")
-# Number of names of members in a message.
-NAMED = 5
+# Maximum number of characters of names of members in a message.
+MOST_SHOWN = 60
 
 
 @dataclass(eq=False)
@@ -93,27 +97,20 @@ class Opened:
 
 
 @contextmanager
-def opened(name: str, nthreads: int, bar: Bar | None = None) -> Iterator[Opened]:
+def opened(name: str, nthreads: int) -> Iterator[Opened]:
     """Open what has a name; it is closed when the context ends."""
-    request = Request("", nthreads=nthreads, progress=bar)
+    request = Request("", nthreads=nthreads)
     with request.resources:
         path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
         for number, member in enumerate(members):
             if member not in content.members:
                 place = "/".join([shown_name(path), *members[:number]])
-                raise Refusal(_no_member(member, place, content))
+                names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
+                text = "there is no '%s' in '%s', which has %s"
+                raise Refusal(text % (member, place, names))
             content = content.members[member]
         yield Opened(plain_name(name), path, "/".join(members), found, content)
-
-
-def _no_member(member: str, place: str, content: Content) -> str:
-    names = list(content.members)
-    text = "there is no '%s' in '%s'" % (member, place)
-    if not names:
-        return text
-    more = ", ..." * (len(names) > NAMED)
-    return "%s, which has %s%s" % (text, ", ".join(names[:NAMED]), more)
 
 
 def _split(path: str) -> tuple[str, list[str]]:
@@ -209,49 +206,44 @@ def _bytes(read: Any, nbytes: int) -> BytesContent:
 # Parts of contents
 
 
-def rows_of(content: Content) -> ArrayContent | TableContent:
-    """Return an array with at least one axis, or a table."""
-    assert not isinstance(content, GroupContent)
+def rows_of(found: Opened) -> Rows:
+    """Return an array with an axis or more, or a table; raise `Refusal` for a group."""
+    content = found.content
+    if isinstance(content, GroupContent):
+        raise WrongUsage(
+            "'%s' is a group: name an array or a table in it, such as '%s/%s'"
+            % (found.name, found.name, next(iter(content.members), "a"))
+        )
     return content if isinstance(content, TableContent) else with_rows(content)
 
 
-def row_count(content: ArrayContent | TableContent) -> int:
+def row_count(content: Rows) -> int:
     """Return the number of rows."""
     return content.length if isinstance(content, TableContent) else content.shape[0]
 
 
-def selected(
-    content: ArrayContent | TableContent, rows: slice, fields: list[str] | None
-) -> ArrayContent | TableContent:
+def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
     """Return some rows, and some fields or columns; only these are read."""
     numbers = range(*rows.indices(row_count(content)))
-    if isinstance(content, TableContent):
-        content = _of_fields(content, fields)
-        return replace(
-            content, length=len(numbers), read=partial(content.parts, numbers)
+    if isinstance(content, ArrayContent):
+        found = replace(
+            content,
+            shape=(len(numbers), *content.shape[1:]),
+            read=partial(content.parts, numbers),
+            read_stored=None,
+            array=None,
+            chunks=None,
         )
-    found = replace(
-        content,
-        shape=(len(numbers), *content.shape[1:]),
-        read=partial(content.parts, numbers),
-        read_stored=content.read_stored if len(numbers) == content.shape[0] else None,
-        array=None,
-        chunks=None,
-    )
-    return found if fields is None else _of_fields(as_table(found), fields)
+        return found if fields is None else _checked(as_table(found), fields)
+    table = content if fields is None else _checked(content, fields)
+    return replace(table, length=len(numbers), read=partial(table.parts, numbers))
 
 
-def _of_fields(table: TableContent, fields: list[str] | None) -> TableContent:
-    if fields is None:
-        return table
+def _checked(table: TableContent, fields: list[str]) -> TableContent:
+    """Return some columns of a table; raise `Refusal` if one is missing."""
     for name in fields:
         if name not in table.columns:
             raise WrongUsage(
                 "--fields: there is no '%s' among %s" % (name, ", ".join(table.columns))
             )
-    read = table.read
-    return replace(
-        table,
-        columns={name: table.columns[name] for name in fields},
-        read=lambda: ({name: block[name] for name in fields} for block in read()),
-    )
+    return table.only(fields)

@@ -29,8 +29,7 @@ from .display import shorten
 if TYPE_CHECKING:
     from .._format.dtypes import Array
     from ..serializers import Json
-
-    Rows = ArrayContent | TableContent
+    from .contents import Rows
 
 # Number of rows shown of each end; less for arrays of three axes or more.
 EDGE, CUBE_EDGE = 5, 3
@@ -40,6 +39,7 @@ MOST_ROWS, MOST_COLUMNS = 10_000, 64
 MOST_BYTES, LINE_BYTES = 256, 16
 # Number of digits of floats, and of characters of text.
 DIGITS, MOST_CHARACTERS = 8, 32
+MORE_COLUMNS = "(%d more columns: --fields selects some)"
 HIDDEN_ROWS = "(%d more rows: --rows selects some, --format csv writes all)"
 HIDDEN_BYTES = "(%d more bytes: --rows selects some, 'blpk cat' writes all)"
 # Number of rows that become JSON at a time.
@@ -63,7 +63,7 @@ def _is_cube(content: Rows) -> bool:
     return isinstance(content, ArrayContent) and len(content.shape) > 2
 
 
-def preview_lines(parts: list[tuple[range, Rows]], total: int) -> Iterator[str]:
+def row_lines(parts: list[tuple[range, Rows]], total: int) -> Iterator[str]:
     """Yield the lines of parts of one array, table or file of bytes.
 
     `total` is the number of all rows.
@@ -159,7 +159,9 @@ def _type_text(rows: Array) -> str:
     return shorten(dtype_text(rows.dtype), 24) + inner
 
 
-def fitted(columns: Sequence[Sequence[str]], left_out: int = 0) -> Iterator[str]:
+def fitted(
+    columns: Sequence[Sequence[str]], left_out: int = 0, more: str = MORE_COLUMNS
+) -> Iterator[str]:
     """Yield columns as lines that fit the terminal, and how many columns do not.
 
     A pipe gets all columns, unless the environment says how wide the output is.
@@ -179,8 +181,7 @@ def fitted(columns: Sequence[Sequence[str]], left_out: int = 0) -> Iterator[str]
         if line:
             yield shorten(line, max(limit, 4))
     if left_out:
-        noun = "column" if left_out == 1 else "columns"
-        yield "(%d more %s: --fields selects some)" % (left_out, noun)
+        yield more % left_out
 
 
 # Arrays of three axes or more

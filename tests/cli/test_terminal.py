@@ -110,7 +110,7 @@ CASES = {
     ],
     "diff": [
         ["diff", PACKED, ARRAY],
-        ["diff", PACKED, HOSTILE],
+        ["diff", ARRAY, HOSTILE],
         ["diff", PACKED, BROKEN],
         ["diff", "--json", PACKED, ARRAY],
         ["diff", "missing" + HOSTILE, ARRAY],

@@ -97,7 +97,7 @@ def test_head_tells_sizes_and_settings(run):
     first, second = lines(run, "n.blp")[:2]
     assert "n.blp: array (blp) of dtype <f8, shape (2000,)" == first
     assert second.startswith("plain 15.62K, packed ")
-    assert second.endswith(", zstd, filter shuffle")
+    assert second.endswith(", codec zstd, filter shuffle")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,9 @@ def test_json_rows(run):
 
 def test_what_a_form_can_not_hold(run):
     bp.pack_ndarray_to_file(np.zeros((2, 2, 2)), "c.blp")
-    bp.pack_bytes_to_file(PLAIN, "text.blp")
-    for name in ("c.blp", "text.blp"):
-        code, said, errors = run("show", "--format", "csv", name)
-        assert (2, "") == (code, said)
-        assert errors.startswith("blpk: error: ")
+    code, said, errors = run("show", "--format", "csv", "c.blp")
+    assert (2, "") == (code, said)
+    assert errors.startswith("blpk: error: an array of shape (2, 2, 2)")
 
 
 def test_usage(run):

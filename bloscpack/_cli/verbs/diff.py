@@ -31,7 +31,7 @@ from ..exit_codes import (
     Refusal,
     WrongUsage,
     exit_code,
-    message_of,
+    printable_message_of,
 )
 from ..options import add, set_help
 from ..progress import shown
@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
     except (BloscpackError, OSError) as error:
         if exit_code(error) != EXIT_COULD_NOT:
             raise
-        text, _, hint = message_of(error).partition("\n")
+        text, _, hint = printable_message_of(error).partition("\n")
         trouble = Refusal(text, hint)
         trouble.exit_code = EXIT_USAGE  # the other code means a difference
         raise trouble from error

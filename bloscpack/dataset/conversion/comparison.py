@@ -25,10 +25,11 @@ from .contents import (
     ArrayContent,
     GroupContent,
     TableContent,
+    as_array,
     as_table,
     cut_rows,
+    inside,
     is_table,
-    regrouped,
     rows_in_block,
     with_rows,
     without_group,
@@ -74,8 +75,8 @@ class Items:
         self.largest: Any = None
         self.relative: float | None = None
 
-    def add(self, a: Array, b: Array, index: Callable[[Any], tuple[int, ...]]) -> None:
-        """Compare a block; `index` returns the index in the array for one in it."""
+    def add(self, a: Array, b: Array, start: int, transposed: bool) -> None:
+        """Compare a block of rows from number `start` on, perhaps of the transpose."""
         mask = _differ(a, b)
         count = int(numpy.count_nonzero(mask))
         if not count:
@@ -83,7 +84,9 @@ class Items:
         self.differing += count
         for place in numpy.argwhere(mask)[: FIRST - len(self.first)].tolist():
             where = tuple(place)
-            self.first.append((index(place), a[where], b[where]))
+            index = place[0] + start, *place[1:]
+            index = index[::-1] if transposed else index
+            self.first.append((index, a[where], b[where]))
         distances = _distances(a[mask], b[mask])
         if distances is None or not distances[0].size:
             return
@@ -135,8 +138,8 @@ class Comparison:
         """Compare contents, whose name in larger ones is `name`."""
         if a.kind != b.kind:
             a, b = without_group(a), without_group(b)
-        are_arrays = isinstance(a, ArrayContent) and isinstance(b, ArrayContent)
-        if not (are_arrays and a.dtype == b.dtype) and is_table(a) and is_table(b):
+        dtypes = {side.dtype for side in (a, b) if isinstance(side, ArrayContent)}
+        if (a.kind != b.kind or len(dtypes) == 2) and is_table(a) and is_table(b):
             a, b = as_table(a), as_table(b)
         self._note(name, "kind", a.kind, b.kind)
         if self._attributes:
@@ -147,8 +150,7 @@ class Comparison:
             self._compare_tables(a, b, name)
         elif isinstance(a, GroupContent) and isinstance(b, GroupContent):
             for inner in self._in_both("members", a.members, b.members, name):
-                path = "%s/%s" % (name, inner) if name else inner
-                self.compare(a.members[inner], b.members[inner], path)
+                self.compare(a.members[inner], b.members[inner], inside(name, inner))
 
     def _compare_attributes(self, a: JsonObject, b: JsonObject, name: str) -> None:
         for key in self._in_both("attributes", a, b, name):
@@ -167,11 +169,19 @@ class Comparison:
     # Arrays and tables
 
     def _compare_arrays(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
-        self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
+        are_comparable = self._has_comparable_items(a, b, name)
         self._note(name, "shape", [*a.shape], [*b.shape])
-        if a.shape[1:] != b.shape[1:] or not _are_comparable(a.dtype, b.dtype):
-            return
-        a, b = with_rows(a), with_rows(b)
+        if are_comparable:
+            self._compare_items(with_rows(a), with_rows(b), name)
+
+    def _has_comparable_items(
+        self, a: ArrayContent, b: ArrayContent, name: str
+    ) -> bool:
+        self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
+        return a.shape[1:] == b.shape[1:] and _are_comparable(a.dtype, b.dtype)
+
+    def _compare_items(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
+        """Compare the rows that both have."""
         transposed = a.fortran and b.fortran and a.shape == b.shape
         shape = a.shape[::-1] if transposed else a.shape
         length = min(shape[0], b.shape[-1 if transposed else 0])
@@ -180,33 +190,16 @@ class Comparison:
         found: dict[str, Items] = {}
         for span in self._spans(a, b, length, row_nbytes):
             for part in cut_rows(span, rows_in_block(row_nbytes)):
-                pair = take_a(part.start, part.stop), take_b(part.start, part.stop)
-                self._compare_blocks(found, name, pair, part.start, length, transposed)
-                self._count(pair[0].nbytes)
+                rows = take_a(part.start, part.stop), take_b(part.start, part.stop)
+                pairs = zip(*(leaves(name, side) for side in rows), strict=True)
+                for (leaf, left), (_, right) in pairs:
+                    if leaf not in found:
+                        found[leaf] = Items(leaf, length * prod(left.shape[1:]))
+                        self.items.append(found[leaf])
+                    found[leaf].add(left, right, part.start, transposed)
+                self._count(rows[0].nbytes)
                 if self._is_done:
                     return
-
-    def _compare_blocks(
-        self,
-        found: dict[str, Items],
-        name: str,
-        pair: tuple[Array, Array],
-        start: int,
-        length: int,
-        transposed: bool = False,
-    ) -> None:
-        """Compare rows from number `start` on, of `length` rows that both have."""
-
-        def index(place: list[int]) -> tuple[int, ...]:
-            where = place[0] + start, *place[1:]
-            return where[::-1] if transposed else where
-
-        sides = [leaves(name, rows) for rows in pair]
-        for (leaf, left), (_, right) in zip(*sides, strict=True):
-            if leaf not in found:
-                found[leaf] = Items(leaf, length * prod(left.shape[1:]))
-                self.items.append(found[leaf])
-            found[leaf].add(left, right, index)
 
     def _count(self, nbytes: int) -> None:
         if self._progress is not None:
@@ -237,37 +230,31 @@ class Comparison:
 
     def _compare_tables(self, a: TableContent, b: TableContent, name: str) -> None:
         self._note(name, "rows", a.length, b.length)
-        length = min(a.length, b.length)
-        pairs: dict[str, tuple[ArrayContent, ArrayContent]] = {}
-        for column in self._in_both("columns", a.columns, b.columns, name):
-            left, right = a.columns[column], b.columns[column]
-            pairs[column] = _cut(left, length), _cut(right, length)
-        paths = {n: "%s/%s" % (name, n) if name else n for n in pairs}
+        pairs = {
+            column: (
+                _cut(a.columns[column], b.length),
+                _cut(b.columns[column], a.length),
+            )
+            for column in self._in_both("columns", a.columns, b.columns, name)
+        }
         if all(side.array is not None for pair in pairs.values() for side in pair):
             for column, pair in pairs.items():
                 if not self._is_done:
-                    self.compare(*pair, paths[column])
+                    self.compare(*pair, inside(name, column))
             return
-        for column, (left, right) in pairs.items():
-            types = dtype_text(left.dtype), dtype_text(right.dtype)
-            self._note(paths[column], "dtype", *types)
-        found: dict[str, Items] = {}
-        step = rows_in_block(max(a.row_nbytes, b.row_nbytes))
-        blocks = zip(regrouped(a.read(), step), regrouped(b.read(), step), strict=False)
-        for start, both in zip(range(0, length, step), blocks, strict=False):
-            for column, path in paths.items():
-                left_rows, right_rows = (b[column][: length - start] for b in both)
-                inner = left_rows.shape == right_rows.shape
-                if inner and _are_comparable(left_rows.dtype, right_rows.dtype):
-                    rows = left_rows, right_rows
-                    self._compare_blocks(found, path, rows, start, length)
-                self._count(left_rows.nbytes)
-            if self._is_done:
-                return
+        # All columns are read together, once.
+        names = [
+            column
+            for column, pair in pairs.items()
+            if self._has_comparable_items(*pair, inside(name, column))
+        ]
+        if names:
+            self._compare_items(as_array(a.only(names)), as_array(b.only(names)), name)
 
 
 def _cut(column: ArrayContent, length: int) -> ArrayContent:
-    """Return a column whose rows after `length` are not compared."""
+    """Return a column without the rows that another table lacks."""
+    length = min(length, column.shape[0])
     return replace(column, shape=(length, *column.shape[1:]))
 
 

@@ -273,6 +273,16 @@ class TableContent:
     def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
         return lambda: (block[name] for block in self.read())
 
+    def only(self, names: Iterable[str]) -> TableContent:
+        """Return a table of some columns."""
+        columns = {name: self.columns[name] for name in names}
+
+        def blocks() -> Iterator[Columns]:
+            for block in self.read():
+                yield {name: block[name] for name in columns}
+
+        return replace(self, columns=columns, read=blocks)
+
     def parts(self, rows: range) -> Iterator[Columns]:
         """Yield some rows in blocks, without reading the others if that is possible."""
         if any(column.array is None for column in self.columns.values()):
@@ -319,7 +329,12 @@ def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
     """Yield the contents and all members and columns, with slashes in their names."""
     yield name, content
     for inner, member in content.members.items():
-        yield from nodes_of(member, "%s/%s" % (name, inner) if name else inner)
+        yield from nodes_of(member, inside(name, inner))
+
+
+def inside(name: str, inner: str) -> str:
+    """Return the name of a member or a field of something; its name may be empty."""
+    return "%s/%s" % (name, inner) if name else inner
 
 
 def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from ..._format.dtypes import check_text
-from .contents import ArrayContent
+from .contents import ArrayContent, GroupContent, inside
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
     from ...abstract_io import Progress
-    from .contents import Columns, TableContent
+    from .contents import Columns, Content
 
 # Number of bins that are counted. Fewer are shown.
 NBINS = 1024
@@ -100,8 +100,6 @@ class Summary:
     low, high
         The smallest and the largest value that is not missing; None without any. They
         are integers for times.
-    mean
-        The mean of the finite values.
     """
 
     def __init__(self, name: str, dtype: DType) -> None:
@@ -111,14 +109,19 @@ class Summary:
         self.count = self.missing = self.infinite = 0
         self.low: Any = None
         self.high: Any = None
-        self.mean = self._squares = 0.0
+        self._mean = self._squares = 0.0
         self._finite = 0
         self.histogram = Histogram(SMALLEST if dtype.kind in "fc" else 0)
 
     @property
-    def deviation(self) -> float:
-        """The standard deviation of the finite values."""
-        return math.sqrt(self._squares / self._finite) if self._finite else 0.0
+    def mean(self) -> float | None:
+        """The mean of the finite values; None without any."""
+        return self._mean if self._finite else None
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of the finite values; None without any."""
+        return math.sqrt(self._squares / self._finite) if self._finite else None
 
     def add(self, items: Array) -> None:
         """Add items of any shape."""
@@ -154,8 +157,8 @@ class Summary:
             squares = float(numpy.square(floats - mean).sum())
         before, count = self._finite, floats.size
         self._finite = before + count
-        delta = mean - self.mean
-        self.mean += delta * count / self._finite
+        delta = mean - self._mean
+        self._mean += delta * count / self._finite
         self._squares += squares + delta * delta * before * count / self._finite
 
 
@@ -179,17 +182,21 @@ def leaves(name: str, items: Array) -> Iterator[tuple[str, Array]]:
     if items.dtype.names is None:
         yield name, items
     for field in items.dtype.names or ():
-        yield from leaves("%s/%s" % (name, field) if name else field, items[field])
+        yield from leaves(inside(name, field), items[field])
 
 
 def summaries(
-    content: ArrayContent | TableContent, progress: Progress | None = None
-) -> list[Summary]:
-    """Return the statistics of an array or of its fields, or of the columns of a table.
+    content: Content, progress: Progress | None = None, name: str = ""
+) -> Iterator[Summary]:
+    """Yield the statistics of all arrays; of a table, of each column, and each field.
 
     All blocks are read once, in the order of the source. `progress` is called with the
     number of plain bytes of each.
     """
+    if isinstance(content, GroupContent):
+        for inner, member in content.members.items():
+            yield from summaries(member, progress, inside(name, inner))
+        return
     blocks: Iterable[Columns]
     if isinstance(content, ArrayContent):
         columns = {"": content}
@@ -197,13 +204,13 @@ def summaries(
     else:
         columns, blocks = content.columns, content.read()
     found: dict[str, Summary] = {}
-    empty = {name: numpy.empty(0, column.dtype) for name, column in columns.items()}
+    empty = {column: numpy.empty(0, c.dtype) for column, c in columns.items()}
     for block in chain([empty], blocks):
-        for name, rows in block.items():
-            for leaf, items in leaves(name, rows):
+        for column, rows in block.items():
+            for leaf, items in leaves(inside(name, column) if column else name, rows):
                 if leaf not in found:
                     found[leaf] = Summary(leaf, items.dtype)
                 found[leaf].add(items)
             if progress is not None:
                 progress(rows.nbytes)
-    return list(found.values())
+    yield from found.values()
