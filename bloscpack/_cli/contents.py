@@ -18,8 +18,13 @@ import numpy
 from .._file.opened import open_parts
 from .._storage.paths import is_url, shown_name
 from ..constants import MAGIC
-from ..dataset.conversion import FORMATS, STORE, source_format
-from ..dataset.conversion.array_formats import add_member, content_of, read_blp
+from ..dataset.conversion import FORMATS, source_format
+from ..dataset.conversion.array_formats import (
+    add_member,
+    attributes_of,
+    content_of,
+    read_blp,
+)
 from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
     ArrayContent,
@@ -44,8 +49,8 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = ArrayContent | TableContent
 
-# The name of the format of `savez`.
-ARCHIVE = "archive"
+# The names of the formats of `savez`, and of files of any other format.
+ARCHIVE, BYTES = "archive", "bytes"
 BYTE = numpy.dtype("u1")
 # Maximum number of characters of names of members in a message.
 MOST_SHOWN = 60
@@ -85,9 +90,8 @@ class Opened:
     @property
     def holds_attributes(self) -> bool:
         """Whether files of this format can have attributes."""
-        if self.format == ARCHIVE:
-            return True
-        return FORMATS.get(self.format, STORE).attributes
+        found = FORMATS.get(self.format)
+        return self.format != BYTES and (found is None or found.attributes)
 
     @property
     def is_plain_file(self) -> bool:
@@ -164,6 +168,7 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         parts = request.resources.enter_context(open_parts(path))
         content = _bytes(parts.read, parts.nbytes)
         content.chunks = parts
+        content.attrs = attributes_of(parts.user_metadata)
         return "blp", content
 
 

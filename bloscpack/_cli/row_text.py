@@ -38,10 +38,10 @@ MOST_ROWS, MOST_COLUMNS = 10_000, 64
 # Number of plain bytes shown of a file of bytes, and of them on a line.
 MOST_BYTES, LINE_BYTES = 256, 16
 # Number of digits of floats, and of characters of text.
-DIGITS, MOST_CHARACTERS = 8, 32
+DIGITS, FLOATS, MOST_CHARACTERS = 8, ".8g", 32
 MORE_COLUMNS = "(%d more columns: --fields selects some)"
-HIDDEN_ROWS = "(%d more rows: --rows selects some, --format csv writes all)"
-HIDDEN_BYTES = "(%d more bytes: --rows selects some, 'blpk cat' writes all)"
+UNKNOWN_CHARACTER = "\ufffd"
+LIMIT = "(%d rows are shown at most: --format csv writes all)" % MOST_ROWS
 # Number of rows that become JSON at a time.
 JSON_ROWS = 4096
 
@@ -50,7 +50,7 @@ def shown_spans(content: Rows, rows: slice | None) -> list[range]:
     """Return the selected rows, or the first and the last ones."""
     count = row_count(content)
     if rows is not None:
-        return [range(*rows.indices(count))]
+        return [range(*rows.indices(count))[:MOST_ROWS]]
     if isinstance(content, BytesContent):
         return [range(min(count, MOST_BYTES))]
     edge = CUBE_EDGE if _is_cube(content) else EDGE
@@ -63,26 +63,19 @@ def _is_cube(content: Rows) -> bool:
     return isinstance(content, ArrayContent) and len(content.shape) > 2
 
 
-def row_lines(parts: list[tuple[range, Rows]], total: int) -> Iterator[str]:
-    """Yield the lines of parts of one array, table or file of bytes.
-
-    `total` is the number of all rows.
-    """
-    parts = [(span[:MOST_ROWS], part) for span, part in parts]
-    first = parts[0][1]
-    if isinstance(first, BytesContent):
-        yield from _byte_lines(first, parts[0][0])
-        if total > first.nbytes:
-            yield HIDDEN_BYTES % (total - first.nbytes)
-    elif not any(span for span, _ in parts):
+def row_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
+    """Yield the lines of parts of one array, table or file of bytes."""
+    span, first = parts[0]
+    if not span:
         yield "no rows"
+    elif isinstance(first, BytesContent):
+        yield from _byte_lines(first, span)
     elif _is_cube(first):
         yield from _cube_lines(parts)
     else:
         yield from _table_lines(parts)
-    hidden = sum(row_count(part) - len(span) for span, part in parts)
-    if hidden:
-        yield HIDDEN_ROWS % hidden
+    if len(span) == MOST_ROWS:
+        yield LIMIT
 
 
 # Tables
@@ -97,18 +90,14 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
     for number, (span, part) in enumerate(parts):
         gap = ["..."] * (number > 0)
         labels += [*gap, *map(str, span)]
-        left = len(span)
         for block in _column_blocks(part):
             count = len(block)
             for name in list(block)[:MOST_COLUMNS]:
-                rows = block[name][:left]
+                rows = block[name]
                 types = [_type_text(rows)] if has_types else []
                 column = columns.setdefault(name, [name, *types])
                 column += [*gap, *_cells(rows)]
-            left -= len(rows)
             gap = []
-            if not left:
-                break
     head = [""] * (1 + has_types)
     yield from fitted([[*head, *labels], *columns.values()], count - len(columns))
 
@@ -116,19 +105,13 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
 def _cells(rows: Array) -> list[str]:
     """Return a short text for each row of a column."""
     kind = rows.dtype.kind if rows.ndim == 1 else ""
-    if kind not in ("S", "U", "f", "c"):
-        return shown_items(rows)
-    if kind in "SU":
+    if kind in ("S", "U"):
         return [shorten(printable(text), MOST_CHARACTERS) for text in texts_of(rows)]
-    texts = rows.astype(str).tolist()
-    return [
-        text
-        if len(text) <= DIGITS + 2
-        else "%.*g" % (DIGITS, value)
-        if kind == "f"
-        else format(value, ".%dg" % (DIGITS // 2))
-        for text, value in zip(texts, rows.tolist(), strict=True)
-    ]
+    texts = shown_items(rows)
+    if kind not in ("f", "c"):
+        return texts
+    pairs = zip(texts, rows.tolist(), strict=True)
+    return [t if len(t) <= DIGITS + 2 else format(v, FLOATS) for t, v in pairs]
 
 
 def texts_of(items: Array) -> list[str]:
@@ -192,30 +175,24 @@ def _cube_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
     for number, (span, part) in enumerate(parts):
         if number:
             yield "..."
-        assert isinstance(part, ArrayContent)
-        rows = (row for block in part.rows() for row in block)
-        # The span is shorter where rows are left out.
-        for label, items in zip(map("[%d] ".__mod__, span), rows, strict=False):
-            text = numpy.array2string(_edges(items), prefix=label, **_options(items))
-            yield from (label + text).split("\n")
+        rows = (row for block in _column_blocks(part) for row in block[""])
+        for label, items in zip(map("[%d] ".__mod__, span), rows, strict=True):
+            yield from (label + _numpy_text(items, label)).split("\n")
 
 
-def _edges(items: Array) -> Array:
-    """Return both ends of each axis, with an item between them that is not shown."""
+def _numpy_text(items: Array, label: str) -> str:
+    is_cut = max(items.shape) > 2 * CUBE_EDGE
     for axis, n in enumerate(items.shape):
-        if n > 2 * CUBE_EDGE:
+        if n > 2 * CUBE_EDGE:  # both ends, and an item that is not shown
             kept = [*range(CUBE_EDGE + 1), *range(n - CUBE_EDGE, n)]
             items = items.take(kept, axis)
-    return items
-
-
-def _options(items: Array) -> dict[str, Any]:
-    is_cut = max(items.shape) > 2 * CUBE_EDGE
-    return {
-        "edgeitems": CUBE_EDGE,
-        "threshold": 0 if is_cut else sys.maxsize,
-        "max_line_width": terminal_columns(),
-    }
+    return numpy.array2string(
+        items,
+        prefix=label,
+        edgeitems=CUBE_EDGE,
+        threshold=0 if is_cut else sys.maxsize,
+        max_line_width=terminal_columns(),
+    )
 
 
 # Plain bytes
@@ -223,10 +200,13 @@ def _options(items: Array) -> dict[str, Any]:
 
 def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
     """Yield bytes as lines of text if they are printable, or else in hexadecimal."""
-    data = b"".join(block.tobytes() for block in content.rows())[: len(span)]
-    text = _text_of(data)
-    if text is not None:
-        yield from text.splitlines()
+    data = b"".join(block.tobytes() for block in content.rows())
+    # The last character may be cut off.
+    text = data.decode("utf-8", "replace").rstrip(UNKNOWN_CHARACTER)
+    if all(
+        c.isprintable() or c in "\n\r\t" for c in text.replace(UNKNOWN_CHARACTER, "\0")
+    ):
+        yield from text.expandtabs().splitlines()
         return
     for start in range(0, len(data), LINE_BYTES):
         line = data[start : start + LINE_BYTES]
@@ -235,26 +215,13 @@ def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
         yield "%08x  %s  %s" % (span.start + start * span.step, digits, shown)
 
 
-def _text_of(data: bytes) -> str | None:
-    """Return UTF-8 as text, of which the last character may be cut off."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.reason != "unexpected end of data":
-            return None
-        text = data[: error.start].decode("utf-8")
-    is_text = all(c.isprintable() or c in "\n\r\t" for c in text)
-    return text.replace("\t", "    ") if is_text else None
-
-
 # JSON
 
 
 def json_rows(part: Rows) -> Iterator[list[Json]]:
     """Yield lists of rows as JSON: of a table an object for each."""
-    if isinstance(part, TableContent) or is_table(part):
-        blocks: Any = _column_blocks(part)
-    else:
+    blocks = _column_blocks(part)
+    if isinstance(part, ArrayContent) and not is_table(part):
         blocks = ({"": block} for block in part.rows())
     for block in regrouped(blocks, JSON_ROWS):
         yield block_values(block) if list(block) != [""] else json_values(block[""])

@@ -162,6 +162,13 @@ def test_a_format_without_attributes_lacks_none(run):
     np.save("a.npy", [1, 2])
     assert 0 == run("diff", "a.blp", "a.npy")[0]
     assert 1 == run("diff", "a.blp", pack("b.blp", [1, 2]))[0]
+    bp.pack_bytes_to_file(b"x", "c.blp", metadata={"unit": float("nan")})
+    bp.pack_bytes_to_file(b"x", "d.blp")
+    with open("x", "wb") as fp:
+        fp.write(b"x")
+    assert 1 == run("diff", "c.blp", "d.blp")[0]
+    assert 0 == run("diff", "c.blp", "c.blp")[0]
+    assert 0 == run("diff", "c.blp", "x")[0]
 
 
 def test_a_file_and_its_plain_bytes(run):

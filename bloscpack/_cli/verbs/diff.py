@@ -22,7 +22,7 @@ from ...dataset.conversion.comparison import Comparison, Items
 from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ..console import STREAM, console
-from ..contents import Opened, opened, opened_bytes
+from ..contents import BYTES, Opened, opened, opened_bytes
 from ..display import json_text, say_json, shorten, size_text, table
 from ..exit_codes import (
     EXIT_COULD_NOT,
@@ -110,7 +110,7 @@ def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
         if name.endswith(EXTENSION) or not os.path.isfile(name):
             raise
         content = stack.enter_context(opened_bytes(name))
-        return Opened(name, name, "", "bytes", content)
+        return Opened(name, name, "", BYTES, content)
 
 
 # What differs

@@ -21,7 +21,7 @@ from ...dataset.conversion.statistics import summaries
 from ...dataset.description import dtype_text
 from ...describe import ratio_of
 from ..console import STREAM, console
-from ..contents import Opened, opened, row_count, rows_of, selected
+from ..contents import Opened, opened, rows_of, selected
 from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
 from ..exit_codes import WrongUsage
 from ..inputs import is_dataset
@@ -109,7 +109,7 @@ def run(args: Namespace) -> None:
                 )
                 for span in shown_spans(source, rows)
             ]
-            lines = row_lines(parts, row_count(source))
+            lines = row_lines(parts)
             described["parts"] = [_part(*part) for part in parts if args.json]
         if args.json:
             say_json(described)

@@ -132,7 +132,7 @@ WRITTEN = {
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # A store of Zarr that is no dataset of this package, and a plain folder of datasets.
-STORE = Format("store", "zarr_stores", attributes=True)
+STORE = Format("store", "zarr_stores")
 FOLDER = Format("folder", "datasets")
 
 

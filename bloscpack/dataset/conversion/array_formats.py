@@ -252,7 +252,7 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         lazy.dtype,
         lazy.shape,
         partial(_rows_of_lazy, lazy),
-        _attributes(lazy.metadata),
+        attributes_of(lazy.metadata),
         read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
         array=lazy,
         chunks=lazy._parts,
@@ -273,14 +273,14 @@ def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Arra
         yield lazy[..., part].T if transposed else lazy[part]
 
 
-def _attributes(metadata: Json) -> JsonObject:
+def attributes_of(metadata: Json) -> JsonObject:
     if metadata is None:
         return {}
     return metadata if isinstance(metadata, dict) else {METADATA: metadata}
 
 
 def _metadata(attrs: JsonObject) -> Json:
-    """Return the metadata for attributes; `_attributes` is the inverse."""
+    """Return the metadata for attributes; `attributes_of` is the inverse."""
     if list(attrs) == [METADATA] and not isinstance(attrs[METADATA], dict):
         return attrs[METADATA]
     return attrs or None

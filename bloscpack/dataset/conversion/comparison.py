@@ -131,7 +131,7 @@ class Comparison:
         return self._quick and not self.is_equal
 
     def _note(self, name: str, what: str, a: Json, b: Json) -> None:
-        if a != b:
+        if a != b and repr(a) != repr(b):  # of NaN, the texts are the same
             self.notes.append({"name": name, "what": what, "a": a, "b": b})
 
     def compare(self, a: Content, b: Content, name: str = "") -> None:

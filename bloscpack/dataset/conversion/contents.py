@@ -154,8 +154,8 @@ class ArrayContent:
     dtype, shape
         Those of the array.
     read
-        Yields blocks of rows, in order. An array without axes is one block. None for a
-        column that is read with the other columns of its table.
+        Yields blocks of rows, in order. An array without axes is one block. None if
+        `array` is read, or for a column that is read with the others of its table.
     attrs
         The attributes.
     fill_value
@@ -216,17 +216,23 @@ class ArrayContent:
 
     def rows(self) -> Iterable[Array]:
         """Return blocks of rows."""
-        assert self.read is not None
-        return self.read()
+        return self.parts(range(self.shape[0])) if self.read is None else self.read()
 
     def parts(self, rows: range) -> Iterator[Array]:
         """Yield some rows in blocks, without reading the others if that is possible."""
         if self.array is None:
             yield from (block[part] for block, part in _overlaps(self.rows(), rows))
             return
-        unit = self.chunks.chunk_size // max(1, self.row_nbytes) if self.chunks else 1
-        for part in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
+        factor = FORTRAN_FACTOR if self.fortran else 1
+        step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
+        for part in cut_rows(rows, step):
             yield self.array[part.start : part.stop : part.step]
+
+    @property
+    def chunk_rows(self) -> int:
+        """Number of rows that are compressed together; 1 if unknown."""
+        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
+        return max([1, *chunks[:1]])
 
     def stream(self) -> RowStream:
         """Return the rows, to be taken in any number at a time."""
@@ -266,7 +272,9 @@ class TableContent:
     def members(self) -> dict[str, Content]:
         """The columns, each as an array that can be read without the others."""
         return {
-            name: column if column.read else replace(column, read=self._reader(name))
+            name: replace(column, read=self._reader(name))
+            if column.read is None and column.array is None
+            else column
             for name, column in self.columns.items()
         }
 
@@ -289,7 +297,8 @@ class TableContent:
             for block, selected in _overlaps(self.read(), rows):
                 yield {name: block[name][selected] for name in self.columns}
             return
-        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step)):
+        unit = max((column.chunk_rows for column in self.columns.values()), default=1)
+        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
             part = slice(cut.start, cut.stop, cut.step)
             yield {name: column.array[part] for name, column in self.columns.items()}
 
