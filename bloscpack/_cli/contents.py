@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -36,7 +38,7 @@ from ..dataset.conversion.contents import (
 )
 from ..exceptions import FormatError, NotANumpyArray, NotReadable
 from ..zip_io import loadz
-from .console import check_exists, name_of_input, plain_name
+from .console import DEVICE, STREAM, check_exists, name_of_input, plain_name
 from .display import shorten
 from .exit_codes import ZIP_MAGIC, Refusal, WrongUsage
 from .inputs import begins_with, is_dataset
@@ -105,7 +107,7 @@ def opened(name: str, nthreads: int) -> Iterator[Opened]:
     """Open what has a name; it is closed when the context ends."""
     request = Request("", nthreads=nthreads)
     with request.resources:
-        path, members = _split(name_of_input(name, seekable=True))
+        path, members = _split(_seekable(name, request))
         found, content = _read(path, request)
         for number, member in enumerate(members):
             if member not in content.members:
@@ -115,6 +117,19 @@ def opened(name: str, nthreads: int) -> Iterator[Opened]:
                 raise Refusal(text % (member, place, names))
             content = content.members[member]
         yield Opened(plain_name(name), path, "/".join(members), found, content)
+
+
+def _seekable(name: str, request: Request) -> str:
+    """Return the path of an input; a pipe is copied to a temporary file."""
+    if name == STREAM or not os.path.exists(name):
+        return name_of_input(name, seekable=True)
+    if os.path.isfile(name) or os.path.isdir(name):
+        return name
+    spool = request.resources.enter_context(TemporaryFile())  # noqa: SIM115
+    with open(name, "rb") as fp:
+        copyfileobj(fp, spool)
+    spool.flush()
+    return DEVICE % spool.fileno()
 
 
 def _split(path: str) -> tuple[str, list[str]]:

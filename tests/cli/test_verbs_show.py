@@ -236,6 +236,14 @@ def test_a_pipe():
     assert found.stdout.endswith(b"4  1.0\n")
 
 
+def test_a_named_pipe(run):
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp")
+    os.mkfifo("pipe")
+    copy = subprocess.Popen(["cp", "n.blp", "pipe"])
+    assert "1999  499.75" == lines(run, "pipe")[-1]
+    copy.wait()
+
+
 # What is read
 
 

@@ -6,20 +6,21 @@ programs, hold all selected rows, and are written in blocks.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ... import log
-from ..._storage.protocols import Buffer
-from ...dataset.conversion.array_formats import write_array
-from ...dataset.conversion.contents import Request, as_array, named_arrays
-from ...dataset.conversion.csv_files import write_lines
+from ...dataset.conversion import FORMATS
+from ...dataset.conversion.contents import Request, named_arrays
 from ...dataset.conversion.statistics import summaries
 from ...dataset.description import dtype_text
 from ...describe import ratio_of
+from ...log import encodable, printable
 from ..console import STREAM, console
 from ..contents import Opened, opened, rows_of, selected
 from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
@@ -126,29 +127,38 @@ def _part(span: range, part: Rows) -> JsonObject:
     return {"start": span.start, "step": span.step, "rows": rows}
 
 
-class _Output:
-    """Standard output as a file."""
+class _Output(io.RawIOBase):
+    """Standard output; what a terminal would obey is escaped there."""
 
-    def write(self, data: Buffer) -> None:
-        console.put_bytes(bytes(data))
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write text in UTF-8, or any bytes if there is no terminal."""
+        if sys.stdout.isatty():
+            lines = map(printable, bytes(data).decode().split("\n"))
+            console.put(encodable("\n".join(lines), sys.stdout))
+        else:
+            console.put_bytes(bytes(data))
+        return len(data)
+
+
+class _ToOutput(Request):
+    """A conversion to standard output."""
+
+    def new_file(self) -> AbstractContextManager[BinaryIO]:
+        """Return the context of standard output."""
+        return nullcontext(cast("BinaryIO", _Output()))
 
 
 def _write(content: Rows, form: str, bar: Bar | None) -> None:
-    """Write rows for programs; what a terminal would obey is escaped there."""
-
-    def put(line: str) -> None:
-        if sys.stdout.isatty():
-            console.put_line(line.rstrip("\n"))
-        else:
-            console.put_bytes(line.encode())
-
-    request = Request("", progress=bar)
+    """Write rows for programs."""
+    request = _ToOutput("", progress=bar)
     if form == "json":
         say_json_list(json_rows(content))
-    elif form == "csv":
-        write_lines(content, request, put)
     else:
-        write_array(_Output(), as_array(content), request)
+        FORMATS[form].write(content, request)
     for what in request.lost:
         log.notice("%s can't hold %s" % (form, what))
 

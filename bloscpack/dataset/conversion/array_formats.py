@@ -362,10 +362,10 @@ def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
 def write_npy(content: Content, request: Request) -> None:
     """Write an array, or a table as an array with fields."""
     with request.new_file() as out_fp:
-        write_array(out_fp, as_array(content), request)
+        _write_array(out_fp, as_array(content), request)
 
 
-def write_array(out_fp: Writable, array: ArrayContent, request: Request) -> None:
+def _write_array(out_fp: Writable, array: ArrayContent, request: Request) -> None:
     """Write header and items to a file object."""
     header = without_items(array.dtype, array.shape, array.fortran)
     write_all(out_fp, encode_header(header))
@@ -390,7 +390,7 @@ def write_npz(content: Content, request: Request) -> None:
         for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:
-                write_array(member, array, request)
+                _write_array(member, array, request)
 
 
 class BlocksSource(PlainSource):

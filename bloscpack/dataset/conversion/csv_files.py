@@ -363,16 +363,6 @@ def _times(
 
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
-    with request.new_file() as out_fp:
-        text = io.TextIOWrapper(out_fp, "utf-8", newline="")
-        write_lines(content, request, text.write)
-        text.detach()  # flushes, and leaves the file open
-
-
-def write_lines(
-    content: Content, request: Request, put: Callable[[str], object]
-) -> None:
-    """Call `put` with each line; raise `UsageError` for what CSV can't hold."""
     table = as_table(content)
     for name, column in table.columns.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
@@ -385,11 +375,14 @@ def write_lines(
             if unit != "generic":
                 unit = "%d%s" % (count, unit) if count > 1 else unit
                 request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
-    writer = csv.writer(LineWriter(put), lineterminator="\r\n")
-    writer.writerow(table.columns)
-    for block in regrouped(request.counted(table.read()), WRITTEN_ROWS):
-        lists = [values_of_items(rows, name) for name, rows in block.items()]
-        writer.writerows(zip(*lists, strict=True))
+    with request.new_file() as out_fp:
+        text = io.TextIOWrapper(out_fp, "utf-8", newline="")
+        writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")
+        writer.writerow(table.columns)
+        for block in regrouped(request.counted(table.read()), WRITTEN_ROWS):
+            lists = [values_of_items(rows, name) for name, rows in block.items()]
+            writer.writerows(zip(*lists, strict=True))
+        text.detach()  # flushes, and leaves the file open
 
 
 # To text
@@ -422,9 +415,9 @@ class LineWriter:
     both of these characters for one.
     """
 
-    def __init__(self, write: Callable[[str], object]) -> None:
+    def __init__(self, write: Callable[[str], int]) -> None:
         self._write = write
 
-    def write(self, line: str) -> None:
+    def write(self, line: str) -> int:
         """Write a line."""
-        self._write(line[:-2] + "\n")
+        return self._write(line[:-2] + "\n")
