@@ -24,6 +24,7 @@ from ..constants import MAGIC
 from ..dataset.conversion import FORMATS, source_format
 from ..dataset.conversion.array_formats import (
     attributes_of,
+    read_archive,
     read_blp,
 )
 from ..dataset.conversion.bigfile_trees import is_tree
