@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -15,6 +15,7 @@ import numpy
 
 from .. import dataset
 from .._check.findings import ERROR, counted
+from .._commit.locking import waiting
 from .._storage.base import naming_errors
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
@@ -23,15 +24,9 @@ from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, DamageError, UsageError
 from ..log import printable
 from .console import STREAM, check_exists, console, quoted_input, standard_input
-from .display import (
-    UNKNOWN,
-    chunk_rows,
-    dataset_array_text,
-    json_text,
-    size_text,
-    table,
-)
+from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
+from .info_text import info_lines, inner, size_text
 from .inputs import is_dataset
 from .progress import Bar
 
@@ -40,12 +35,12 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
 
-# Maximum number of characters of attributes that ``info`` shows.
-MOST_SHOWN = 2**16
 # About the number of plain bytes that ``cat`` reads at a time.
 READ_NBYTES = 16 * 2**20
 
 
+# The ends of the names of files that hold tables.
+TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
 # The first bytes of a ZIP file.
 ZIP_MAGIC = b"PK"
 
@@ -61,7 +56,7 @@ class NamedDataset:
     def show(self) -> int:
         """Show the description; return the exit code."""
         described, code = self.describe()
-        for line in _info_lines(described):
+        for line in info_lines(described):
             console.say(line)
         return code
 
@@ -155,9 +150,12 @@ class NamedDataset:
     # cat, append and metadata
 
     @contextmanager
-    def _opened_rows(self, mode: str = "r", **settings: Any) -> Iterator[Any]:
+    def _opened_rows(
+        self, mode: str = "r", wait: float = 0, **settings: Any
+    ) -> Iterator[Any]:
         """Open an array or a table; raise `Refusal` for a group."""
-        with dataset.open(self.path, mode, **settings) as found:
+        opening = partial(dataset.open, self.path, mode, **settings)
+        with waiting(opening, wait) as found:
             if isinstance(found, dataset.Group):
                 names = list(found)[:5] if found._layout.folder.lists else []
                 raise WrongUsage(
@@ -196,14 +194,17 @@ class NamedDataset:
 
         The dataset keeps its settings.
         """
-        for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
+        for option, given in (
+            ("--metadata", args.metadata),
+            ("--no-grow", not args.grow),
+        ):
             if given:
                 raise WrongUsage(
                     "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
         check_exists("new file", args.new_file)
         with (
-            self._opened_rows("r+", sync=args.sync is not False) as found,
+            self._opened_rows("r+", args.wait, sync=args.sync is not False) as found,
             _rows_of(args, args.new_file, found) as rows,
         ):
             found.append(rows)
@@ -288,6 +289,8 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
     """Return the rows in a file; its first bytes decide which format it has."""
     head = fp.read(len(NPY_MAGIC))
     fp.seek(0)
+    if name.endswith(TABLE_SUFFIXES) and not args.force:
+        return _rows_of_table_file(name, found)
     if args.npy or (head == NPY_MAGIC and not args.force):
         return _rows_of_npy(fp, name)
     if head.startswith(ZIP_MAGIC) and name.endswith(".npz"):
@@ -297,6 +300,28 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
 
         return unpack_ndarray_from_file(name)
     return _raw_rows(fp, name, found.dtype, found.shape[1:])
+
+
+def _rows_of_table_file(name: str, found: Any) -> JsonObject:
+    """Return the columns in a CSV or Parquet file, read as those of the table."""
+    from ..dataset.conversion import source_format
+    from ..dataset.conversion.contents import Request, TableContent
+
+    if not isinstance(found, dataset.Table):
+        raise WrongUsage("'%s' holds a table, '%s' an array" % (name, found.path))
+    types = {column: found.dtype[column].base for column in found.names}
+    request = Request(found.path, dtypes=types)
+    with request.resources:
+        content = source_format(name).read(name, request)
+        if not isinstance(content, TableContent):
+            raise Refusal("'%s' holds no table" % name)
+        blocks = list(content.read())
+    return {
+        key: numpy.concatenate(
+            [numpy.empty((0, *c.shape[1:]), c.dtype)] + [block[key] for block in blocks]
+        )
+        for key, c in content.columns.items()
+    }
 
 
 def _rows_of_dataset(other: Any, name: str, found: Any) -> Any:
@@ -396,67 +421,4 @@ def _code_of(described: JsonObject) -> int:
     own = EXIT_OK
     if "error" in described:
         own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
-    return max([own, *map(_code_of, _inner(described))])
-
-
-def _inner(described: JsonObject) -> list[JsonObject]:
-    return [*described.get("members", ()), *described.get("columns", ())]
-
-
-def _info_lines(described: JsonObject) -> Iterator[str]:
-    fields = {"kind": described["kind"], "layout": described["layout"]}
-    if described["kind"] == "array":
-        chunks = described["nchunks"], tuple(described["chunks"])
-        shards = described["shards"]
-        codec = described["codec"], described["level"], described["filter"]
-        fields["shape"] = str(tuple(described["shape"]))
-        fields["dtype"] = described["dtype"]
-        fields["chunks"] = "%d of shape %s" % chunks
-        fields["shards"] = UNKNOWN if shards is None else str(tuple(shards))
-        fields["fill value"] = str(described["fill_value"])
-        fields["codec"] = "%s, level %s, filter %s" % codec
-        fields["checksum"] = described["checksum"]
-    elif described["kind"] == "table":
-        fields["rows"] = str(described["rows"])
-        fields["columns"] = str(len(described["columns"]))
-    else:
-        fields["members"] = str(len(described["members"]))
-    for name, key in ("plain", "nbytes"), ("packed", "cbytes"):
-        fields[name] = "%s (%d bytes)" % (size_text(described[key]), described[key])
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    attributes = json_text(described["attributes"], True, encoding)
-    if len(attributes) > MOST_SHOWN:
-        attributes = attributes[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
-    fields["ratio"] = _ratio(described)
-    fields["files"] = str(described["nfiles"])
-    fields["attributes"] = attributes
-    width = max(map(len, fields)) + 1
-    for name, value in fields.items():
-        yield "%s %s" % ((name + ":").ljust(width), value)
-    rows = list(_tree(described, ""))
-    if rows:
-        yield ""
-        yield from table(rows, left=(0,))
-
-
-def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, ratio and the rest for each member and column."""
-    for inner in _inner(described):
-        name = indent + inner["name"].rpartition("/")[2]
-        yield name, _ratio(inner), _short(inner)
-        yield from _tree(inner, indent + "  ")
-
-
-def _ratio(described: JsonObject) -> str:
-    return "%.2f" % described["ratio"] if "ratio" in described else UNKNOWN
-
-
-def _short(described: JsonObject) -> str:
-    """Return what a member is, in short form."""
-    if "error" in described:
-        return "%s that can't be opened: %s" % (described["kind"], described["error"])
-    if described["kind"] == "array":
-        return dataset_array_text(described)
-    if described["kind"] == "table":
-        return "table (%s) of %d rows" % (described["layout"], described["rows"])
-    return "group (%s)" % described["layout"]
+    return max([own, *map(_code_of, inner(described))])

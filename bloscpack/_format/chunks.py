@@ -64,8 +64,8 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
     expected = checksum(compressed)
     if expected != digest:
         raise ChecksumMismatch(
-            "Checksum mismatch detected in chunk, expected: %r, received: %r"
-            % (bytes(digest), expected),
+            "Checksum mismatch detected in chunk, expected: %s, received: %s"
+            % (bytes(digest).hex(), expected.hex()),
             section="chunks",
         )
 

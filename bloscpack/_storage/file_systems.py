@@ -54,6 +54,8 @@ NO_FILE = (404, 410)
 # Python's error for a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
+# How fsspec begins to say that it has no file system for a scheme.
+UNKNOWN_SCHEME = "Protocol not known"
 # The text about a server that sends whole files only.
 NO_RANGES = (
     "the server ignores ranges and sends the whole file, so no part of it can be read "
@@ -153,6 +155,10 @@ class Location:
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
                 % self.name
             )
+        if str(error).startswith(UNKNOWN_SCHEME):
+            schemes = ", ".join(schemes_of(self.name))
+            text = "fsspec has no file system for such a URL (%s)" % schemes
+            return self.error(errno.EPROTONOSUPPORT, text)
         unknown = UNKNOWN_PARAMETER.search(str(error))
         if unknown is not None and unknown[1] in _names(self.options):
             return UsageError(

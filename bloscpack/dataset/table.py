@@ -410,6 +410,7 @@ class Table(Node):
                 dict(() if attrs is None else attrs),
                 settings=settings,
                 shards=shards,
+                sample=rows,
             )
             names = self.names
             names.insert(len(names) if position is None else position, name)

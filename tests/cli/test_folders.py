@@ -1,10 +1,13 @@
 """``verify``, ``list``, ``info`` and ``estimate`` of folders, and of several files."""
 
 import json
+import os
 
+import numpy
 import pytest
 
 import bloscpack
+from bloscpack import bigfile, dataset
 
 FILES = ("a.blp", "below/b.blp", "below/c.blp")
 
@@ -46,15 +49,15 @@ def test_folders(run, verb, arguments, expected, skipped):
 def test_info_of_several_files(run):
     single = run("info", "in/a.blp")[1]
     code, said, errors = run("info", "in/a.blp", "missing", "in/below/b.blp")
-    assert said.startswith("blpk: 'in/a.blp':\n%sblpk: 'missing':\n" % single)
-    assert "blpk: 'in/below/b.blp':\nblpk: BloscpackHeader:\n" in said
+    assert said.startswith("'in/a.blp':\n%s\n'missing':\n" % single)
+    assert "\n\n'in/below/b.blp':\nkind:       bytes\n" in said
     assert (1, "blpk: error: file 'missing' does not exist!\n") == (code, errors)
 
 
-def test_info_of_a_file_is_that_of_016(run):
+def test_info_of_a_file(run):
     expected = run("info", "in/a.blp")
     assert 0 == expected[0]
-    assert expected[1].startswith("blpk: BloscpackHeader:\n")
+    assert expected[1].startswith("kind:       bytes\n")
     assert expected == run("info", "-r", "in/a.blp") == run("-n", "1", "i", "in/a.blp")
     assert "in/a.blp" == json.loads(run("info", "--json", "in/a.blp")[1])["file"]
 
@@ -116,3 +119,28 @@ def test_the_text_for_sizes_in_a_variable(run, monkeypatch):
     assert run("compress", "in/words")[2].endswith(SIZE)
     monkeypatch.setenv("BLPK_CHUNK_SIZE", "4KiB")
     assert (0, "", "") == run("compress", "in/words")
+
+
+INSTEAD = [
+    ("repack", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes it"),
+    ("compress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes"),
+    ("decompress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.npz' writes"),
+    ("estimate", "data.zarr", "a dataset: 'blpk info data.zarr' shows its sizes"),
+    ("verify", "a tree", "a BigFile tree: 'blpk bigfile verify 'a tree'' checks it"),
+    ("cat", "a tree", "a BigFile tree: 'blpk bigfile cat 'a tree' BLOCK' writes"),
+    ("compress", "a tree", "a BigFile tree: 'blpk convert 'a tree' NEW.zarr' compre"),
+    ("estimate", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
+    ("decompress", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
+]
+
+
+@pytest.mark.parametrize(("verb", "name", "expected"), INSTEAD)
+def test_what_to_use_instead(run, verb, name, expected):
+    dataset.create_array("data.zarr", [1, 2]).close()
+    with bigfile.File("a tree", create=True) as tree:
+        tree.create_from_array("block", numpy.arange(3))
+    before = list(os.walk("."))
+    code, said, errors = run(verb, name)
+    assert (1, "", 1) == (code, said, errors.count("\n"))
+    assert errors.startswith("blpk: error: '%s' is %s" % (name, expected))
+    assert before == list(os.walk("."))

@@ -479,14 +479,12 @@ def test_exit_codes_are_those_of_the_command():
 def test_options_are_those_of_the_command():
     from bloscpack.cli import create_parser
 
-    parser = create_parser()
-    subparsers = next(a for a in parser._actions if a.dest == "subcommand").choices
-    options = {
-        option
-        for some in (parser, *subparsers.values())
-        for action in some._actions
-        for option in action.option_strings
-    }
+    options, todo = set(), [create_parser()]
+    for parser in todo:  # also those of the verbs and of their actions
+        for action in parser._actions:
+            options.update(action.option_strings)
+            if isinstance(action.choices, dict):
+                todo += action.choices.values()
     text = (DOCS / "cli.rst").read_text("utf-8")
     listed = re.findall(r"^``-.*$", text, re.M)
     assert options == set(re.findall(r"``(-[\w=-]+)``", " ".join(listed)))
