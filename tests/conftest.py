@@ -20,17 +20,13 @@ def pytest_configure():
     reset_signals()
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Say why tests were skipped, in few lines; -rs lists the tests."""
+def pytest_terminal_summary(terminalreporter, config):
+    """Say why tests were skipped, in few lines; with -rs pytest lists the tests."""
     skipped = terminalreporter.stats.get("skipped", [])
-    lines = grouped_reasons(report.longrepr[2] for report in skipped)
-    if (
-        lines
-        and terminalreporter.verbosity > -2
-        and "s" not in (terminalreporter.config.getoption("reportchars"))
-    ):
+    listed = {"s", "a", "A"} & {*config.getoption("reportchars")}
+    if skipped and not listed and config.option.verbose > -2:
         terminalreporter.section("skipped tests, by reason")
-        for line in lines:
+        for line in grouped_reasons(report.longrepr[2] for report in skipped):
             terminalreporter.line(line)
 
 
