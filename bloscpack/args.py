@@ -662,7 +662,8 @@ def fit_settings(
     assert sample is not None
     if typesizes:
         fixed.pop("typesize", None)
-    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE:
+    # A shard has a padded copy of a short last chunk: long chunks would cost much.
+    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE or keywords.get("shard"):
         fixed["chunk_size"] = parse_chunk_size(chunk_size)
     elif keywords.get("shard"):  # the last chunk is stored twice
         fixed["chunk_size"] = CHUNK_SIZE
