@@ -662,8 +662,7 @@ def fit_settings(
     assert sample is not None
     if typesizes:
         fixed.pop("typesize", None)
-    # A shard has a padded copy of a short last chunk: long chunks would cost much.
-    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE or keywords.get("shard"):
+    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE:
         fixed["chunk_size"] = parse_chunk_size(chunk_size)
     elif keywords.get("shard"):  # the last chunk is stored twice
         fixed["chunk_size"] = CHUNK_SIZE
