@@ -290,13 +290,16 @@ def as_shard(
     A chunk has no more rows than the array: a shard has a second, padded copy of a
     chunk that is shorter than the others. But it has `least` bytes: the rows that are
     appended get chunks of the same size. `settings` are other keywords; the result has
-    what ``auto`` has chosen.
+    what ``auto`` has chosen. Then, and with `least`, the last of several chunks is a
+    few rows, unless the caller has chosen the chunk size.
     """
     source = PlainNumpySource(array)
     found = dict(settings)
+    chunk_size = found.pop("chunk_size", DEFAULT_CHUNK_SIZE)
+    even = chunk_size is DEFAULT_CHUNK_SIZE and (least or found.get("auto"))
     chunk_size, found["blosc_args"] = fit_settings(
         found,
-        found.pop("chunk_size", DEFAULT_CHUNK_SIZE),
+        chunk_size,
         found.pop("blosc_args", None),
         (source.read, source.size),
         (typesize_of(array.dtype),),
@@ -306,6 +309,8 @@ def as_shard(
     with suppress(DoesNotFit):
         order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
         size, rows = row_nbytes(array), rows_for(array, order, chunk_size)
+        if even and len(array) > rows:
+            rows = len(array) // -(-len(array) // rows)
         rows = max(1, min(rows, max(len(array), least // size)))
         found.update(chunk_size=rows * size, shard=True)
     return source.ndarray, found

@@ -168,6 +168,21 @@ def test_short_array_can_grow():
     assert (10, 512, True) == (found.nchunks, found.shard.rows, found.shard.index)
 
 
+@pytest.mark.parametrize("count", [262_145, 300_000])
+def test_short_last_chunk_costs_little(count):
+    array = np.round(np.random.default_rng(1).normal(20, 5, count), 2)
+    bp.pack_ndarray_to_file(array, "plain.blp", auto=True)
+    bp.save("a.blp", array)
+    bp.save("a.zip", {"a": array})
+    assert bp.info("a.blp").shard.rows == count // 2
+    for name in ("a.blp", "a.zip"):
+        assert os.path.getsize(name) < 1.02 * os.path.getsize("plain.blp")
+    same(array, bp.load("a.blp"))
+    assert [] == bp.verify("a.blp").findings
+    bp.append_ndarray_to_file(array, "a.blp")
+    same(np.tile(array, 2), bp.load("a.blp"))
+
+
 def test_zarr_reads_the_metadata_of_an_archive():
     zarr = pytest.importorskip("zarr", "3")
     bp.save("a.zip", {"a": ROUNDED}, metadata={"unit": "m"})
