@@ -13,7 +13,7 @@ Values that are empty are kept, though decompressing doesn't show them.
   >   echo "$value" > value
   >   blpk -f c -m value numbers
   >   blpk -f d numbers.blp back
-  >   blpk i numbers.blp | sed -n '/Metadata:/{n;p;}'
+  >   blpk i numbers.blp | grep metadata
   > done
   blpk: {}
   blpk: []
