@@ -25,8 +25,8 @@ The command knows their metadata, and decompresses to the bytes of the items.
   blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [600]}
   $ od -An -t d4 -N 16 array
              0           1           2           3
-  $ blpk i table.blp | grep '  typesize'
-  blpk:     typesize: 4
+  $ blpk i table.blp | grep typesize
+  typesize:   4
 
 Appended items are items of the array: its shape grows along the first axis.
 
@@ -37,7 +37,7 @@ Appended items are items of the array: its shape grows along the first axis.
   int32 (660,) 179760
   int32 (220, 3) 179760
   $ blpk i array.blp | grep shape
-  blpk: {'container': 'numpy', 'dtype': "'<i4'", 'order': 'C', 'shape': [660]}
+  shape:      (660,)
 
 What isn't a number of whole rows is refused, and so is every other array that can't
 grow that way.
