@@ -1,5 +1,6 @@
 """``verify``, ``list``, ``info`` and ``estimate`` of folders, and of several files."""
 
+import errno
 import json
 import os
 
@@ -8,6 +9,7 @@ import pytest
 
 import bloscpack
 from bloscpack import bigfile, dataset
+from bloscpack._cli.exit_codes import message_of
 
 FILES = ("a.blp", "below/b.blp", "below/c.blp")
 
@@ -144,3 +146,35 @@ def test_what_to_use_instead(run, verb, name, expected):
     assert (1, "", 1) == (code, said, errors.count("\n"))
     assert errors.startswith("blpk: error: '%s' is %s" % (name, expected))
     assert before == list(os.walk("."))
+
+
+MISSING = [
+    "info",
+    "list",
+    "cat",
+    "estimate",
+    "verify",
+    "metadata",
+    "tune",
+    "refs",
+    "repack",
+]
+
+
+@pytest.mark.parametrize("verb", MISSING)
+def test_one_wording_for_a_missing_file(run, verb):
+    expected = "blpk: error: file 'missing.blp' does not exist!\n"
+    assert (1, "", expected) == run(verb, "missing.blp")
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "expected"),
+    [
+        ("no/x", "No such file or directory", "folder 'no' of 'no/x' does not exist!"),
+        ("http://h/x", "404 Not Found", "file 'http://h/x' does not exist! (404 Not F"),
+        ("x", "there is no dataset", "'x': there is no dataset"),
+    ],
+)
+def test_what_is_missing(name, why, expected):
+    error = FileNotFoundError(errno.ENOENT, why, name)
+    assert message_of(error).startswith(expected)

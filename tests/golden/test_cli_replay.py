@@ -41,7 +41,7 @@ SAME_BLOSC = RECORD["versions"] == {
 NEW_ARGUMENTS = (
     "auto|create|files_from|given|grow|max_app_chunks|max_meta_size|meta_checksum|meta_codec|"
     "metadata_to|more|npy|output|output_dir|preserve|progress|quiet|raw|recursive|rm|"
-    "shard|sparse|suffix|sync|wait"
+    "shard|skip_existing|sparse|suffix|sync|wait"
 )
 
 REPLACEMENTS = (

@@ -315,7 +315,7 @@ OTHER = [
     ("a zstd file", b"\x28\xb5\x2f\xfd\x04\x00\x19\x00\x00abc"),
     ("a bzip2 file", bz2.compress(b"abc")),
     ("an xz file", lzma.compress(b"abc")),
-    ("a .npy file", b"\x93NUMPY\x01\x00"),
+    ("a .npy file; 'blpk compress --npy' packs its array", b"\x93NUMPY\x01\x00"),
     ("one that begins b'abcd'", b"abcd" * 10),
 ]
 
