@@ -308,6 +308,7 @@ def test_create_from_a_pipe(tmp_path):
         ("cat", "-c", "2000000", "tree", "x"),
         ("cat", "-c", "500000", "--json", "tree", "x"),
         ("repartition", "tree", "x", "y", "5"),
+        ("repartition", "tree", "5"),
         ("copy", "-t", "f4", "tree", "x", "y"),
         ("verify", "tree"),
     ],
