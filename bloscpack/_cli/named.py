@@ -77,6 +77,12 @@ def named(path: str) -> Named:
 
     if is_tree(path):
         raise Refusal(BIGFILE_TREE % path)
+    from ..dataset.conversion.zarr_stores import is_store
+
+    if is_store(path):
+        raise Refusal(
+            "'%s' is a Zarr store of another program: 'blpk convert' reads it" % path
+        )
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
         % path
