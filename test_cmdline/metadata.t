@@ -13,25 +13,18 @@ Values that are empty are kept, though decompressing doesn't show them.
   >   echo "$value" > value
   >   blpk -f c -m value numbers
   >   blpk -f d numbers.blp back
-  >   blpk i numbers.blp | grep metadata
+  >   blpk i numbers.blp | grep ^metadata
   > done
-  room:       for 10 more chunks, and 18 more bytes of metadata
   metadata:   {}
-  room:       for 10 more chunks, and 18 more bytes of metadata
   metadata:   []
-  room:       for 10 more chunks, and 9 more bytes of metadata
   metadata:   0
-  room:       for 10 more chunks, and 18 more bytes of metadata
   metadata:   ""
-  room:       for 10 more chunks, and 45 more bytes of metadata
   metadata:   false
   blpk: Metadata:
   blpk: True
-  room:       for 10 more chunks, and 36 more bytes of metadata
   metadata:   true
   blpk: Metadata:
   blpk: 'text'
-  room:       for 10 more chunks, and 54 more bytes of metadata
   metadata:   "text"
 
 Null is no metadata at all, and of a key that is there twice the last value counts.

@@ -63,6 +63,7 @@ EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 DATASET = "a dataset"
 BIGFILE_TREE = "a BigFile tree"
+STORE = "a Zarr store of another program"
 # What to use for a folder in place of a verb for files; %s is its name.
 INSTEAD = {
     DATASET: {
@@ -77,6 +78,7 @@ INSTEAD = {
         "compress": "'blpk convert %s NEW.zarr' compresses it",
         "verify": "'blpk bigfile verify %s' checks it",
     },
+    STORE: {"": "'blpk convert' reads it"},
 }
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
@@ -186,12 +188,15 @@ def kind_of_folder(name: str) -> str | None:
     """Return what a folder is that verbs for files refuse, or None."""
     from ..dataset import find
     from ..dataset.conversion.bigfile_trees import is_tree
+    from ..dataset.conversion.zarr_stores import is_store
 
     try:
         found = find(name)
         if found is not None and found[0] != "folder":
             return DATASET
-        return BIGFILE_TREE if os.path.isdir(name) and is_tree(name) else None
+        if not os.path.isdir(name):
+            return None
+        return BIGFILE_TREE if is_tree(name) else STORE if is_store(name) else None
     except (BloscpackError, OSError):
         return None
 

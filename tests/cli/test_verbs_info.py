@@ -240,6 +240,17 @@ def test_other_file(others, capsys, code, message, content, name):
         assert "'%s" % name in err
 
 
+@pytest.mark.parametrize("verb", ["info", "list"])
+def test_store_of_another_program(capsys, verb):
+    os.mkdir("a.zarr")
+    with open("a.zarr/.zgroup", "w") as fp:
+        fp.write('{"zarr_format": 2}')
+    with pytest.raises(SystemExit, match="1"):
+        main([verb, "a.zarr"])
+    expected = "'a.zarr' is a Zarr store of another program: 'blpk convert' reads it\n"
+    assert capsys.readouterr().err.endswith(expected)
+
+
 def test_neither_numpy_nor_argparse_is_needed():
     bloscpack.pack_ndarray_to_file(ARRAY, "a.blp", metadata={"k": 1})
     code = (

@@ -385,7 +385,7 @@ def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
     bloscpack.unpack_file_from_file(path, tmp_path / "out")
     assert array.tobytes() == (tmp_path / "out").read_bytes()
     main(["info", str(path)])
-    assert "'shape': [100, 10]" in capsys.readouterr().out
+    assert "shape:      (100, 10)\n" in capsys.readouterr().out
     assert [TARGET, JOURNAL] == sorted(os.listdir(path.parent))
 
 
