@@ -7,7 +7,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
-from support import reset_log, reset_signals
+from support import grouped_reasons, reset_log, reset_signals
 
 from bloscpack import cli
 
@@ -18,6 +18,20 @@ hypothesis.settings.load_profile("bloscpack")
 
 def pytest_configure():
     reset_signals()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say why tests were skipped, in few lines; -rs lists the tests."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = grouped_reasons(report.longrepr[2] for report in skipped)
+    if (
+        lines
+        and terminalreporter.verbosity > -2
+        and "s" not in (terminalreporter.config.getoption("reportchars"))
+    ):
+        terminalreporter.section("skipped tests, by reason")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -181,15 +181,16 @@ def add_blosc_options(
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
-    add(
-        group,
-        "-l --clevel [0, 9]",
-        "compression level (default: %d)" % DEFAULT_CLEVEL,
-        action=StoreGiven,
-        default=None if kept else DEFAULT_CLEVEL,
-        choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
-        type=int,
-    )
+    number: dict[str, Any] = {
+        "action": StoreGiven,
+        "default": None if kept else DEFAULT_CLEVEL,
+        "choices": range(MIN_CLEVEL, MAX_CLEVEL + 1),
+        "type": int,
+        "dest": "clevel",
+    }
+    help_ = "compression level (default: %d)" % DEFAULT_CLEVEL
+    add(group, "-l --clevel [0, 9]", help_, **number)
+    add(group, "--level [0, 9]", SUPPRESS, **number)
     level = {"action": _Level, "nargs": 0, "dest": "clevel"}
     add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **level)
     filters = group.add_mutually_exclusive_group()
@@ -366,6 +367,8 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
         action="append",
     )
     add(group, "-r --recursive", "%s the files in folders and all below" % verb)
+    skip = "leave outputs that exist; all names are inputs"
+    add(group, "--skip-existing", skip)
     add(group, "--rm", "remove an input when its output is safe on the disk")
     no_preserve = "don't give outputs the times and permissions of inputs"
     add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")

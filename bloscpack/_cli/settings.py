@@ -22,6 +22,7 @@ from ..defaults import (
     DEFAULT_TYPESIZE,
     available_cpus,
 )
+from ..exceptions import install_hint
 from ..log import printable
 from .exit_codes import Refusal, WrongUsage
 
@@ -188,8 +189,8 @@ def _parse(fp: Readable, name: str) -> dict[str, object]:
         toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
         raise Refusal(
-            "'%s' can't be read without the package tomli: pip install "
-            "'bloscpack[config]'" % name
+            "'%s' can't be read without the package tomli: %s"
+            % (name, install_hint("config"))
         ) from error
     try:
         content: dict[str, object] = toml.load(fp)

@@ -81,6 +81,13 @@ class Settings(TypedDict, total=False):
     max_meta_size: int | Callable[[int], int] | None
 
 
+class RepackKeywords(Settings, total=False):
+    """The settings with their other names."""
+
+    codec: str | None
+    level: int | None
+
+
 SETTINGS = tuple(Settings.__annotations__)
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
 

@@ -13,13 +13,10 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from .. import log
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.array_metadata import Description
-from .._format.automatic import CHUNK_SIZE, FIELDS, choose
 from .._format.chunks import Frame
-from .._format.codecs import DEFAULT_GOAL
 from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from .._storage.protocols import BinaryFile, Buffer, Writable
 from ..abstract_io import PlainSource, Progress
@@ -28,15 +25,16 @@ from ..args import (
     BloscArgs,
     BloscpackArgs,
     MetadataArgs,
-    parse_chunk_size,
-    refuse_all_but,
+    fit_settings,
+    known_settings,
 )
+from ..defaults import DEFAULT_CHUNK_SIZE
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from ..serializers import SHARD, is_array
+from ..serializers import is_array, shard_rows
 from .array_reader import CACHE_NBYTES
 from .opened import open_parts
-from .repack_plan import SETTINGS, RepackPlan, Settings, Survey
+from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -54,7 +52,7 @@ def repack_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
     expect: Callable[[int], object] | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[RepackKeywords],
 ) -> None:
     """Write the file in one file object with other settings into another.
 
@@ -67,47 +65,38 @@ def repack_fp(
     settings, nthreads, progress, expect
         As in `repack`, and so are the errors.
     """
-    refuse_all_but(SETTINGS, settings)
+    found: Any = known_settings(settings, SETTINGS)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
-    settings.update(numbers)  # type: ignore[typeddict-item]
+    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
     if expect is not None:
         expect(old.nbytes)
-    blocksize = _choose(settings, in_fp, old) if settings.get("auto") else 0
-    plan = RepackPlan(old, settings)
+    blocksize = _choose(found, in_fp, old) if found.get("auto") else 0
+    plan = RepackPlan(old, found)
     if plan.blosc_args is not None:
         plan.blosc_args.blocksize = blocksize
     write_planned(plan, in_fp, out_fp, nthreads, progress)
 
 
-def _choose(settings: Settings, in_fp: BinaryFile, old: Survey) -> int:
+def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
     """Add the settings that fit the plain bytes; return the block size."""
-    auto = settings["auto"]
-    given = {name: settings.get(name) for name in FIELDS}
-    fixed: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-    BloscArgs(**{k: v for k, v in fixed.items() if k in BLOSC_ARGS}).check()
     metadata = old.beginning.metadata
-    if settings.get("shard", is_array(metadata) and SHARD in metadata):
-        fixed.setdefault("chunk_size", CHUNK_SIZE)  # the last chunk is stored twice
-    if "chunk_size" in fixed:
-        fixed["chunk_size"] = parse_chunk_size(fixed["chunk_size"])
+    given = {name: settings.get(name) for name in ("auto", "shard", *BLOSC_ARGS)}
+    given = {name: value for name, value in given.items() if value is not None}
+    given.setdefault("shard", shard_rows(metadata) is not None)
+    size = settings.get("chunk_size") or DEFAULT_CHUNK_SIZE
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
     with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
-        setting = choose(
-            lambda start, size: parts.read(start, start + size),
-            old.nbytes,
-            DEFAULT_GOAL if auto is True else str(auto),
-            array_typesizes(metadata),
-            fixed,
-        )
-    log.verbose("settings chosen for the data: %s" % setting)
-    for name in FIELDS:
-        settings[name] = getattr(setting, name)  # type: ignore[literal-required]
-    # A size with a suffix is rounded to whole items of an array.
-    settings["chunk_size"] = "%dB" % setting.chunk_size
-    return setting.blocksize
+
+        def read(start: int, size: int) -> bytes:
+            return parts.read(start, start + size)
+
+        sample, typesizes = (read, old.nbytes), array_typesizes(metadata)
+        size, chosen = fit_settings(given, size, None, sample, typesizes)
+    assert isinstance(chosen, BloscArgs)
+    settings |= {**chosen, "chunk_size": size}
+    return chosen.blocksize
 
 
 def array_typesizes(metadata: Json) -> list[int]:

@@ -109,8 +109,6 @@ UNFILTERED = 1 / 8
 PIECE_FOR_BLOCKS = 2**19
 LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
-# Number of bytes at the beginning of a pipe that are its sample.
-HEAD = 4 * 2**20
 
 
 def choose(

@@ -21,7 +21,13 @@ from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
 from ...abstract_io import Progress
-from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import (
+    DamageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+    install_hint,
+)
 from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
@@ -113,8 +119,8 @@ def import_package(name: str, extra: str, purpose: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "%s needs the package %s: pip install 'bloscpack[%s]'"
-            % (purpose, name.partition(".")[0], extra)
+            "%s needs the package %s: %s"
+            % (purpose, name.partition(".")[0], install_hint(extra))
         ) from error
 
 
