@@ -645,7 +645,7 @@ def fit_settings(
     auto = keywords.pop("auto", False)
     if not auto:
         return chunk_size, given
-    from ._format.automatic import choose
+    from ._format.automatic import CHUNK_SIZE, choose
     from ._format.codecs import DEFAULT_GOAL
 
     if isinstance(given, BloscArgs):
@@ -664,6 +664,8 @@ def fit_settings(
         fixed.pop("typesize", None)
     if chunk_size is not defaults.DEFAULT_CHUNK_SIZE:
         fixed["chunk_size"] = parse_chunk_size(chunk_size)
+    elif keywords.get("shard"):  # the last chunk is stored twice
+        fixed["chunk_size"] = CHUNK_SIZE
     goal = DEFAULT_GOAL if auto is True else str(auto)
     setting = choose(*sample, goal, typesizes, fixed)
     log.verbose("settings chosen for the data: %s" % setting)

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
-from ._format.chunks import read_chunk_header, skip_frames
 from ._format.sections import SMALLEST_CHUNK, read_beginning
 from ._storage.paths import shown_name
 from ._storage.stream import Cursor
@@ -102,6 +101,8 @@ class ChunkInfo(Record):
         ``'shuffle'``, ``'bitshuffle'`` or ``'none'``.
     copied
         Whether the plain bytes were stored unchanged.
+    split
+        Whether each byte of the items is compressed in a stream of its own.
     typesize
         Item size in bytes for the filter.
     blocksize
@@ -113,6 +114,7 @@ class ChunkInfo(Record):
     codec: str
     filter: str
     copied: bool
+    split: bool
     typesize: int
     blocksize: int
     nbytes: int
@@ -257,37 +259,79 @@ class FileInfo(Record):
 # Reading
 
 
-def _read(path: Path, strict: bool, options: StorageOptions | None) -> FileInfo:
-    read = partial(_read_info, name=shown_name(path), strict=strict)
-    return read_snapshot(path, read, parts=True, storage_options=options)
+class Inspected:
+    """A description, and the parts of the file that it was made from.
+
+    Attributes
+    ----------
+    info
+        The description.
+    beginning
+        The sections in front of the chunks.
+    first
+        The header of the first chunk; None without chunks.
+    damage
+        Why the chunks could not be counted; None if they were, or if the file header
+        contains the sizes.
+    """
+
+    def __init__(
+        self,
+        info: FileInfo,
+        beginning: Beginning,
+        first: BloscHeader | None,
+        damage: FormatError | None,
+    ) -> None:
+        self.info = info
+        self.beginning = beginning
+        self.first = first
+        self.damage = damage
 
 
-def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
+def inspect_file(
+    path: Path,
+    *,
+    strict: bool = False,
+    lenient: bool = False,
+    storage_options: StorageOptions | None = None,
+) -> Inspected:
+    """Return the description of a file with its parts; see `describe` for `strict`.
+
+    If `lenient`, damage among the chunks is no error: see `Inspected.damage`.
+    """
+    read = partial(_read_info, name=shown_name(path), strict=strict, lenient=lenient)
+    return read_snapshot(path, read, parts=True, storage_options=storage_options)
+
+
+def _read_info(
+    fp: Seekable, check: Check, name: str, strict: bool, lenient: bool
+) -> Inspected:
     cursor = Cursor(fp, to_end=True)
     cbytes = cursor.left()
     beginning = read_beginning(cursor)
     header, first_at = beginning.header, cursor.position
     walked = header.nbytes is None or cbytes is None
-    sizes = _Sizes()
+    sizes, damage = _Sizes(), None
+    first = _first_chunk(cursor, header, strict)
     if walked:
-        for frame in skip_frames(cursor, header):
-            sizes.add(frame.header)
-    elif header.nchunks:
+        from ._format.chunks import skip_frames
+
         try:
-            if strict:
-                sizes.add(read_chunk_header(cursor, header, 0))
-            else:
-                sizes.add(decode_header(cursor.peek(BLOSC_HEADER_LENGTH)))
+            for frame in skip_frames(cursor, header):
+                sizes.add(frame.header)
         except FormatError as error:
-            error.locate(0, cursor.position)
-            raise
+            if not lenient:
+                raise
+            damage = error
+    elif first is not None:
+        sizes.add(first)
     shard = describe_shard(fp, beginning, first_at, cbytes)
     # No digest covers these bytes: check that no writer changed the file.
     check(header)
     cbytes = cursor.position if cbytes is None else cbytes
     if not walked:
         sizes.take_from_header(header, cbytes)
-    return FileInfo(
+    described = FileInfo(
         file=name,
         layout=header.format_version,
         nbytes=sizes.nbytes,
@@ -304,8 +348,27 @@ def _read_info(fp: Seekable, check: Check, name: str, strict: bool) -> FileInfo:
         metadata_header=_describe_metadata(beginning.metadata_header),
         offsets=_describe_offsets(beginning, first_at, cbytes),
         shard=shard,
-        first_chunk=_describe_chunk(sizes.first),
+        first_chunk=_describe_chunk(first),
     )
+    return Inspected(described, beginning, first, damage)
+
+
+def _first_chunk(
+    cursor: Cursor, header: BloscpackHeader, strict: bool
+) -> BloscHeader | None:
+    """Return the header of the first chunk, and do not move the cursor."""
+    head = cursor.peek(BLOSC_HEADER_LENGTH)
+    if not header.nchunks or (header.nchunks == -1 and not head):
+        return None
+    try:
+        if strict and header.nbytes is not None:
+            from ._format.chunks import read_chunk_header
+
+            return read_chunk_header(cursor, header, 0)
+        return decode_header(head)
+    except FormatError as error:
+        error.locate(0, cursor.position)
+        raise
 
 
 class _Sizes:
@@ -313,10 +376,8 @@ class _Sizes:
 
     def __init__(self) -> None:
         self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
-        self.first: BloscHeader | None = None
 
     def add(self, header: BloscHeader) -> None:
-        self.first = self.first or header
         self.nchunks += 1
         self.nbytes += header.nbytes
         self.largest = max(self.largest, header.nbytes)
@@ -346,6 +407,7 @@ def _describe_chunk(header: BloscHeader | None) -> ChunkInfo | None:
         codec=header.codec,
         filter=header.filter,
         copied=header.is_copy,
+        split=header.splits,
         typesize=header.typesize,
         blocksize=header.blocksize,
         nbytes=header.nbytes,
@@ -467,7 +529,7 @@ def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileIn
     >>> found.nbytes, found.nchunks, found.first_chunk.codec
     (1000000, 1, 'blosclz')
     """
-    return _read(path, False, storage_options)
+    return inspect_file(path, storage_options=storage_options).info
 
 
 def describe(
@@ -481,4 +543,5 @@ def describe(
     If `strict` is False, a first chunk whose size differs from the size in the file
     header is accepted, as `info` does: old releases wrote files like that.
     """
-    return _read(path, strict, storage_options).as_dict()
+    found = inspect_file(path, strict=strict, storage_options=storage_options)
+    return found.info.as_dict()

@@ -11,20 +11,21 @@ Datasets: folders that hold an array, a table or a group.
   > np.save('more.npy', np.array([60, 61], 'i4'))
   > EOF
   $ blpk info day
-  kind:       array
-  layout:     zarr
-  shape:      (60,)
-  dtype:      <i4
-  chunks:     6 of shape (10,)
-  shards:     (30,)
-  fill value: 0
-  codec:      blosclz, level 7, filter shuffle
-  checksum:   crc32c
-  plain:      240.0B (240 bytes)
-  packed:     * (glob)
-  ratio:      * (glob)
-  files:      2
-  attributes: {"unit":"d"}
+  kind:        array
+  layout:      zarr
+  shape:       (60,)
+  dtype:       <i4
+  nchunks:     6
+  chunk shape: (10,)
+  shards:      (30,)
+  fill value:  0
+  codec:       blosclz, level 7, filter shuffle
+  checksum:    crc32c
+  plain:       240 bytes
+  packed:      * (glob)
+  ratio:       * (glob)
+  files:       2
+  attributes:  {"unit":"d"}
   $ blpk info prices | tail -n 2
   day    *  <i4 (60,) bcolz (glob)
   price  *  <f8 (60,) bcolz (glob)

@@ -3,28 +3,90 @@ What a compressed file says about itself.
   $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
   $ blpk c -l 0 -t 1 -z 1K numbers
   $ blpk info numbers.blp
-  blpk: BloscpackHeader:
-  blpk:     format_version: 3
-  blpk:     offsets: True
-  blpk:     metadata: False
-  blpk:     checksum: 'adler32'
-  blpk:     typesize: 1
-  blpk:     chunk_size: 1.0K (1024B)
-  blpk:     last_chunk: 821.0B (821B)
-  blpk:     nchunks: 4
-  blpk:     max_app_chunks: 40
-  blpk: 'offsets':
-  blpk: [384,1428,2472,3516,...]
-  blpk: First chunk blosc header:
-  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 1), ('nbytes', 1024), ('blocksize', 1024), ('ctbytes', 1040)])
-  blpk: First chunk blosc flags: 
-  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
+  kind:       bytes
+  layout:     blp 3
+  nchunks:    4
+  chunk size: 1.0K (1024 bytes), the last chunk 821 bytes
+  block size: 1.0K (1024 bytes), not split
+  typesize:   1
+  codec:      blosclz, filter shuffle, the first chunk stored uncompressed
+  checksum:   adler32
+  room:       for 40 more chunks
+  plain:      3.8K (3893 bytes)
+  packed:     4.25K (4357 bytes)
+  ratio:      0.89
 
-The first five offsets are shown, and the metadata if there are any.
+With metadata, which have room to grow.
 
   $ echo '{"unit": "metre", "from": [1, 2]}' > meta
-  $ blpk -f c -l 0 -z 512 -k sha256 -m meta numbers
+  $ blpk -f c -z 2K -k sha256 -m meta numbers
   $ blpk i numbers.blp
+  kind:       bytes
+  layout:     blp 3
+  nchunks:    2
+  chunk size: 2.0K (2048 bytes), the last chunk 1.8K (1845 bytes)
+  block size: 2.0K (2048 bytes), split by the bytes of the items
+  typesize:   8
+  codec:      blosclz, filter shuffle
+  checksum:   sha256
+  room:       for 20 more chunks, and 261 more bytes of metadata
+  plain:      3.8K (3893 bytes)
+  packed:     2.08K (2127 bytes)
+  ratio:      1.83
+  metadata:   {"from":[1,2],"unit":"metre"}
+
+Any name will do, and -v adds little.
+
+  $ blpk -f c -o -k None -l 0 numbers
+  $ mv numbers.blp numbers.dat
+  $ blpk -v -n 1 info numbers.dat
+  blpk: using 1 thread
+  kind:       bytes
+  layout:     blp 3
+  nchunks:    1
+  chunk size: 3.8K (3893 bytes)
+  block size: 3.8K (3888 bytes), not split
+  typesize:   8
+  codec:      blosclz, filter shuffle, the first chunk stored uncompressed
+  checksum:   None
+  room:       none: there is no offset table
+  plain:      3.8K (3893 bytes)
+  packed:     3.85K (3941 bytes)
+  ratio:      0.99
+  blpk: done
+
+An array, with the label of a dataset for each fact.
+
+  $ python -c "import numpy; numpy.save('a.npy', numpy.arange(3000.).reshape(300, 10))"
+  $ blpk c --npy a.npy a.blp
+  $ blpk info a.blp
+  kind:       array
+  layout:     blp 3
+  shape:      (300, 10)
+  dtype:      <f8
+  nchunks:    1
+  chunk size: 23.44K (24000 bytes)
+  block size: 23.44K (24000 bytes), split by the bytes of the items
+  typesize:   8
+  codec:      blosclz, filter shuffle
+  checksum:   adler32
+  room:       for 10 more chunks, and 594 more bytes of metadata
+  plain:      23.44K (24000 bytes)
+  packed:     1.82K (1867 bytes)
+  ratio:      12.85
+
+Several files have titles.
+
+  $ blpk info a.blp numbers.dat | grep -e "'" -e kind
+  'a.blp':
+  kind:       array
+  'numbers.dat':
+  kind:       bytes
+
+With -d follow the fields of the file, in the words of 0.16.
+
+  $ blpk -f c -l 0 -z 512 -k sha256 -m meta numbers
+  $ blpk -d info numbers.blp | sed -n '/BloscpackHeader:$/,$p'
   blpk: BloscpackHeader:
   blpk:     format_version: 3
   blpk:     offsets: True
@@ -52,27 +114,6 @@ The first five offsets are shown, and the metadata if there are any.
   blpk: First chunk blosc header:
   blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 19), ('typesize', 8), ('nbytes', 512), ('blocksize', 512), ('ctbytes', 528)])
   blpk: First chunk blosc flags: 
-  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', True), ('codec', 'blosclz')])
-
-Any name will do, and -v adds little.
-
-  $ blpk -f c -o -k None -l 0 numbers
-  $ mv numbers.blp numbers.dat
-  $ blpk -v -n 1 info numbers.dat
-  blpk: using 1 thread
-  blpk: BloscpackHeader:
-  blpk:     format_version: 3
-  blpk:     offsets: False
-  blpk:     metadata: False
-  blpk:     checksum: 'None'
-  blpk:     typesize: 8
-  blpk:     chunk_size: 3.8K (3893B)
-  blpk:     last_chunk: 3.8K (3893B)
-  blpk:     nchunks: 1
-  blpk:     max_app_chunks: 0
-  blpk: First chunk blosc header:
-  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 8), ('nbytes', 3893), ('blocksize', 3888), ('ctbytes', 3909)])
-  blpk: First chunk blosc flags: 
   blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
   blpk: done
 
@@ -84,5 +125,20 @@ Nothing is checked but what is shown: damage further on is not seen.
   blpk: error: the file ends too early: * (file 'cut.blp', section 'chunks', chunk 0, byte 32) (glob)
   [3]
 
-  $ rm cut.blp meta numbers numbers.dat
+The chunks of a file from a pipe are counted, up to the damage.
+
+  $ cat numbers | blpk c -l 0 -z 1K - - | cat > piped.blp
+  $ head -c 2000 piped.blp > cut.blp
+  $ blpk info cut.blp
+  kind:       bytes
+  layout:     blp 3
+  block size: 1.0K (1024 bytes), not split
+  typesize:   8
+  codec:      blosclz, filter shuffle, the first chunk stored uncompressed
+  checksum:   adler32
+  room:       none: there is no offset table
+  packed:     1.95K (2000 bytes)
+  damaged:    the file ends too early: expected a chunk of '1040' bytes, found '924' (section 'chunks', chunk 1, byte 1076)
+
+  $ rm a.npy a.blp cut.blp meta numbers numbers.blp numbers.dat piped.blp
   $ ls -A

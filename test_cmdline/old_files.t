@@ -15,37 +15,33 @@ Their chunks are like those of today, behind other headers.
   > done
 
   $ blpk info v0.blp
-  blpk: BloscpackHeader:
-  blpk:     format_version: 0
-  blpk:     offsets: False
-  blpk:     metadata: False
-  blpk:     checksum: 'None'
-  blpk:     typesize: 0
-  blpk:     chunk_size: -1
-  blpk:     last_chunk: -1
-  blpk:     nchunks: 2
-  blpk:     max_app_chunks: 0
-  blpk: First chunk blosc header:
-  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 8), ('nbytes', 2000), ('blocksize', 2000), ('ctbytes', 2016)])
-  blpk: First chunk blosc flags: 
-  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
+  kind:       bytes
+  layout:     blp 0
+  nchunks:    2
+  chunk size: 1.95K (2000 bytes)
+  block size: 1.95K (2000 bytes), not split
+  typesize:   8
+  codec:      blosclz, filter shuffle, the first chunk stored uncompressed
+  checksum:   None
+  room:       none: there is no offset table
+  plain:      3.8K (3893 bytes)
+  packed:     3.84K (3933 bytes)
+  ratio:      0.99
   $ blpk info v1.blp | sed -n 2p
-  blpk:     format_version: 1
+  layout:     blp 1
   $ blpk info v2.blp
-  blpk: BloscpackHeader:
-  blpk:     format_version: 2
-  blpk:     offsets: False
-  blpk:     metadata: False
-  blpk:     checksum: 'None'
-  blpk:     typesize: 8
-  blpk:     chunk_size: 1.95K (2000B)
-  blpk:     last_chunk: 1.85K (1893B)
-  blpk:     nchunks: 2
-  blpk:     max_app_chunks: 0
-  blpk: First chunk blosc header:
-  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 3), ('typesize', 8), ('nbytes', 2000), ('blocksize', 2000), ('ctbytes', 2016)])
-  blpk: First chunk blosc flags: 
-  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
+  kind:       bytes
+  layout:     blp 2
+  nchunks:    2
+  chunk size: 1.95K (2000 bytes), the last chunk 1.85K (1893 bytes)
+  block size: 1.95K (2000 bytes), not split
+  typesize:   8
+  codec:      blosclz, filter shuffle, the first chunk stored uncompressed
+  checksum:   None
+  room:       none: there is no offset table
+  plain:      3.8K (3893 bytes)
+  packed:     3.86K (3957 bytes)
+  ratio:      0.98
 
 They can't be appended to in place. By default a file of layout 3 replaces them.
 

@@ -1,7 +1,7 @@
 What the options change.
 
   $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
-  $ header() { blpk info "$1" | sed -n "s/^blpk:     $2: //p"; }
+  $ header() { blpk -d info "$1" | sed -n "s/^blpk:     $2: //p"; }
 
 Level 0 stores the bytes, so that the sizes are known. -v tells what is done:
 
@@ -52,11 +52,11 @@ Typesize, codec and filter.
   > done
   $ for filter in '' --no-shuffle --bitshuffle; do
   >   blpk -f c $filter -t 4 -c zlib numbers
-  >   blpk info numbers.blp | sed -n "s/.*\('byte_shuffle'.*\), ('split.*/\1/p"
+  >   blpk info numbers.blp | grep codec
   > done
-  'byte_shuffle', True), ('pure_memcpy', False), ('bit_shuffle', False)
-  'byte_shuffle', False), ('pure_memcpy', False), ('bit_shuffle', False)
-  'byte_shuffle', False), ('pure_memcpy', False), ('bit_shuffle', True)
+  codec:      zlib, filter shuffle
+  codec:      zlib, filter none
+  codec:      zlib, filter bitshuffle
 
 Every checksum, and none.
 

@@ -1,7 +1,7 @@
 Pipes and named pipes as input and output.
 
   $ awk 'BEGIN { for (i = 1; i <= 100000; i++) print i }' > numbers
-  $ header() { blpk info "$1" | sed -n "s/^blpk:     $2: //p"; }
+  $ header() { blpk -d info "$1" | sed -n "s/^blpk:     $2: //p"; }
 
 What is read from a pipe becomes a file without offsets, as their number isn't known
 before the end. What is read from a file becomes the same as under its own name.
@@ -56,10 +56,10 @@ What is appended may come from a pipe.
 
 Info reads from a pipe too.
 
-  $ cat numbers.blp | blpk info /dev/stdin | sed -n '1,3p'
-  blpk: BloscpackHeader:
-  blpk:     format_version: 3
-  blpk:     offsets: True
+  $ cat numbers.blp | blpk info /dev/stdin | head -n 3
+  kind:       bytes
+  layout:     blp 3
+  nchunks:    18
 
   $ rm back from-pipe nothing nothing.blp numbers numbers.blp pipe piped piped.blp \
   >   through through.blp

@@ -7,14 +7,14 @@ A dash is standard input or standard output.
   $ blpk d - - < piped.blp | cmp - numbers
   $ blpk d piped.blp - | cmp - numbers
   $ cat piped.blp | blpk info - | head -n 2
-  blpk: BloscpackHeader:
-  blpk:     format_version: 3
+  kind:       bytes
+  layout:     blp 3
 
 Into a file the true numbers are filled in at the end.
 
   $ cat numbers | blpk c - counted.blp
   $ blpk info counted.blp | grep nchunks
-  blpk:     nchunks: 1
+  nchunks:    1
   $ blpk d counted.blp - | cmp - numbers
 
 Messages stay out of the data.

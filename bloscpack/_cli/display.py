@@ -17,10 +17,17 @@ from itertools import groupby
 from math import isfinite
 
 from ..constants import SUFFIXES
-from ..log import printable
-from ..pretty import pretty_size, reverse_pretty
+from ..pretty import reverse_pretty
 from .console import console
 from .exit_codes import for_each_file
+from .info_text import INDENT
+from .info_text import UNKNOWN as UNKNOWN
+from .info_text import array_text as array_text
+from .info_text import dataset_array_text as dataset_array_text
+from .info_text import json_text as json_text
+from .info_text import shorten as shorten
+from .info_text import size_text as size_text
+from .info_text import table as table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -30,43 +37,12 @@ if TYPE_CHECKING:
 
     from ..serializers import Json, JsonObject
 
-UNKNOWN = "-"
-# Number of blanks in front of each level of JSON.
-INDENT = 2
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20
 # The indentation of a continued line of a usage or an example, in columns.
 CONTINUED = 4
 # The blanks between an example and its comment.
 COMMENT = re.compile(r"(?<=\S) {2,}(?=\S)")
-
-
-def json_text(value: object, compact: bool, encoding: str) -> str:
-    """Return a value as JSON with sorted keys, on one line if `compact`.
-
-    Unprintable characters are escaped, and all beyond ASCII if `encoding` lacks one.
-    """
-    import json
-
-    def dumped(ascii_only: bool) -> str:
-        return json.dumps(
-            value,
-            indent=None if compact else INDENT,
-            separators=(",", ":") if compact else None,
-            sort_keys=True,
-            ensure_ascii=ascii_only,
-        )
-
-    text = dumped(ascii_only=False)
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        return dumped(ascii_only=True)
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in text
-    )
 
 
 def say_json(value: object) -> None:
@@ -103,11 +79,6 @@ def _finite(value: object) -> Json:
     return value
 
 
-def size_text(size: int, exact: bool = False) -> str:
-    """Return a size in bytes with a suffix, or as a number if `exact`."""
-    return str(size) if exact else str(pretty_size(size))
-
-
 def parse_size(text: str) -> int:
     """Return the number of bytes for a text such as 1.5M, 1.5MB or 1.5MiB.
 
@@ -124,37 +95,6 @@ def parse_size(text: str) -> int:
         ) from error
 
 
-def array_text(array: JsonObject | None) -> str:
-    """Return dtype and shape in short form: ``<f8 (100, 3)``."""
-    if array is None:
-        return UNKNOWN
-    shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
-    order = " F" if array["order"] == "F" else ""
-    dtype = shorten(str(array["dtype"]), 24)
-    return printable(shorten("%s %s%s" % (dtype, shape, order), 60))
-
-
-def shorten(text: str, length: int) -> str:
-    """Return a text of at most `length` characters; a cut text ends with ``...``."""
-    return text if len(text) <= length else text[: length - 3] + "..."
-
-
-def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
-    """Return rows of cells as lines; columns are right-aligned, those in `left` not.
-
-    The last column is left-aligned and may have any width.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row[:-1], widths, strict=False))
-        ]
-        lines.append("  ".join([*cells, row[-1]]).rstrip())
-    return lines
-
-
 def chunk_rows(
     numbers: Iterable[int], intact: Mapping[int, tuple[int, int]], **place: str
 ) -> Iterator[JsonObject]:
@@ -166,12 +106,6 @@ def chunk_rows(
     for number in numbers:
         nbytes, cbytes = intact.get(number, (None, None))
         yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
-
-
-def dataset_array_text(described: JsonObject) -> str:
-    """Return dtype, shape and layout of an array of a dataset in short form."""
-    array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
-    return "%s %s" % (array_text(array), described["layout"])
 
 
 def show_files(

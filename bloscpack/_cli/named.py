@@ -16,6 +16,7 @@ from ..exceptions import (
     MetadataSectionTooSmall,
     NoMetadataFound,
     NotEnoughSpace,
+    NotReadable,
 )
 from .console import (
     STREAM,
@@ -60,7 +61,10 @@ NOT_PLAIN = {
 # The errors of an append to a file that has to be rewritten for it.
 NO_ROOM = NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
-LEFT_OUT = ("metadata", "metadata_header", "header", "offsets", "largest_cbytes")
+LEFT_OUT = (
+    *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
+    "attributes",
+)
 
 
 def named(path: str) -> Named:
@@ -99,11 +103,19 @@ class NamedFile:
 
     def describe(self) -> tuple[JsonObject, int]:
         """Return all fields, and the exit code."""
-        from ..describe import describe
-
         check_exists("file", self.path)
-        fields = describe(self.path, strict=False)
+        fields = self._described(strict=False)
         return {**fields, "file": plain_name(self.path)}, EXIT_OK
+
+    def _described(self, *, strict: bool) -> JsonObject:
+        """Return the description of the file, also of another format."""
+        from ..describe import describe
+        from .quick_answers import described_source
+
+        try:
+            return describe(self.path, strict=strict)
+        except NotReadable as error:
+            return described_source(self.path, error)
 
     def chunks(self, nthreads: int) -> tuple[list[JsonObject], list[str]]:
         """Check all chunks; return their `chunk_rows`, and the other errors."""
@@ -130,9 +142,8 @@ class NamedFile:
 
     def entries(self) -> tuple[list[JsonObject], int]:
         """Return the fields for a line of ``list``, and the exit code."""
-        from ..describe import describe
-
-        found = {k: v for k, v in describe(self.path).items() if k not in LEFT_OUT}
+        fields = self._described(strict=True)
+        found = {k: v for k, v in fields.items() if k not in LEFT_OUT}
         return [{**found, "file": plain_name(self.path)}], EXIT_OK
 
     # verify and recover

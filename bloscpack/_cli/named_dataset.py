@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,15 +24,9 @@ from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, DamageError, UsageError
 from ..log import printable
 from .console import STREAM, check_exists, console, quoted_input, standard_input
-from .display import (
-    UNKNOWN,
-    chunk_rows,
-    dataset_array_text,
-    json_text,
-    size_text,
-    table,
-)
+from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
+from .info_text import info_lines, inner, size_text
 from .inputs import is_dataset
 from .progress import Bar
 
@@ -42,8 +35,6 @@ if TYPE_CHECKING:
     from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
 
-# Maximum number of characters of attributes that ``info`` shows.
-MOST_SHOWN = 2**16
 # About the number of plain bytes that ``cat`` reads at a time.
 READ_NBYTES = 16 * 2**20
 
@@ -65,7 +56,7 @@ class NamedDataset:
     def show(self) -> int:
         """Show the description; return the exit code."""
         described, code = self.describe()
-        for line in _info_lines(described):
+        for line in info_lines(described):
             console.say(line)
         return code
 
@@ -430,67 +421,4 @@ def _code_of(described: JsonObject) -> int:
     own = EXIT_OK
     if "error" in described:
         own = EXIT_DAMAGED if described["damaged"] else EXIT_COULD_NOT
-    return max([own, *map(_code_of, _inner(described))])
-
-
-def _inner(described: JsonObject) -> list[JsonObject]:
-    return [*described.get("members", ()), *described.get("columns", ())]
-
-
-def _info_lines(described: JsonObject) -> Iterator[str]:
-    fields = {"kind": described["kind"], "layout": described["layout"]}
-    if described["kind"] == "array":
-        chunks = described["nchunks"], tuple(described["chunks"])
-        shards = described["shards"]
-        codec = described["codec"], described["level"], described["filter"]
-        fields["shape"] = str(tuple(described["shape"]))
-        fields["dtype"] = described["dtype"]
-        fields["chunks"] = "%d of shape %s" % chunks
-        fields["shards"] = UNKNOWN if shards is None else str(tuple(shards))
-        fields["fill value"] = str(described["fill_value"])
-        fields["codec"] = "%s, level %s, filter %s" % codec
-        fields["checksum"] = described["checksum"]
-    elif described["kind"] == "table":
-        fields["rows"] = str(described["rows"])
-        fields["columns"] = str(len(described["columns"]))
-    else:
-        fields["members"] = str(len(described["members"]))
-    for name, key in ("plain", "nbytes"), ("packed", "cbytes"):
-        fields[name] = "%s (%d bytes)" % (size_text(described[key]), described[key])
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    attributes = json_text(described["attributes"], True, encoding)
-    if len(attributes) > MOST_SHOWN:
-        attributes = attributes[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
-    fields["ratio"] = _ratio(described)
-    fields["files"] = str(described["nfiles"])
-    fields["attributes"] = attributes
-    width = max(map(len, fields)) + 1
-    for name, value in fields.items():
-        yield "%s %s" % ((name + ":").ljust(width), value)
-    rows = list(_tree(described, ""))
-    if rows:
-        yield ""
-        yield from table(rows, left=(0,))
-
-
-def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
-    """Yield name, ratio and the rest for each member and column."""
-    for inner in _inner(described):
-        name = indent + inner["name"].rpartition("/")[2]
-        yield name, _ratio(inner), _short(inner)
-        yield from _tree(inner, indent + "  ")
-
-
-def _ratio(described: JsonObject) -> str:
-    return "%.2f" % described["ratio"] if "ratio" in described else UNKNOWN
-
-
-def _short(described: JsonObject) -> str:
-    """Return what a member is, in short form."""
-    if "error" in described:
-        return "%s that can't be opened: %s" % (described["kind"], described["error"])
-    if described["kind"] == "array":
-        return dataset_array_text(described)
-    if described["kind"] == "table":
-        return "table (%s) of %d rows" % (described["layout"], described["rows"])
-    return "group (%s)" % described["layout"]
+    return max([own, *map(_code_of, inner(described))])

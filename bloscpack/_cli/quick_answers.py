@@ -6,22 +6,20 @@ if the command line is simple enough.
 
 from __future__ import annotations
 
+import os
+
 from .. import log
-from ..constants import BLOSC_HEADER_LENGTH
-from ..exceptions import FormatError
+from ..exceptions import NotReadable
 from ..version import __version__
-from .console import check_exists, console
+from .console import check_exists, console, is_input
 from .exit_codes import Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .._commit.snapshot import Check
+    from .._format.blosc_header import BloscHeader
     from .._format.sections import Beginning
-    from .._storage.protocols import Seekable
-    from .._storage.stream import Cursor
-    from ..headers import BloscpackHeader
     from ..serializers import JsonObject
 
 OFFSETS_SHOWN = 5
@@ -109,56 +107,41 @@ def _blosc_versions() -> tuple[str, str]:
 
 
 def info(file_: str) -> None:
-    """Show the sections in front of the chunks and the header of the first chunk."""
-    from .._commit.snapshot import read_snapshot
+    """Show the facts about a file; at the level DEBUG also the fields, as 0.16 did."""
+    from ..describe import inspect_file
+    from .info_text import facts_of_file, info_lines
 
     console.need_output()
     check_exists("file", file_)
-    beginning, head, shard = read_snapshot(file_, _read_info, parts=True)
-    _log_beginning(beginning)
-    if shard is not None:
-        log.normal("'shard':")
-        log.normal(repr(shard))
-    if head:
-        _log_chunk_header(head)
-
-
-def _read_info(
-    fp: Seekable, check: Check
-) -> tuple[Beginning, bytes, JsonObject | None]:
-    """Return the sections in front of the chunks, and the header of the first chunk.
-
-    The third value describes the shard that the file is, None if it is none.
-    """
-    from .._format.sections import read_beginning
-    from .._storage.stream import Cursor
-
-    cursor = Cursor(fp, to_end=True)
-    size = cursor.left()
-    beginning = read_beginning(cursor)
-    head, shard = _first_chunk_header(cursor, beginning.header), None
-    if isinstance(beginning.metadata, dict) and "shard" in beginning.metadata:
-        from ..describe import describe_shard
-
-        found = describe_shard(fp, beginning, cursor.position, size)
-        shard = None if found is None else found.as_dict()
-    check(beginning.header)
-    return beginning, head, shard
-
-
-def _first_chunk_header(cursor: Cursor, header: BloscpackHeader) -> bytes:
-    """Return the checked header of the first chunk; no bytes if there is no chunk."""
-    from .._format.blosc_header import decode_header
-
-    head = bytes(cursor.peek(BLOSC_HEADER_LENGTH))
-    if header.nchunks == 0 or (header.nchunks == -1 and not head):
-        return b""
     try:
-        decode_header(head)
-    except FormatError as error:
-        error.chunk, error.offset = 0, cursor.position
-        raise
-    return head
+        found = inspect_file(file_, lenient=True)
+    except NotReadable as error:
+        for line in info_lines(described_source(file_, error)):
+            console.say(line)
+        return
+    for line in info_lines(facts_of_file(found.info, found.damage)):
+        console.say(line)
+    if log.enabled(log.DEBUG):
+        _log_beginning(found.beginning)
+        if found.info.shard is not None:
+            log.normal("'shard':\n%r" % found.info.shard.as_dict())
+        if found.first is not None:
+            _log_chunk_header(found.first)
+
+
+def described_source(file_: str, error: NotReadable) -> JsonObject:
+    """Return the description of a file of a format that ``convert`` reads.
+
+    Raises `error` for any other file: it says that the file is no Bloscpack file.
+    """
+    if is_input(file_) or not os.path.isfile(file_):
+        raise error
+    from ..dataset.conversion.source_description import describe_source
+
+    try:
+        return describe_source(file_)
+    except NotReadable:
+        raise error from None
 
 
 def _log_beginning(beginning: Beginning) -> None:
@@ -172,12 +155,13 @@ def _log_beginning(beginning: Beginning) -> None:
         log.normal(beginning.metadata_header.pformat())
 
 
-def _log_chunk_header(head: bytes) -> None:
+def _log_chunk_header(header: BloscHeader) -> None:
     from .._format.blosc_header import decode_blosc_flags, decode_blosc_header
 
-    fields = decode_blosc_header(head)
+    flags = decode_blosc_flags(header.flags)
+    flags["split_blocks"] = header.splits  # the bit means that they are not split
     # The repr of an OrderedDict depends on the Python version: show the form of 0.16.
     log.normal("First chunk blosc header:")
-    log.normal("OrderedDict(%r)" % list(fields.items()))
+    log.normal("OrderedDict(%r)" % list(decode_blosc_header(header.raw).items()))
     log.normal("First chunk blosc flags: ")
-    log.normal("OrderedDict(%r)" % list(decode_blosc_flags(fields["flags"]).items()))
+    log.normal("OrderedDict(%r)" % list(flags.items()))

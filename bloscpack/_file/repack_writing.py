@@ -31,7 +31,7 @@ from ..args import (
 from ..defaults import DEFAULT_CHUNK_SIZE
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from ..serializers import is_array, shard_rows
+from ..serializers import SHARD, is_array
 from .array_reader import CACHE_NBYTES
 from .opened import open_parts
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
@@ -81,22 +81,19 @@ def repack_fp(
 def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
     """Add the settings that fit the plain bytes; return the block size."""
     metadata = old.beginning.metadata
-    given = {name: settings.get(name) for name in ("auto", "shard", *BLOSC_ARGS)}
-    given = {name: value for name, value in given.items() if value is not None}
-    given.setdefault("shard", shard_rows(metadata) is not None)
-    size = settings.get("chunk_size") or DEFAULT_CHUNK_SIZE
+    given = {name: value for name, value in settings.items() if value is not None}
+    keywords = {name: given[name] for name in ("auto", *BLOSC_ARGS) if name in given}
+    keywords["shard"] = given.get("shard", is_array(metadata) and SHARD in metadata)
+    typesizes = [] if "typesize" in given else array_typesizes(metadata)
+    chunk_size = given.get("chunk_size", DEFAULT_CHUNK_SIZE)
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
     with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
-
-        def read(start: int, size: int) -> bytes:
-            return parts.read(start, start + size)
-
-        sample, typesizes = (read, old.nbytes), array_typesizes(metadata)
-        size, chosen = fit_settings(given, size, None, sample, typesizes)
-    assert isinstance(chosen, BloscArgs)
-    settings |= {**chosen, "chunk_size": size}
-    return chosen.blocksize
+        sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
+        chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
+    assert isinstance(found, BloscArgs)
+    settings.update(found, chunk_size=chunk_size)
+    return found.blocksize
 
 
 def array_typesizes(metadata: Json) -> list[int]:

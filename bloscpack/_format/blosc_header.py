@@ -108,6 +108,12 @@ class BloscHeader:
         return self.typesize <= MAX_SPLITS and nitems >= MIN_ITEMS_TO_SPLIT
 
     @property
+    def splits(self) -> bool:
+        """Whether each byte of the items is compressed in a stream of its own."""
+        stored = self.flags & (BLOSC_FLAG_MEMCPY | BLOSC_FLAG_SPLIT)
+        return not stored and self.typesize > 1 and self.can_split
+
+    @property
     def nblocks(self) -> int:
         """The number of blocks; `blocksize` must not be 0."""
         return -(-self.nbytes // self.blocksize)

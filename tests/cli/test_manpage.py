@@ -84,7 +84,7 @@ def test_every_option_is_there(page):
     for parser in todo:
         for action in parser._actions:
             if isinstance(action.choices, dict):
-                names = [verb.name for verb in VERBS] + list(ACTIONS)
+                names = dict.fromkeys([verb.name for verb in VERBS] + [*ACTIONS])
                 todo += [action.choices[n] for n in names if n in action.choices]
             elif "--help" not in action.option_strings and action.help != SUPPRESS:
                 assert ", ".join(action.option_strings) in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -94,16 +95,170 @@ def test_existing_target(target):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-", "b.npy"], "not streams"),
-        (["a.blp", "-"], "not streams"),
-        (["--dtype", "x", "a.blp", "b.npy"], "a name and a type"),
-        (["--dtype", "=i4", "a.blp", "b.npy"], "a name and a type"),
+        (["a.blp", "-"], "--to must name the format of standard output"),
+        (["--to", "npy", "--json", "a.blp", "-"], "both go to standard output"),
+        (["--dtype", "x=", "a.blp", "b.npy"], "a name and a type"),
+        (["--dtype", "i4", "--dtype", "x=i4", "a.blp", "b.npy"], "names one type"),
+        (["--dtype", "i4", "--dtype", "i2", "a.blp", "b.npy"], "names one type"),
+        (["--dtype", "i4", "--shape", "2x3", "a.blp", "b.npy"], "not '2x3'"),
     ],
 )
 def test_usage(arguments, message):
     with pytest.raises(Refusal, match=message) as caught:
         blpk(*arguments)
     assert EXIT_USAGE == caught.value.exit_code
+
+
+# Streams
+
+
+def piped(data, *arguments):
+    """Run the command with bytes from a pipe; return exit code, output and errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bloscpack", "convert", *arguments],
+        env=environment(),
+        input=data,
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+@pytest.mark.parametrize("to", ["npy", "npz", "blp", "csv"])
+def test_to_standard_output(to):
+    code, data, err = piped(b"", "--to", to, "a.blp", "-")
+    assert 0 == code
+    lost = "blpk: standard output can't hold the attributes of 'a.blp'\n"
+    assert err == ("" if to == "blp" else lost)
+    with open("b." + to, "wb") as fp:
+        fp.write(data)
+    dataset.convert("b." + to, "c.npy")
+    assert np.arange(999.0).tobytes() == np.load("c.npy").tobytes()
+
+
+def test_messages_beside_data_on_standard_output():
+    code, data, err = piped(b"", "-v", "--to", "csv", "a.blp", "-")
+    assert (0, b"0\n0.0\n1.0\n") == (code, data[:10])
+    assert "output file is: '-'" in err
+    assert piped(b"", "--to", "csv", "a.blp", "/dev/stdout")[:2] == (0, data)
+
+
+def test_folder_to_standard_output():
+    code, data, err = piped(b"", "--to", "zarr", "a.blp", "-")
+    assert (2, b"") == (code, data)
+    assert "the format 'zarr' is a folder" in err
+    assert "npy, npz, blp, csv, parquet can" in err
+
+
+def npy(array):
+    fp = io.BytesIO()
+    np.save(fp, array)
+    return fp.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments"),
+    [
+        (npy(np.arange(6.0).reshape(2, 3)), []),
+        (np.arange(6, dtype=">f4").tobytes(), ["--dtype", ">f4", "--shape", "-1,3"]),
+        (bloscpack.pack_ndarray_to_bytes(np.arange(6).reshape(2, 3)), []),
+    ],
+)
+def test_from_standard_input(data, arguments):
+    assert (0, b"", "") == piped(data, *arguments, "-", "b.zarr")
+    assert [[0, 1, 2], [3, 4, 5]] == dataset.open("b.zarr")[...].tolist()
+
+
+def test_text_from_standard_input():
+    arguments = ("--dtype", "x=i2", "-", "b.npy")
+    assert (0, b"", "") == piped(b"x,y\n1,a\n2,bc\n", *arguments)
+    found = np.load("b.npy")
+    assert ("<i2", [1, 2]) == (found.dtype["x"].str, found["x"].tolist())
+    assert os.stat("a.blp").st_mode == os.stat("b.npy").st_mode
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "arguments"),
+    [
+        (3, "it is no CSV: expected '2' values .* [(]standard input[)]", []),
+        (2, "standard input: there is no column 'z'; .*", ["--dtype", "z=i4"]),
+    ],
+)
+def test_wrong_text_from_standard_input(code, message, arguments):
+    found, _, err = piped(b"x,y\n1\n", *arguments, "-", "c.npy")
+    assert code == found
+    assert re.fullmatch("blpk: error: %s\n" % message, err)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_pipe_with_a_name():
+    os.mkfifo("pipe")
+    with pytest.raises(Refusal, match="read as standard input, '-'"):
+        blpk("pipe", "b.npy")
+
+
+# Raw items
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "arguments"),
+    [
+        ((4, 6), "<f4", ["--dtype", "f4", "--shape", "4,6"]),
+        ((4, 6), ">f4", ["--dtype", ">f4", "--shape=-1,6"]),
+        ((24,), "<i4", ["--dtype", "=i4"]),
+        ((2, 3, 2), "<M8[s]", ["--dtype", "M8[s]", "--shape", "2,-1,2"]),
+    ],
+)
+@pytest.mark.parametrize("target", ["b.npy", "b.blp", "b.zarr"])
+def test_raw_items(shape, dtype, arguments, target):
+    array = np.arange(24).astype("<i4").view(dtype).reshape(shape)
+    array.tofile("raw.f32")
+    blpk(*arguments, "raw.f32", target)
+    dataset.convert(target, "c.npy")
+    found = np.load("c.npy")
+    assert (array.shape, array.dtype, array.tobytes()) == (
+        *(found.shape, found.dtype),
+        found.tobytes(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments"),
+    [
+        ("'raw': expected '80' bytes for dtype 'float32' and shape (4, 5), found '96'",
+         ["--dtype", "f4", "--shape", "4,5", "raw"]),
+        ("'raw': expected a multiple of '20' bytes for dtype 'float32' and shape",
+         ["--dtype", "f4", "--shape=-1,5", "raw"]),
+        ("a shape needs a type: the dtype of the items", ["--shape", "24", "raw"]),
+        ("of which one may be -1, not (-1, -1)",
+         ["--dtype", "f4", "--shape=-1,-1", "raw"]),
+        ("one may be -1, not (-2,)", ["--dtype", "f4", "--shape=-2", "raw"]),
+        ("'f99' is no type", ["--dtype", "f99", "raw"]),
+        ("'M8[s/0]' is no type: a unit of time can't be zero",
+         ["--dtype", "M8[s/0]", "raw"]),
+        ("raw items can't have the dtype 'O'", ["--dtype", "O", "raw"]),
+        ("raw items can't have the dtype 'U'", ["--dtype", "U", "raw"]),
+        ("one of the format 'blp', which needs no dtype", ["--dtype", "f8", "a.blp"]),
+        ("'folder' is no file of raw items", ["--dtype", "f8", "folder"]),
+    ],
+)  # fmt: skip
+def test_raw_items_that_do_not_fit(message, arguments):
+    np.arange(24, dtype="f4").tofile("raw")
+    os.mkdir("folder")
+    with pytest.raises(bloscpack.UsageError, match=re.escape(message)):
+        blpk(*arguments, "b.npy")
+    assert not os.path.exists("b.npy")
+
+
+def test_raw_items_from_python():
+    np.arange(24, dtype="f4").tofile("raw")
+    done = dataset.convert("raw", "b.npy", dtype=np.float32, shape=(-1, 6))
+    assert ("raw", "array", 96) == (done.source_format, done.kind, done.nbytes)
+    assert (4, 6) == np.load("b.npy").shape
+    dataset.convert("raw", "c.npy", dtype="f4", shape=24)
+    assert (24,) == np.load("c.npy").shape
+    with pytest.raises(bloscpack.UsageError, match="a shape has whole numbers"):
+        dataset.convert("raw", "d.npy", dtype="f4", shape=(2.5, 2))
 
 
 def test_missing_source():

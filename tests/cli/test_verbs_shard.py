@@ -62,7 +62,8 @@ def test_shown(blpk, capsys):
     blpk("compress", "--npy", "--shard", "-z", "10K", "a.npy", "a.blp")
     capsys.readouterr()
     assert 0 == blpk("info", "a.blp")
-    assert "{'rows': 128, 'slots': 33, 'index': True}" in capsys.readouterr().out
+    line = "shard:      128 rows in a chunk, 33 slots, with an index\n"
+    assert line in capsys.readouterr().out
     assert 0 == blpk("info", "--json", "a.blp")
     found = json.loads(capsys.readouterr().out)["shard"]
     assert {"rows": 128, "slots": 33, "index": True} == found

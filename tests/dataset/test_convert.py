@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 import zipfile
@@ -647,3 +648,74 @@ def test_folders_in_front_of_the_target_are_made(tmp_path, to):
     target = tmp_path / "no" / "such" / "n"
     dataset.convert(tmp_path / "n.npy", target, to=to)
     assert list(range(9)) == dataset.open(target)[:].tolist()
+
+
+# Archives of savez
+
+
+@pytest.fixture
+def without_zarr(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zarr", None)
+
+
+@pytest.mark.usefixtures("without_zarr")
+def test_archive_needs_no_zarr():
+    rows = np.zeros(5, [("p", "f8"), ("q", "i2")])
+    arrays = {"a": np.arange(9), "g/a": np.eye(2), "g/h/t": rows, "s": np.int64(7)}
+    bloscpack.savez("a.zip", **arrays)
+    done = dataset.convert("a.zip", "b.npz")
+    assert ("archive", "group", []) == (done.source_format, done.kind, done.lost)
+    with np.load("b.npz") as found:
+        assert arrays.keys() == set(found)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(array, found[name])
+    lost = dataset.convert("a.zip", "b.zarr").lost
+    assert ["'s'"] == [text.partition(" ")[0] for text in lost]
+    assert np.eye(2).tolist() == dataset.open("b.zarr/g/a")[...].tolist()
+
+
+@pytest.mark.usefixtures("without_zarr")
+def test_damage_in_an_archive():
+    bloscpack.savez("a.zip", x=np.arange(1000))
+    with open("a.zip", "r+b") as fp:
+        fp.seek(fp.read().index(b"x/c/0") + 1400)
+        fp.write(b"?" * 9)
+    with pytest.raises(FormatError, match="Checksum mismatch"):
+        dataset.convert("a.zip", "b.npy")
+    assert not os.path.exists("b.npy")
+
+
+def with_attributes(document):
+    return json.dumps({**json.loads(document), "attributes": {"unit": "m"}})
+
+
+@pytest.mark.usefixtures("without_zarr")
+@pytest.mark.parametrize("name", ["zarr.json", "x/zarr.json", "x/c/0"])
+def test_archive_of_another_program(name):
+    """Attributes, and chunks that are no .blp files, are left to zarr."""
+    bloscpack.savez("a.zip", x=np.arange(1000))
+    change = with_attributes if name.endswith("json") else lambda content: content[9:]
+    with zipfile.ZipFile("a.zip") as old, zipfile.ZipFile("b.zip", "w") as new:
+        for member in old.namelist():
+            content = old.read(member)
+            new.writestr(member, change(content) if member == name else content)
+    with pytest.raises(UsageError, match=r"pip install 'bloscpack\[zarr\]'"):
+        dataset.convert("b.zip", "b.npy")
+
+
+# Text that is separated by other marks
+
+
+@pytest.mark.parametrize(
+    ("mark", "shown"), [(";", "semicolons"), ("\t", "tabs"), (",", None)]
+)
+def test_other_marks(mark, shown):
+    with open("a.csv", "w") as fp:
+        fp.write("x%sy\n1%s2\n" % (mark, mark))
+    if shown is None:
+        dataset.convert("a.csv", "b.npy")
+        assert ("x", "y") == np.load("b.npy").dtype.names
+        return
+    message = "'a.csv' seems to be separated by %s: its only column" % shown
+    with pytest.warns(RuntimeWarning, match=message):
+        dataset.convert("a.csv", "b.npy")

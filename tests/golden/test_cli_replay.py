@@ -52,6 +52,8 @@ REPLACEMENTS = (
     # 0.16 shows the free entries too, the same eight bytes over and over.
     (r"Read raw offsets: .*", "Read raw offsets: ..."),
     (r"bloscpack: '.*' python-blosc: '.*' blosc: '.*'", "the versions"),
+    # 0.16 shows the bit, which means that blocks are not split.
+    (r"('split_blocks',) \w+", r"\1 ..."),
 )
 
 
@@ -101,6 +103,11 @@ def words(text: str) -> set[str]:
     return {word.strip(",") for word in text.split()}
 
 
+def is_info(case: dict) -> bool:
+    """Return whether a case shows the fields of a file, which needs ``-d`` now."""
+    return bool({"info", "i"} & set(case["args"])) and "--help" not in case["args"]
+
+
 def expected_answer(case: dict) -> tuple[int, str, str, dict]:
     """Return exit code, standard output, standard error and files of a case."""
     lines = case["stdout"].splitlines(keepends=True)
@@ -128,8 +135,10 @@ def check_stdout(case: dict, expected: str, shown: str) -> None:
     now = DIFFERENCES.get(case["name"], {})
     lines = Counter(expected.splitlines())
     lines.subtract(now.get("stdout_lacks", []))
-    lines.update(now.get("stdout_adds", []))
-    if case["name"].startswith("help") and sys.version_info >= (3, 13):
+    lines.update(map(normal, now.get("stdout_adds", [])))
+    if is_info(case):
+        assert +lines <= Counter(shown.splitlines())
+    elif case["name"].startswith("help") and sys.version_info >= (3, 13):
         assert words("\n".join(lines.elements())) == words(shown)
     elif "-d" in case["args"] or lines != Counter(expected.splitlines()):
         # Debugging output comes in another order: digests are computed ahead.
@@ -158,7 +167,8 @@ def test_answer(tmp_path: Path, blpk, name: str) -> None:
         (tmp_path / input_name).write_bytes(data)
     rc, stdout, stderr, files = expected_answer(case)
 
-    code, shown, errors = blpk(case["args"])
+    arguments = [argument for argument in case["args"] if argument != "-v"]
+    code, shown, errors = blpk(["-d", *arguments] if is_info(case) else case["args"])
 
     check_stderr(stderr, errors)
     assert rc == code

@@ -427,7 +427,7 @@ class TestZarr:
         dataset.convert("a", "b.zarr")
         assert_same(rows, dataset.open_table("b.zarr")[:])
 
-    @pytest.mark.parametrize("kept", [60, 400])
+    @pytest.mark.parametrize("kept", [60, 1400])
     def test_a_damaged_archive(self, zarr, kept):
         bp.savez("a.zip", x=np.arange(1000))
         content = bytearray(Path("a.zip").read_bytes())
@@ -436,7 +436,8 @@ class TestZarr:
         Path("a.zip").write_bytes(content)
         for damaged in content, content[:-100], content[:300]:
             Path("a.zip").write_bytes(damaged)
-            with pytest.raises(FormatError, match="the ZIP file is damaged") as caught:
+            message = "the ZIP file is damaged|[Cc]hecksum"
+            with pytest.raises(FormatError, match=message) as caught:
                 dataset.convert("a.zip", "b.zarr")
             assert caught.value.filename.startswith("a.zip")
             assert not os.path.exists("b.zarr")

@@ -8,23 +8,35 @@ from argparse import ArgumentParser, Namespace
 from ... import log
 from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
-from ..console import STREAM, check_exists
+from ..console import (
+    STREAM,
+    check_exists,
+    console,
+    descriptor_of,
+    name_of_input,
+    name_of_output,
+    plain_name,
+    quoted_input,
+)
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import add, add_codec_options, set_help
-from ..outputs import Clock, check_free
+from ..outputs import Clock, check_free, check_no_terminal
 from ..progress import shown
 
 HELP = """\
 convert an array, a table or a group to another format, in bounded memory:
 npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and
-bcolz; the input may also be any Zarr store
+bcolz; the input may also be any Zarr store, or raw items with --dtype;
+- is standard input or standard output
 
 examples:
   %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
   %(prog)s --to npy data.blp data
+  %(prog)s --dtype f4 --shape -1,300 raw.f32 data.zarr
+  %(prog)s --to csv data.zarr - | head
 """
 
 
@@ -34,11 +46,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(parser, "--to <format>", "format of the target (default: the end of its name)")
     add(
         parser,
-        "--dtype <name>=<type>",
+        "--dtype [<name>=]<type>",
         "type of a column of a CSV file, as NumPy names it:\n"
-        "i4, f8, M8[D], U10, U (the longest text)",
+        "i4, f8, M8[D], U10, U (the longest text); without a\n"
+        "name, of the items in a file without a header",
         action="append",
         default=[],
+    )
+    add(
+        parser,
+        "--shape <n>,<n>...",
+        "shape of the array in such a file; one number may\n"
+        "be -1 (default: -1, one axis)",
     )
     add(parser, "--json", "print an object")
     add_codec_options(parser.add_argument_group(title="blosc settings"))
@@ -46,25 +65,32 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(parser, "target <target>", "file or folder to be written")
 
 
+def writes_data(args: Namespace) -> bool:
+    """Return whether the target is standard output."""
+    return descriptor_of(args.target) == 1
+
+
 def run(args: Namespace) -> None:
     """Convert the file or folder."""
     from ...dataset import convert
 
-    if STREAM in (args.source, args.target):
-        raise WrongUsage("convert needs files or folders, not streams")
     check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
+    dtypes, dtype = _types(args.dtype)
+    source = _source(args.source)
     log.verbose("input file is: '%s'" % shown_name(args.source))
     log.verbose("output file is: '%s'" % args.target)
     clock = Clock()
     with shown(args.source, None, args.progress) as bar:
         done = convert(
-            args.source,
-            args.target,
+            source,
+            name_of_output(args.target),
             to=args.to,
             force=args.force,
-            dtypes=_dtypes(args.dtype),
+            dtypes=dtypes,
+            dtype=dtype,
+            shape=None if args.shape is None else _lengths(args.shape),
             nthreads=args.nthreads,
             sync=args.sync,
             progress=bar,
@@ -76,11 +102,23 @@ def run(args: Namespace) -> None:
     clock.log(done.nbytes)
     if done.lost:
         log.notice(
-            "'%s' can't hold %s of '%s'"
-            % (done.target, _listed(done.lost), done.source)
+            "'%s' can't hold %s of %s"
+            % (done.target, _listed(done.lost), quoted_input(source))
         )
     if args.json:
-        say_json(done.as_dict())
+        say_json({**done.as_dict(), "source": plain_name(source)})
+
+
+def _source(name: str) -> str:
+    """Return a path that can be opened more than once."""
+    if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):
+        raise WrongUsage(
+            "'%s' is no regular file: it can be read as standard input, '-'" % name
+        )
+    source = name_of_input(name, seekable=True)
+    if name == STREAM:
+        console.hidden["'%s'" % source] = "standard input"
+    return source
 
 
 def _check_target(args: Namespace) -> None:
@@ -88,23 +126,48 @@ def _check_target(args: Namespace) -> None:
 
     With that option, the library says whether a folder may be replaced.
     """
-    if not os.path.isdir(args.target):
+    if writes_data(args):
+        if args.to is None:
+            raise WrongUsage("--to must name the format of standard output")
+        if args.json:
+            raise WrongUsage("--json and the data can't both go to standard output")
+        if args.to != "csv":
+            check_no_terminal(args.target, args)
+        console.need_output()
+        console.hidden["'%s'" % name_of_output(args.target)] = "standard output"
+    elif not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:
         raise StorageError("output file '%s' exists!" % args.target)
 
 
-def _dtypes(given: list[str]) -> dict[str, str]:
-    """Return the types of columns by name."""
-    found = {}
+def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
+    """Return the types of columns by name, and the type of raw items."""
+    columns, raw = {}, []
     for text in given:
-        name, equals, dtype = text.rpartition("=")
-        if not equals or not name or not dtype:
+        name, _, dtype = text.rpartition("=")
+        if name and not dtype:
             raise WrongUsage(
-                "--dtype must be a name and a type, like day=M8[D], not '%s'" % text
+                "--dtype must be a type, or a name and a type, like day=M8[D], not '%s'"
+                % text
             )
-        found[name] = dtype
-    return found
+        if name:
+            columns[name] = dtype
+        else:  # "=f4" is a type of the byte order of the machine
+            raw.append(text)
+    if len(raw) > 1 or (raw and columns):
+        raise WrongUsage("--dtype names one type, or the types of columns: %s" % given)
+    return columns, raw[0] if raw else None
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    """Return the numbers of ``--shape``."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError as error:
+        raise WrongUsage(
+            "--shape must be whole numbers with commas, like 1000,300, not '%s'" % text
+        ) from error
 
 
 def _listed(words: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""``blpk info``: show the header and metadata of a file, as 0.16 did, or as JSON.
+"""``blpk info``: show the facts about a file or a dataset, as lines or as JSON.
 
 With ``--chunks`` all chunks are checked. A damaged or missing chunk has a row without
 sizes, and errors outside of the chunks follow the table.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from ... import log
 from ..._storage.paths import shown_name
 from ...log import printable
 from ..console import console, plain_name, shown_input
@@ -47,13 +46,17 @@ def run(args: Namespace) -> int:
             say_json(found[0])
         return code
 
+    files = packed_files(args, datasets=True)
+
     def act(path: str) -> int:
         item = named(path)
         if not args.json:
-            log.normal("'%s':" % printable(shown_name(path)))
+            if path is not files[0]:
+                console.say()
+            console.say("'%s':" % printable(shown_name(path)))
         return _show(args, item, found)
 
-    worst = for_each_file(packed_files(args, datasets=True), act)
+    worst = for_each_file(files, act)
     if args.json:
         say_json(found)
     return worst

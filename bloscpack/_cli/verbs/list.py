@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ...describe import ratio_of
 from ...log import printable
-from ..display import UNKNOWN, array_text, dataset_array_text, show_files, size_text
+from ..display import UNKNOWN, array_text, show_files, size_text
+from ..info_text import short
 from ..named import named
 from ..options import add_table_options, set_help
 
@@ -49,8 +50,8 @@ def run(args: Namespace) -> int:
 
 
 def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
-    if "kind" in entry:  # an array of a dataset
-        codec, array = entry["codec"], dataset_array_text(entry)
+    if "kind" in entry:  # an array of a dataset, or a file of another format
+        codec, array = entry.get("codec", UNKNOWN), short(entry)
     else:
         chunk = entry["first_chunk"]
         codec = chunk["codec"] if chunk else UNKNOWN
@@ -60,15 +61,15 @@ def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
         size_text(entry["cbytes"], exact),
         "%.2f" % entry["ratio"],
         codec,
-        str(entry["nchunks"]),
-        entry["checksum"],
+        str(entry.get("nchunks", UNKNOWN)),
+        entry.get("checksum", UNKNOWN),
         array,
         printable(entry["file"]),
     )
 
 
 def _counted(found: list[JsonObject]) -> str:
-    narrays = sum("kind" in description for description in found)
+    narrays = sum({"kind", "codec"} <= description.keys() for description in found)
     nfiles = len(found) - narrays
     counts = [(nfiles, "file")] if nfiles or not narrays else []
     counts += [(narrays, "array")] if narrays else []
@@ -83,7 +84,7 @@ def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
         size_text(cbytes, exact),
         "%.2f" % ratio_of(nbytes, cbytes),
         "",
-        str(sum(description["nchunks"] for description in found)),
+        str(sum(description.get("nchunks", 0) for description in found)),
         "",
         "",
         "total of %s" % _counted(found),

@@ -8,13 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_distinct
+from ..._format.dtypes import check_unit
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.protocols import Path
@@ -23,11 +25,12 @@ from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from .array_formats import is_zip, open_zip
+from .array_formats import UNKNOWN_LENGTH, is_own_archive, is_zip, open_zip
 from .contents import (
     Request,
     TableContent,
     has_attributes_around,
+    is_streamed,
     is_table,
     named_arrays,
     nodes_of,
@@ -72,6 +75,11 @@ class Format:
     begins: bytes = b""
     attributes: bool = False
     layout: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file."""
+        return not self.layout and self.name != "bigfile"
 
     def read(self, path: str, request: Request) -> Content:
         """Return the contents of a file or folder."""
@@ -132,9 +140,15 @@ WRITTEN = {
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
+# The folder of the names of streams, which have no suffix: text from a stream is CSV.
+DEVICES = "/dev/"
 # A store of Zarr that is no dataset of this package, and a plain folder of datasets.
 STORE = Format("store", "zarr_stores")
 FOLDER = Format("folder", "datasets")
+# A ZIP file of `savez`, whose members are all `.blp` files.
+ARCHIVE = Format("archive", "array_formats", reader="read_archive")
+# Items without a header.
+RAW = Format("raw", "array_formats", reader="read_raw")
 
 
 def source_format(path: str) -> Format:
@@ -149,16 +163,8 @@ def source_format(path: str) -> Format:
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
         size = os.fstat(fp.fileno()).st_size
-    for found in FORMATS.values():
-        if found.begins and begin.startswith(found.begins):
-            return found
-    if is_zip(path, begin):
-        with open_zip(path, path) as archive:
-            from .zarr_stores import is_zip_store
-
-            return STORE if is_zip_store(archive.namelist()) else FORMATS["npz"]
-    by_name = _by_suffix(path)
-    if by_name is None or by_name.layout:
+    found = _file_format(path, begin)
+    if found is None:
         raise NotReadable(
             "expected a file or folder of one of the formats %s, found %s"
             % (
@@ -168,7 +174,25 @@ def source_format(path: str) -> Format:
             ),
             filename=path,
         )
-    return by_name
+    return found
+
+
+def _file_format(path: str, begin: bytes) -> Format | None:
+    """Return the format of a file that begins with some bytes; None if unknown."""
+    for found in FORMATS.values():
+        if found.begins and begin.startswith(found.begins):
+            return found
+    if is_zip(path, begin):
+        with open_zip(path, path) as archive:
+            from .zarr_stores import is_zip_store
+
+            if not is_zip_store(archive.namelist()):
+                return FORMATS["npz"]
+        return ARCHIVE if is_own_archive(path) else STORE
+    if begin and path.startswith(DEVICES):
+        return FORMATS["csv"]
+    by_name = _by_suffix(path)
+    return None if by_name is None or by_name.layout else by_name
 
 
 def _folder_format(path: str) -> Format:
@@ -249,6 +273,8 @@ def convert(
     to: str | None = None,
     force: bool = False,
     dtypes: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
@@ -265,13 +291,19 @@ def convert(
     source
         The file or folder. Its content says which format it has.
     target
-        The file or folder to write, which appears when it is complete.
+        The file or folder to write, which appears when it is complete. A stream, such
+        as ``/dev/stdout``, is written directly.
     to
         The format of `target`; by default the end of its name says which.
     force
         Whether to replace an existing file, or an existing dataset.
     dtypes
         Types of the columns of a CSV file, by name. The others are found in the file.
+    dtype
+        The type of the items in a source without a header: a file of raw items.
+    shape
+        The shape of the array in such a file, in C order. One length may be -1: the
+        size of the file tells it. By default the array has one axis.
     nthreads
         Number of threads for ``.blp`` files; None for the default.
     sync
@@ -312,10 +344,19 @@ def convert(
     check_distinct(in_name, out_name)
     _check_apart(in_name, out_name)
     wanted = target_format(out_name, to)
-    found = source_format(in_name)
+    raw = _decode_raw(in_name, dtype, shape)
+    found = source_format(in_name) if raw is None else RAW
     if dtypes and found is not FORMATS["csv"]:
         raise UsageTypeError(
             "types of columns are for text: '%s' has types" % shown_name(in_name)
+        )
+    # Standard input, perhaps as a copy in a private file, limits no reader.
+    is_device = in_name.startswith(DEVICES)
+    streamed = is_streamed(out_name)
+    if streamed and not wanted.is_file:
+        raise UsageTypeError(
+            "the format '%s' is a folder, which can't be written to a stream; %s can"
+            % (wanted.name, ", ".join(f.name for f in WRITTEN.values() if f.is_file))
         )
     request = Request(
         out_name,
@@ -324,7 +365,8 @@ def convert(
         nthreads=nthreads,
         settings=settings,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
-        limits=None if is_url(in_name) else limits_of(in_name),
+        raw=raw,
+        limits=None if is_url(in_name) or is_device else limits_of(in_name),
         layout=wanted.layout,
         progress=progress,
     )
@@ -339,7 +381,8 @@ def convert(
             request.note_loss(what)
         if expect is not None:
             expect(content.nbytes)
-        _check_room(content.nbytes, wanted, out_name)
+        if not streamed:
+            _check_room(content.nbytes, wanted, out_name)
         wanted.write(content, request)
     return Conversion(
         shown_name(in_name),
@@ -383,16 +426,57 @@ def _check_apart(source: str, target: str) -> None:
             raise UsageValueError(relation % (target, source))
 
 
+def _decode_raw(path: str, text: Any, shape: Any) -> tuple[Any, tuple[int, ...]] | None:
+    """Return type and shape of raw items; raise `UsageError` unless both can be used.
+
+    Returns None if neither is given.
+    """
+    if text is None and shape is None:
+        return None
+    if text is None:
+        raise UsageTypeError("a shape needs a type: the dtype of the items")
+    dtype = _named_type(text)
+    if dtype.hasobject or not dtype.itemsize:
+        raise UsageValueError("raw items can't have the dtype '%s'" % text)
+    given = (UNKNOWN_LENGTH,) if shape is None else shape
+    try:
+        lengths = tuple(map(index, given if isinstance(given, Sequence) else (given,)))
+    except TypeError as error:
+        raise UsageTypeError("a shape has whole numbers: %s" % error) from error
+    if lengths.count(UNKNOWN_LENGTH) > 1 or min(lengths, default=0) < UNKNOWN_LENGTH:
+        raise UsageValueError(
+            "a shape has lengths of axes, of which one may be -1, not %s" % (lengths,)
+        )
+    if is_url(path) or not os.path.isfile(path):
+        raise UsageTypeError("'%s' is no file of raw items" % shown_name(path))
+    with open(path, "rb") as fp:
+        found = _file_format(path, fp.read(16))
+    if found is not None and not path.startswith(DEVICES):
+        raise UsageTypeError(
+            "'%s' is no file of raw items, but one of the format '%s', which needs no "
+            "dtype%s"
+            % (path, found.name, " but those of columns" * (found.name == "csv"))
+        )
+    return dtype, lengths
+
+
 def decode_type(text: Any) -> Any:
+    """Return a type for text; raise `UsageError` if there is none of this name."""
+    dtype = _named_type(text)
+    if dtype.kind not in "biufcmMUS":
+        raise UsageValueError("text can't become items of dtype '%s'" % dtype)
+    return dtype
+
+
+def _named_type(text: Any) -> Any:
     """Return a type of NumPy; raise `UsageError` if there is none of this name."""
     import numpy
 
     try:
+        check_unit(str(text))
         dtype = numpy.dtype(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
-    if dtype.kind not in "biufcmMUS":
-        raise UsageValueError("text can't become items of dtype '%s'" % dtype)
     if dtype.kind == "M" and numpy.datetime_data(dtype)[0] == "generic":
         raise UsageValueError("the type '%s' has no unit: expected M8[s], say" % text)
     return dtype

@@ -19,7 +19,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -27,17 +27,21 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy
 
+from ..._file.archive_reading import ArchiveFile
+from ..._format.zarr_metadata import ZARR_JSON, group_document
 from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
 from ...abstract_io import PlainSource
+from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
 from ...fp_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
+from ...zip_io import loadz
 from .contents import (
     FORTRAN_FACTOR,
     ArrayContent,
@@ -61,6 +65,8 @@ if TYPE_CHECKING:
 Open = Callable[[], AbstractContextManager[IO[bytes]]]
 # Number of bytes of a memory map at a time.
 MAP_NBYTES = 32 * 2**20
+# The length of an axis that the size of the file tells.
+UNKNOWN_LENGTH = -1
 # The end of the names of the members of an archive.
 SUFFIX = ".npy"
 # The name of the attribute for metadata that are no JSON object.
@@ -86,7 +92,64 @@ def read_npy(path: str, request: Request) -> Content:
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
-    return _content(lambda: open(path, "rb"), array, path)
+        offset = fp.tell()
+
+    def open_() -> IO[bytes]:
+        return open(path, "rb")
+
+    content = _content(open_, array, path)
+    content.array = _Mapped(path, array, offset)
+    return content
+
+
+class _Mapped:
+    """The items of a ``.npy`` file, mapped for each read: any index reads a part."""
+
+    def __init__(self, path: str, array: Array, offset: int) -> None:
+        self._path, self._array, self._offset = path, array, offset
+
+    def __getitem__(self, key: Any) -> Array:
+        items = self._array
+        if items.nbytes:
+            items = numpy.memmap(
+                self._path,
+                items.dtype,
+                "r",
+                self._offset,
+                items.shape,
+                order="F" if items.flags.fnc else "C",
+            )
+        return numpy.array(items[key])
+
+
+def read_raw(path: str, request: Request) -> Content:
+    """Return the items in a file without a header; the request has type and shape."""
+    assert request.raw is not None
+    dtype, shape = request.raw
+    size = os.path.getsize(path)
+    row = math.prod(n for n in shape if n != UNKNOWN_LENGTH) * dtype.itemsize
+    if UNKNOWN_LENGTH in shape and row:
+        length = size // row
+        shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
+    if math.prod(shape) * dtype.itemsize != size:
+        raise UsageValueError(
+            "'%s': expected %s'%d' bytes for dtype '%s' and shape %s, found '%d'"
+            % (
+                *(path, "a multiple of " * (UNKNOWN_LENGTH in request.raw[1]), row),
+                *(dtype, request.raw[1], size),
+            )
+        )
+
+    def blocks() -> Iterator[Array]:
+        return _items_in_order(
+            lambda: open(path, "rb"), dtype, shape, name=path, begin=_at_start
+        )
+
+    return ArrayContent(dtype, shape, blocks)
+
+
+def _at_start(fp: IO[bytes]) -> None:
+    """Leave a file where it is: there is no header."""
 
 
 def read_npz(path: str, request: Request) -> Content:
@@ -105,6 +168,44 @@ def read_npz(path: str, request: Request) -> Content:
             _check_room(array.nbytes, info.file_size - fp.tell())
         content = _content(open_, array, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
+    return root
+
+
+def is_own_archive(path: str) -> bool:
+    """Return whether `savez` has written all that is in a ZIP store of Zarr.
+
+    Each array is in one `.blp` file, perhaps damaged, and nothing has attributes.
+    """
+    try:
+        with closing(ArchiveFile(path)) as file:
+            for name in file.arrays:
+                if file.content(file.chunks(name)).read_at(0, len(MAGIC)) != MAGIC:
+                    return False
+            documents = {
+                name.removesuffix(ZARR_JSON).rstrip("/"): file.json(member)
+                for name, member in file.members.items()
+                if name.endswith(ZARR_JSON)
+            }
+            return all(
+                not document.get("attributes")
+                if name in file.arrays
+                else document == group_document()
+                for name, document in documents.items()
+            )
+    except BloscpackError:
+        return False
+
+
+def read_archive(path: str, request: Request) -> Content:
+    """Return the arrays in an archive of `savez`; slashes in names separate groups."""
+    archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
+    with closing(ArchiveFile(path)) as file:
+        members = dict(file.arrays)
+    root = GroupContent({})
+    for name, member in members.items():
+        content = content_of(archive[name])
+        content.may_be_lost = member.endswith(EXTENSION)
+        add_member(root, name, content, path)
     return root
 
 
@@ -155,10 +256,14 @@ def _items_in_order(
     shape: tuple[int, ...],
     *,
     name: str,
+    begin: Callable[[IO[bytes]], object] = read_header,
 ) -> Iterator[Array]:
-    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
+    """Yield blocks of rows of `shape`, whose items follow one another in the file.
+
+    `begin` moves the file to the first item.
+    """
     with open_() as fp, naming_errors(name):
-        read_header(fp)
+        begin(fp)
         row = math.prod(shape[1:]) * dtype.itemsize
         if not shape or not row:
             size = row if not shape else 0
@@ -225,8 +330,10 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         lazy.dtype,
         lazy.shape,
         partial(_rows_of_lazy, lazy),
-        _attributes(lazy.metadata),
+        attributes_of(lazy.metadata),
         read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+        array=lazy,
+        chunks=lazy._parts,
     )
 
 
@@ -244,14 +351,14 @@ def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Arra
         yield lazy[..., part].T if transposed else lazy[part]
 
 
-def _attributes(metadata: Json) -> JsonObject:
+def attributes_of(metadata: Json) -> JsonObject:
     if metadata is None:
         return {}
     return metadata if isinstance(metadata, dict) else {METADATA: metadata}
 
 
 def _metadata(attrs: JsonObject) -> Json:
-    """Return the metadata for attributes; `_attributes` is the inverse."""
+    """Return the metadata for attributes; `attributes_of` is the inverse."""
     if list(attrs) == [METADATA] and not isinstance(attrs[METADATA], dict):
         return attrs[METADATA]
     return attrs or None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ... import log
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from .contents import (
@@ -54,6 +55,8 @@ EXACT = 2**53
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "None"))
 # What the module csv and decoding raise for a file that is no CSV.
 DAMAGE = (csv.Error, UnicodeDecodeError)
+# Marks that other programs write between values, and their names.
+OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 BOOLEANS = {
     **dict.fromkeys(("True", "TRUE", "true"), True),
     **dict.fromkeys(("False", "FALSE", "false"), False),
@@ -86,6 +89,7 @@ def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int
     _check_lines(path)
     with closing(_rows(path)) as rows:
         names = next(rows)
+    _warn_of_mark(path, names)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise UsageValueError(
@@ -161,6 +165,16 @@ def _check_lines(path: str) -> None:
                     "expected lines of at most '%d' bytes, found a longer one"
                     % MAX_LINE
                 )
+
+
+def _warn_of_mark(path: str, names: list[str]) -> None:
+    """Warn the user if the values seem to be separated by another mark than a comma."""
+    mark = next((mark for mark in OTHER_MARKS if mark in names[0]), None)
+    if mark is not None and len(names) == 1:
+        log.notice(
+            "'%s' seems to be separated by %s: its only column is %.100r; only commas "
+            "separate values" % (path, OTHER_MARKS[mark], names[0])
+        )
 
 
 def _check_names(names: list[str]) -> None:

@@ -1,0 +1,270 @@
+"""The text of ``blpk info``: a line for each fact about a file or a dataset.
+
+`FACTS` is the table of all lines, in order. A description of a file is brought into the
+form of one of a dataset, so that both are drawn by the same table. Neither argparse nor
+NumPy is imported: ``blpk info FILE`` has to be fast.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..log import printable
+from ..pretty import pretty_size
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..describe import FileInfo
+    from ..serializers import Json, JsonObject
+
+UNKNOWN = "-"
+# Number of blanks in front of each level of JSON.
+INDENT = 2
+# Maximum number of characters of metadata or attributes that ``info`` shows.
+MOST_SHOWN = 2**16
+
+
+def json_text(value: object, compact: bool, encoding: str) -> str:
+    """Return a value as JSON with sorted keys, on one line if `compact`.
+
+    Unprintable characters are escaped, and all beyond ASCII if `encoding` lacks one.
+    """
+    import json
+
+    def dumped(ascii_only: bool) -> str:
+        return json.dumps(
+            value,
+            indent=None if compact else INDENT,
+            separators=(",", ":") if compact else None,
+            sort_keys=True,
+            ensure_ascii=ascii_only,
+        )
+
+    text = dumped(ascii_only=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return dumped(ascii_only=True)
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in text
+    )
+
+
+def size_text(size: int, exact: bool = False) -> str:
+    """Return a size in bytes with a suffix, or as a number if `exact`."""
+    return str(size) if exact else str(pretty_size(size))
+
+
+def array_text(array: JsonObject | None) -> str:
+    """Return dtype and shape in short form: ``<f8 (100, 3)``."""
+    if array is None:
+        return UNKNOWN
+    shape = "(?)" if array["shape"] is None else str(tuple(array["shape"]))
+    order = " F" if array["order"] == "F" else ""
+    dtype = shorten(str(array["dtype"]), 24)
+    return printable(shorten("%s %s%s" % (dtype, shape, order), 60))
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text of at most `length` characters; a cut text ends with ``...``."""
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
+    """Return rows of cells as lines; columns are right-aligned, those in `left` not.
+
+    The last column is left-aligned and may have any width.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row[:-1], widths, strict=False))
+        ]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines
+
+
+def dataset_array_text(described: JsonObject) -> str:
+    """Return dtype, shape and layout of an array of a dataset in short form."""
+    array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
+    return "%s %s" % (array_text(array), described["layout"])
+
+
+# The values of a description as text
+
+
+def _size(nbytes: int) -> str:
+    text = "%d bytes" % nbytes
+    return text if nbytes < 1024 else "%s (%s)" % (size_text(nbytes), text)
+
+
+def _shape(shape: list[int] | None) -> str:
+    return UNKNOWN if shape is None else str(tuple(shape))
+
+
+def _text(value: object) -> str:
+    return UNKNOWN if value is None else _first_part(str(value))
+
+
+def _attributes(value: Json) -> str:
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    return _first_part(json_text(value, True, encoding))
+
+
+def _first_part(text: str) -> str:
+    if len(text) <= MOST_SHOWN:
+        return text
+    return text[:MOST_SHOWN] + "... ('blpk metadata' shows all)"
+
+
+def _chunk_size(nbytes: int, last: int, nchunks: int) -> str:
+    if nchunks < 2 or last < 1:
+        return _size(nbytes)
+    return "%s, the last chunk %s" % (_size(nbytes), _size(last))
+
+
+def _blocks(nbytes: int, split: bool) -> str:
+    how = "split by the bytes of the items" if split else "not split"
+    return "%s, %s" % (_size(nbytes), how)
+
+
+def _codec(codec: str, filter_: str, copied: bool) -> str:
+    stored = ", the first chunk stored uncompressed" if copied else ""
+    return "%s, filter %s%s" % (codec, filter_, stored)
+
+
+def _shard(shard: JsonObject) -> str:
+    states = {True: "with an index", False: "without an index", None: "index unknown"}
+    counts = shard["rows"], shard["slots"], states[shard["index"]]
+    return "%d rows in a chunk, %d slots, %s" % counts
+
+
+# Label, the keys of the description that the line needs, and their values as text. A
+# line whose keys the description lacks is left out.
+FACTS: tuple[tuple[str, tuple[str, ...], Callable[..., str]], ...] = (
+    ("kind", ("kind",), str),
+    ("layout", ("layout",), str),
+    ("shape", ("shape",), _shape),
+    ("dtype", ("dtype",), _text),
+    ("order", ("order",), _text),
+    ("rows", ("rows",), str),
+    ("columns", ("columns",), lambda found: str(len(found))),
+    ("members", ("members",), lambda found: str(len(found))),
+    ("nchunks", ("nchunks",), str),
+    ("chunk shape", ("chunks",), _shape),
+    ("chunk size", ("chunk_size", "last_chunk", "nchunks"), _chunk_size),
+    ("block size", ("blocksize", "split"), _blocks),
+    ("shards", ("shards",), _shape),
+    ("shard", ("shard",), _shard),
+    ("fill value", ("fill_value",), str),
+    ("typesize", ("typesize",), str),
+    ("codec", ("codec", "level", "filter"), "{}, level {}, filter {}".format),
+    ("codec", ("codec", "filter", "copied"), _codec),
+    ("checksum", ("checksum",), str),
+    ("room", ("room",), str),
+    ("plain", ("nbytes",), _size),
+    ("packed", ("cbytes",), _size),
+    ("ratio", ("ratio",), "{:.2f}".format),
+    ("files", ("nfiles",), str),
+    ("attributes", ("attributes",), _attributes),
+    ("metadata", ("metadata",), _attributes),
+    ("damaged", ("damage",), str),
+)
+
+
+def info_lines(described: JsonObject) -> Iterator[str]:
+    """Yield the lines for a dataset, or for what `facts_of_file` returns."""
+    fields = {
+        label: text(*(described[key] for key in keys))
+        for label, keys, text in FACTS
+        if described.keys() >= set(keys)
+    }
+    width = max(map(len, fields)) + 1
+    for name, value in fields.items():
+        yield "%s %s" % ((name + ":").ljust(width), value)
+    rows = list(_tree(described, ""))
+    if rows:
+        yield ""
+        yield from table(rows, left=(0,))
+
+
+def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject:
+    """Return the facts about a file as a description like that of a dataset.
+
+    `damage` is why its chunks could not be counted, and its sizes are not known.
+    """
+    array, chunk, shard = info.array, info.first_chunk, info.shard
+    found: dict[str, Any] = {
+        "kind": "bytes" if array is None else "array",
+        "layout": "blp %d" % info.layout,
+        "nchunks": info.nchunks,
+        "checksum": info.checksum,
+        "room": _room(info),
+        "nbytes": info.nbytes,
+        "cbytes": info.cbytes,
+        "ratio": info.ratio,
+    }
+    if array is not None:
+        found.update(shape=array.shape, dtype=array.dtype)
+        if array.order != "C":
+            found["order"] = array.order
+    if shard is not None:
+        found["shard"] = shard.as_dict()
+    if chunk is not None:
+        found.update(chunk.as_dict(), nbytes=info.nbytes, cbytes=info.cbytes)
+        found.update(chunk_size=info.largest_chunk, last_chunk=info.header.last_chunk)
+    if info.metadata_header is not None and info.user_metadata is not None:
+        found["metadata"] = info.user_metadata
+    if damage is not None:
+        for key in ("nchunks", "nbytes", "ratio"):
+            del found[key]
+        found["damage"] = str(damage)
+    return found
+
+
+def _room(info: FileInfo) -> str:
+    if info.offsets is None:
+        return "none: there is no offset table"
+    metadata = info.metadata_header
+    text = "for %d more chunks" % info.offsets.free
+    if metadata is not None:
+        free = metadata.max_meta_size - metadata.meta_comp_size
+        text += ", and %d more bytes of metadata" % free
+    if not info.offsets.plausible:
+        text += "; the offsets are wrong: see 'blpk verify'"
+    return text
+
+
+# What is inside of a dataset
+
+
+def inner(described: JsonObject) -> list[JsonObject]:
+    """Return the descriptions of the members and columns."""
+    return [*described.get("members", ()), *described.get("columns", ())]
+
+
+def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, ratio and the rest for each member and column."""
+    for member in inner(described):
+        name = indent + member["name"].rpartition("/")[2]
+        ratio = "%.2f" % member["ratio"] if "ratio" in member else UNKNOWN
+        yield name, ratio, short(member)
+        yield from _tree(member, indent + "  ")
+
+
+def short(described: JsonObject) -> str:
+    """Return what a dataset or a member is, in short form."""
+    if "error" in described:
+        return "%s that can't be opened: %s" % (described["kind"], described["error"])
+    if described["kind"] == "array":
+        return dataset_array_text(described)
+    if described["kind"] == "table":
+        return "table (%s) of %d rows" % (described["layout"], described["rows"])
+    return "group (%s)" % described["layout"]
