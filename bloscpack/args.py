@@ -162,7 +162,7 @@ class BloscArgs(MutableMappingObject):
         The same sample always gets the same settings, except that the block size is 0
         if other threads pack or unpack at the same time. Up to 2 MiB of the sample are
         compressed, with several settings, which takes some hundredths of a second; the
-        goal ``'ratio'`` takes up to 2 seconds.
+        goal ``'ratio'`` takes up to a fifth of a second.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class BloscArgs(MutableMappingObject):
         goal
             ``'balanced'`` for the least time to compress, to write and read at 100
             MB/s, and to decompress; ``'speed'`` for the same at 2 GB/s; ``'ratio'`` for
-            the smallest size.
+            2 MB/s, a small size.
 
         Raises
         ------

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from ... import log
 from ..._storage.paths import without_url
@@ -44,9 +42,6 @@ from ..options import (
     process_metadata_args,
 )
 from ..progress import shown
-
-if TYPE_CHECKING:
-    from ..._format.automatic import Read
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -278,47 +273,45 @@ def _compress_plain(
     return in_size
 
 
-@contextmanager
-def _opened_npy(name: str) -> Iterator[tuple[BinaryIO, int, list[int]]]:
-    """Yield a .npy file at the items of its array, and their size and type size."""
-    from ...npy_io import read_header
-    from ...numpy_io import typesize_of
-
-    with open(name, "rb") as fp:
-        array = read_header(fp)
-        yield fp, array.nbytes, [typesize_of(array.dtype)]
-
-
 def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
     """Tell the user on a terminal, once, if ``--auto`` would save much.
 
     Only the default settings are compared with those of ``--auto``.
     """
     from ..._format.automatic import FIELDS, Setting, saving
+    from ..._storage.stream import sampled
 
     chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
-    if chosen or args.auto is not False or getattr(args, "shard", False):
+    if chosen or args.auto is not False or args.shard or console.quiet:
         return
-    if console.quiet or sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty() or is_input(in_file):
         return
-    if is_input(in_file) or not os.path.isfile(in_file) or not os.path.isfile(out_file):
+    if not os.path.isfile(in_file) or not os.path.isfile(out_file):
         return
     size, nbytes = os.path.getsize(out_file), os.path.getsize(in_file)
     if nbytes < LEAST_TO_TELL:
         return
-    opened = _opened_npy(in_file) if args.npy else nullcontext(None)
-    used = Setting(*[getattr(args, name) for name in FIELDS])
-    with opened as npy, open(in_file, "rb") as plain:
-        fp, nbytes, typesizes = npy or (plain, nbytes, [])
-        if typesizes:
-            used = used.but(typesize=typesizes[0])
-        saved = saving(_reading(fp), nbytes, used, typesizes)
+    used, typesizes = Setting(*[getattr(args, name) for name in FIELDS]), []
+    with open(in_file, "rb") as fp:
+        if args.npy:
+            nbytes, typesize = _skip_npy_header(fp)
+            used, typesizes = used.but(typesize=typesize), [typesize]
+        saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
     if saved > WORTH_TELLING:
         args.auto = None  # the other files need no message
         name = "it" if inputs.is_classic(args) else "'%s'" % in_file
         texts = name, size_text(round(size * (1 - saved))), size_text(size)
         message = "--auto would make %s %s instead of %s" % texts
         console.put_error(log.lines(message, sys.stderr))
+
+
+def _skip_npy_header(fp: BinaryIO) -> tuple[int, int]:
+    """Return the size of an array in bytes, and its type size."""
+    from ...npy_io import read_header
+    from ...numpy_io import typesize_of
+
+    array = read_header(fp)
+    return array.nbytes, typesize_of(array.dtype)
 
 
 def _compress_npy(
@@ -341,14 +334,3 @@ def _compress_npy(
             **_settings(args, settings),
         )
     return size
-
-
-def _reading(fp: BinaryIO) -> Read:
-    """Return a function that reads from the current position of a file on."""
-    begin = fp.tell()
-
-    def read(start: int, size: int) -> bytes:
-        fp.seek(begin + start)
-        return fp.read(size)
-
-    return read

@@ -52,6 +52,7 @@ from ..._format.codecs import (
     SHUFFLE,
 )
 from ..._storage.paths import shown_name, without_url
+from ..._storage.stream import sampled
 from ...constants import MAGIC, MAX_CLEVEL, MAX_TYPESIZE, NPY_MAGIC
 from ...exceptions import FormatError, StorageError, UsageError
 from ...log import printable
@@ -312,12 +313,9 @@ def _opened_file(path: str) -> Iterator[Sample]:
             with suppress(FormatError, UsageError):
                 array = read_header(fp)
                 nbytes, sizes, verb = array.nbytes, [typesize_of(array.dtype)], NPY
-        begin = fp.tell() if verb == NPY else 0
-
-        def read(start: int, size: int) -> bytes:
-            fp.seek(begin + start)
-            return fp.read(size)
-
+        if verb == PLAIN:
+            fp.seek(0)
+        read, nbytes = sampled(fp, nbytes)[1]
         yield Sample(path, read, nbytes, sizes, verb)
 
 
