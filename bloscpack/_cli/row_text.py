@@ -39,7 +39,7 @@ MOST_ROWS, MOST_COLUMNS = 10_000, 64
 MOST_BYTES, LINE_BYTES = 256, 16
 # Number of digits of floats, and of characters of text.
 DIGITS, FLOATS, MOST_CHARACTERS = 8, ".8g", 32
-MORE_COLUMNS = "(%d more columns: --fields selects some)"
+MORE_COLUMNS = "columns left out: %d (--fields selects some)"
 UNKNOWN_CHARACTER = "\ufffd"
 LIMIT = "(%d rows are shown at most: --format csv writes all)" % MOST_ROWS
 # Number of rows that become JSON at a time.

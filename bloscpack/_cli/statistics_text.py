@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
 
 # Number of bars of a histogram, and of characters of the longest.
-BARS, BAR_WIDTH = 16, 40
+BARS, BAR_WIDTH = 16, 24
 # The characters of bars by height, for terminals with Unicode, and for others.
 HEIGHTS = "▁▂▃▄▅▆▇█", ".:-=+*#@"
-MORE = "(%d more columns: --json shows all)"
+RARE = ("missing", "infinite")
+ORDER = ("min", "max", "histogram", "mean", "std", "count", *RARE)
+# What is in front of the time of a day, and the characters of a time to the second.
+TIME, SECONDS = "T", 19
+MORE = "columns left out: %d (--json shows all)"
 # Limits of 64-bit integers, which times are.
 LEAST, MOST = -(2**63) + 1, 2**63 - 1
 
@@ -65,13 +69,14 @@ def statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
     ]
     is_single = len(all_found) == 1
     columns = [["", *map(_name, all_found)]]
-    for key in ("count", "missing", "infinite", "min", "mean", "max", "std"):
-        texts = [_text(found[key]) for found in all_found]
-        if key not in ("missing", "infinite") or set(texts) != {"0"}:
-            columns.append([key, *texts])
-    if not is_single:
-        bars = [_small_histogram(found["histogram"], heights) for found in all_found]
-        columns.append(["histogram".ljust(BARS), *bars])
+    for key in ORDER:  # a narrow terminal shows the first ones
+        if key == "histogram" and not is_single:
+            bars = [_small_histogram(found[key], heights) for found in all_found]
+            columns.append([key.ljust(BARS), *bars])
+        elif key != "histogram":
+            texts = [_text(found[key]) for found in all_found]
+            if key not in RARE or set(texts) != {"0"}:
+                columns.append([key, *texts])
     yield from fitted(columns, more=MORE)
     if is_single:
         yield ""
@@ -85,6 +90,8 @@ def _name(found: JsonObject) -> str:
 def _text(value: Json) -> str:
     if value is None:
         return UNKNOWN
+    if isinstance(value, str) and TIME in value:
+        return value[:SECONDS]
     return "%.6g" % value if isinstance(value, float) else str(value)
 
 

@@ -12,6 +12,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from ... import log
@@ -86,39 +87,49 @@ def run(args: Namespace) -> None:
         shown(args.file_, None, args.progress) as bar,
         opened(args.file_, args.nthreads) as found,
     ):
-        content = found.content
-        if rows or fields or is_data:
-            content = part = selected(rows_of(found), rows or slice(None), fields)
+        if is_data:
+            part = selected(rows_of(found), rows or slice(None), fields)
+            if bar is not None:
+                bar.expect(part.nbytes)
+            _write(part, args.format, bar)
+        else:
+            _show(args, found, rows, fields, bar)
+
+
+def _show(
+    args: Namespace,
+    found: Opened,
+    rows: slice | None,
+    fields: list[str] | None,
+    bar: Bar | None,
+) -> None:
+    """Show the description, and then statistics, members or rows."""
+    lines: Iterable[str]
+    content, described = found.content, describe(found)
+    if rows or fields:
+        content = selected(rows_of(found), rows or slice(None), fields)
+    if args.stats:
         if bar is not None:
             bar.expect(content.nbytes)
-        if is_data:
-            _write(part, args.format, bar)
-            return
-        lines: Iterable[str]
-        described = describe(found)
-        if args.stats:
-            described["stats"] = [as_json(each) for each in summaries(content, bar)]
-            lines = statistics_lines(described["stats"])
-        elif content.kind == "group":
-            lines = _member_lines(described["arrays"])
-        else:
-            source = rows_of(found)
-            parts = [
-                (
-                    span,
-                    selected(source, slice(span.start, span.stop, span.step), fields),
-                )
-                for span in shown_spans(source, rows)
-            ]
-            lines = row_lines(parts)
-            described["parts"] = [_part(*part) for part in parts if args.json]
-        if args.json:
-            say_json(described)
-            return
-        for line in (*_head(described), ""):
-            console.say(line)
-        for line in lines:
-            console.say(line)
+        described["stats"] = [as_json(each) for each in summaries(content, bar)]
+        lines = statistics_lines(described["stats"])
+    elif content.kind == "group":
+        lines = _member_lines(described["arrays"])
+    else:
+        source = rows_of(found)
+        spans = shown_spans(source, rows)
+        keys = [slice(span.start, span.stop, span.step) for span in spans]
+        parts = [
+            (span, selected(source, key, fields))
+            for span, key in zip(spans, keys, strict=True)
+        ]
+        lines = row_lines(parts)
+        described["parts"] = [_part(*part) for part in parts if args.json]
+    if args.json:
+        say_json(described)
+        return
+    for line in chain(_head(described), [""], lines):
+        console.say(line)
 
 
 def _part(span: range, part: Rows) -> JsonObject:

@@ -284,7 +284,9 @@ def _is_same(first: ChunkSource, second: ChunkSource, number: int) -> bool:
         size = decode_header(views[0]).ctbytes
     except FormatError:  # it can't be decompressed either
         return False
-    return len(views[0]) >= size and views[0][:size] == views[1][:size]
+    # Bytes are compared faster than views.
+    first_bytes, second_bytes = (bytes(view[:size]) for view in views)
+    return len(first_bytes) == size and first_bytes == second_bytes
 
 
 # Items
