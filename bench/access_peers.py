@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import CLEVEL
+from peers import CLEVELS
 
 import bloscpack as bp
+
+CLEVEL = CLEVELS["lz4"]
 
 Chunks = tuple[int, ...]
 # An array that can be indexed, and a function that closes it.

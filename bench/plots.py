@@ -12,7 +12,6 @@ from typing import Any
 HERE = Path(__file__).absolute().parent
 # contestant → the column with its time in multiples of the time of this version
 SIDES = {"limit": "against_limit", "this": "", "0.16.0": "against_old"}
-MARKERS = "xsv^<>P*Dd"
 # How the names of the peers of this library begin.
 OURS = ("bloscpack", "no digests", "dataset", "superchunk", "one .blp file")
 
@@ -94,7 +93,14 @@ def chunk_size(result: dict) -> Any:
                 axes[i][j].set(title="%s, %s" % (action, name), ylabel="MB/s")
             ratios = [row["ratio"] for row in mine]
             axes[i][-1].plot(chunks, ratios, "o-", label=codec)
-            axes[i][-1].set(title="ratio, %s" % name, ylim=(0, None))
+            axes[i][-1].set(title="ratio, %s" % name)
+        # When all lines are there: limits end the automatic scale.
+        top = axes[i][-1].get_ylim()[1]
+        if top > 50:
+            axes[i][-1].set_yscale("log")
+            axes[i][-1].yaxis.set_major_formatter("{x:g}")
+        else:
+            axes[i][-1].set_ylim(0, top)
         for axis in axes[i]:
             axis.set_xlabel("chunk size")
             axis.title.set_fontsize(8)
@@ -125,64 +131,103 @@ def scaling(result: dict) -> Any:
 
 
 def peers(result: dict) -> Any:
-    """Draw ratio by speed: one row of panels for writing and one for reading."""
-    rows = result["rows"]
+    """Draw ratio by speed: a row of panels for writing and one for reading.
+
+    The programs that use Blosc, at equal settings, have a colour each and a marker for
+    each codec. Bloscpack has rings, in which another marker is seen. Others are grey.
+    """
+    rows = where_equal(result["rows"])
     names = unique(rows, "data")
+    families = unique([r for r in map(styled, rows) if r["codec"]], "family")
+    others = unique([r for r in map(styled, rows) if not r["codec"]], "family")
     figure, axes = panels(2, len(names), height=3.5)
     for i, speed in enumerate(("write", "read")):
         for j, name in enumerate(names):
             axis = axes[i][j]
             mine = where(rows, data=name)
-            for k, row in enumerate(mine):
-                ours = row["peer"].startswith("bloscpack")
-                marker = "o" if ours else MARKERS[k % len(MARKERS)]
-                axis.plot(row[speed], row["ratio"], marker, label=row["peer"])
-            top = 1.2 * max(row["ratio"] for row in mine)
-            wide = "log" if top > 10 else "linear"
-            axis.set(xscale="log", yscale=wide, ylim=(0.9, top))
+            for row in map(styled, mine):
+                if row["codec"]:
+                    colour = "C%d" % families.index(row["family"])
+                    marker = CODECS[row["codec"]]
+                else:
+                    colour, marker = "0.45", MARKERS[others.index(row["family"])]
+                ring = row["family"] == "bloscpack"
+                axis.plot(
+                    *(row[speed], row["ratio"], marker),
+                    color=colour,
+                    fillstyle="none" if ring else "full",
+                    markersize=12 if ring else 7,
+                    markeredgewidth=2 if ring else 0,
+                    label=row["peer"],
+                )
+            top = max(row["ratio"] for row in mine)
+            axis.set(xscale="log", yscale="log" if top > 10 else "linear")
+            axis.set_ylim(0.9, 1.5 * top if top > 10 else max(1.2 * top, 2))
             axis.set(title=name, xlabel="%s MB/s" % speed, ylabel="ratio")
             axis.yaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter("")
             axis.yaxis.set_minor_formatter("")
+            axis.grid(color="0.93")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 
+def styled(row: dict) -> dict:
+    """Return a row with the codec of Blosc in the name of the peer, and the rest."""
+    name, _, last = row["peer"].rpartition(" ")
+    known = name and last in CODECS  # there is a command with the name lz4, too
+    family = {"family": name if known else row["peer"], "codec": last if known else ""}
+    return {**row, **family}
+
+
+def where_equal(rows: list[dict]) -> list[dict]:
+    """Leave out the codecs that were not measured with all programs that use Blosc."""
+    found = [*map(styled, rows)]
+    families = unique([row for row in found if row["codec"]], "family")
+    measured = unique(rows, "peer")
+    return [
+        row
+        for row in found
+        if not row["codec"]
+        or all("%s %s" % (each, row["codec"]) in measured for each in families)
+    ]
+
+
 def summary(result: dict) -> Any:
-    """Draw one line for each peer: speed of writing and reading, and ratio.
+    """Draw a bar for each program: speed of writing and reading an array, and ratio.
 
-    Each value is the geometric mean over the data sets. An empty circle marks a peer
-    that does not notice a changed bit.
+    Each value is the geometric mean over the data sets but ``linspace``, whose ratio of
+    100 no measured data have. All programs with Blosc use the codec lz4.
     """
-    from matplotlib.ticker import LogLocator
-
-    rows = result["rows"]
-    means = {
-        peer: {
-            key: statistics.geometric_mean(row[key] for row in where(rows, peer=peer))
-            for key in SUMMARY
-        }
-        for peer in unique(rows, "peer")
-    }
-    peers = sorted(means, key=lambda peer: means[peer]["read"])
-    figure, axes = panels(1, len(SUMMARY), width=3.2, height=3.6)
-    for axis, (key, title) in zip(axes[0], SUMMARY.items(), strict=True):
-        for y, peer in enumerate(peers):
-            colour = "tab:blue" if peer.startswith("bloscpack") else "0.4"
-            verifies = where(rows, peer=peer)[0]["verifies"]
-            face = colour if verifies else "white"
-            axis.hlines(y, 0, means[peer][key], color=colour, linewidth=1, alpha=0.4)
-            axis.plot(means[peer][key], y, "o", color=colour, markerfacecolor=face)
-        axis.set(title=title, yticks=range(len(peers)), yticklabels=[])
-        axis.set(xscale="log", xlim=(0.8 * min(m[key] for m in means.values()), None))
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-        axis.xaxis.set_major_formatter("{x:g}")
-        axis.xaxis.set_minor_formatter("")
-        axis.spines[["top", "right", "left"]].set_visible(False)
-        axis.tick_params(left=False)
-        axis.tick_params(axis="x", labelsize=7.5)
-    axes[0][0].set_yticklabels(peers)
+    rows = [row for row in result["rows"] if row["data"] != "linspace"]
+    means = {}
+    for peer, label in FRONT.items():
+        mine = where(rows, peer=peer)
+        if mine:
+            both = [1 / (1 / row["write"] + 1 / row["read"]) for row in mine]
+            ratios = [row["ratio"] for row in mine]
+            mark = "" if mine[0]["verifies"] else " *"
+            means[label + mark] = (mean_of(both), mean_of(ratios))
+    labels = sorted(means, key=lambda label: means[label][0])
+    figure, axes = panels(1, 2, width=4.2, height=3.2)
+    titles = "write and read, MB/s", "compression ratio"
+    for k, (axis, title) in enumerate(zip(axes[0], titles, strict=True)):
+        values = [means[label][k] for label in labels]
+        colours = ["C0" if "Bloscpack" in label else "0.75" for label in labels]
+        bars = axis.barh(labels, values, color=colours)
+        axis.bar_label(bars, fmt="%.0f" if k == 0 else "%.2g", padding=3)
+        axis.set_title(title, fontsize=11, loc="left")
+        axis.margins(x=0.15)
+        axis.spines[["top", "right", "bottom"]].set_visible(False)
+        axis.tick_params(left=False, bottom=False, labelbottom=False)
+        axis.set_yticks(range(len(labels)), labels if k == 0 else [])
+    figure.supxlabel(
+        "mean of three arrays of %d MiB: noise, time stamps, random bytes; %d cores\n"
+        "* returns wrong data if a bit of the file changes"
+        % (result["mib"], result["machine"]["cpus"]),
+        fontsize=8,
+    )
     return figure
 
 
@@ -258,8 +303,22 @@ SHOWN = {
     "dataset": "dataset, compressed",
 }
 
-# Column of the results → title of the panel.
-SUMMARY = {"write": "write, MB/s", "read": "read, MB/s", "ratio": "compression ratio"}
+# Codec of the programs that use Blosc → its marker.
+CODECS = {"blosclz": "D", "lz4": "o", "zstd": "^"}
+MARKERS = "Xvs*P"  # of the other programs
+
+# Peer → its label in the chart on the front page.
+FRONT = {
+    "bloscpack lz4": "Bloscpack",
+    "h5py, Blosc lz4": "HDF5 with Blosc",
+    "zarr 3, Blosc lz4": "Zarr 3 with Blosc",
+    "blosc2 lz4": "Blosc2",
+    "zstd -T0": "zstd",
+    "np.savez_compressed": "np.savez_compressed",
+    "np.save": "np.save, uncompressed",
+}
+
+mean_of = statistics.geometric_mean
 
 # Name of the plot → its results and the function that draws it.
 PLOTS: dict[str, tuple[str, Callable[[dict], Any]]] = {

@@ -1,19 +1,20 @@
 """Bloscpack: a file format and a tool for large typed data, compressed with Blosc.
 
 >>> import bloscpack as bp, numpy
->>> bp.pack_ndarray_to_file(numpy.arange(10), 'a.blp', cname='zstd', clevel=9)
->>> bp.unpack_ndarray_from_file('a.blp').tolist()
+>>> bp.save('a.blp', numpy.arange(10), metadata={'unit': 's'})
+>>> bp.load('a.blp').tolist()
 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 A public name imports its module when it is first used; ``import bloscpack`` imports
 neither NumPy nor Blosc. ``help(bp.info)`` and so on describe each name:
 
 Arrays
+    save(path, array), load(path)          settings that fit; also {name: array, ...}
+    open_ndarray                                        part of an array, as a LazyArray
+    savez, loadz                                        many arrays, as an ArrayArchive
     pack_ndarray_to_file, unpack_ndarray_from_file      array and file
     pack_ndarray_to_bytes, unpack_ndarray_from_bytes    array and bytes
     pack_npy_to_file, unpack_npy_from_file              .npy file and file
-    open_ndarray                                        part of an array, as a LazyArray
-    savez, loadz                                        many arrays, as an ArrayArchive
 Files and bytes
     pack_file_to_file, unpack_file_from_file            file and file
     pack_bytes_to_file, unpack_bytes_from_file          bytes and file
@@ -31,7 +32,8 @@ Files that exist
 Folders of many files, and other libraries
     dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
     register_fsspec, register_joblib       the compression "blp" for these libraries
-Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading
+Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading.
+    With auto=True, functions that pack choose settings that fit the data.
 Errors: BloscpackError, the base of FormatError, StorageError and UsageError
 Deprecated names: pack_file, unpack_file, pack_bytes_file, unpack_bytes_file,
     pack_ndarray_file, unpack_ndarray_file, pack_ndarray_str, unpack_ndarray_str
@@ -89,6 +91,8 @@ if TYPE_CHECKING:
     from .references import references as references
     from .references import write_references as write_references
     from .repacking import repack as repack
+    from .saving import load as load
+    from .saving import save as save
     from .verify import verify as verify
     from .zip_io import ArrayArchive as ArrayArchive
     from .zip_io import loadz as loadz
@@ -113,6 +117,7 @@ _HOMES = {
     "reader": "Reader",
     "references": "write_references",
     "repacking": "repack",
+    "saving": "load save",
     "zip_io": "ArrayArchive loadz savez",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

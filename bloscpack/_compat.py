@@ -100,6 +100,9 @@ class CallableModule(ModuleType):
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self._function()(*args, **kwargs)
 
+    def __repr__(self) -> str:
+        return "<function and module %r>" % self.__name__
+
     @property
     def __signature__(self) -> Signature:
         from inspect import signature

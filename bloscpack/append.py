@@ -41,16 +41,19 @@ if TYPE_CHECKING:
     class ContentKeywords(BloscKeywords, total=False):
         """The keywords of `append_fp`; `append_from` documents them."""
 
+        auto: bool | str
         metadata: object
         nthreads: int | None
         progress: Progress | None
         expect: Callable[[int], object] | None
+        needs_offsets: bool
 
     class AppendKeywords(ContentKeywords, total=False):
         """The keywords of the functions that append to a file with a name."""
 
         grow: bool
         sync: bool
+        wait: float
 
 
 PATH_TYPES = (str, bytes, os.PathLike)
@@ -89,8 +92,12 @@ def append_fp(
         As in `bloscpack.abstract_io.pack`.
     expect
         As in `append_from`.
+    needs_offsets
+        Whether to refuse a file without an offset table, as release 0.16 did. With
+        False, such a file is appended to as well.
     settings
-        Fields of `BloscArgs` as keywords, such as ``clevel=9``.
+        Fields of `BloscArgs` as keywords, such as ``clevel=9``; and ``auto``, as in
+        `bloscpack.file_io.pack_file_to_file`, with the new content as the sample.
 
     Raises
     ------
@@ -112,6 +119,7 @@ def append_fp(
     (b'abcdef', None)
     """
     with changeable(original_fp) as target:
+        keywords.setdefault("needs_offsets", True)
         how = AppendSettings(blosc_args, **keywords)
         return append_chunks(target, new_content_fp, new_size, how)
 
@@ -227,8 +235,11 @@ def append(
     blosc_args
         As in `append_fp`.
     settings
-        The keywords of `append_from`: ``metadata``, ``nthreads``, ``sync``,
-        ``progress``, ``expect``, ``grow``, and the fields of `BloscArgs`.
+        The keywords of `append_from`: ``metadata``, ``nthreads``, ``sync``, ``wait``,
+        ``progress``, ``expect``, ``grow``, ``needs_offsets``, and the fields of
+        `BloscArgs`. As in release 0.16, the default of ``grow`` is False, and without
+        it a file needs an offset table. The other functions that append to a file with
+        a name grow it by default.
 
     Raises
     ------
@@ -236,6 +247,8 @@ def append(
         Another writer is changing `orig_file`. All other errors are those of
         `append_fp`.
     """
+    settings.setdefault("grow", False)
+    settings.setdefault("needs_offsets", not settings["grow"])
     check_distinct(new_file, orig_file)
     without_url(new_file, "appending")
     with open(new_file, "rb") as fp, seekable_with_size(fp) as (new_fp, size):
@@ -250,7 +263,8 @@ def append_from(
     *,
     accept: Callable[[object], None] | None = None,
     sync: bool = True,
-    grow: bool = False,
+    grow: bool = True,
+    wait: float = 0,
     **keywords: Unpack[ContentKeywords],
 ) -> None:
     """Append bytes of a file object to a compressed file.
@@ -261,6 +275,8 @@ def append_from(
         The compressed file.
     new_content_fp, new_size, blosc_args, metadata, nthreads, progress, settings
         As in `append_fp`.
+    needs_offsets
+        As in `append_fp`; the default is False.
     accept
         Called with the metadata of the file before anything is changed. It may raise an
         error to refuse the append.
@@ -274,6 +290,8 @@ def append_from(
         Whether to rewrite a file that has no room for the new chunks or the metadata: a
         new file with more room, and with the new bytes, replaces it. `progress` is then
         called with the old chunks too.
+    wait
+        For how many seconds to wait while another writer is changing the file.
 
     Raises
     ------
@@ -281,7 +299,8 @@ def append_from(
         Another writer is changing `orig_file`. All other errors are those of
         `append_fp`.
     """
-    with naming_errors(orig_file), open_locked(orig_file, sync) as locked_file:
+    locking = open_locked(orig_file, sync, wait=wait)
+    with naming_errors(orig_file), locking as locked_file:
         if accept is not None:
             accept(read_sections(locked_file)[0].metadata)
         how = AppendSettings(blosc_args, **keywords)

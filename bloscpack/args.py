@@ -34,8 +34,10 @@ from .serializers import check_valid_serializer
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, TypeAlias, TypedDict, TypeVar
+
+    from typing_extensions import Unpack
 
     Settings = TypeVar("Settings", bound=MutableMappingObject)
     # Each function that takes settings also takes a dictionary of some of their fields.
@@ -44,7 +46,13 @@ if TYPE_CHECKING:
     AnyMetadataArgs: TypeAlias = "MetadataArgs | dict[str, Any]"
     AnyLimits: TypeAlias = "Limits | dict[str, Any]"
 
-    class BloscKeywords(TypedDict, total=False):
+    class OtherNames(TypedDict, total=False):
+        """Other names of fields of `BloscArgs`: `cname` and `clevel`."""
+
+        codec: str
+        level: int
+
+    class BloscKeywords(OtherNames, total=False):
         """The fields of `BloscArgs`, as keywords."""
 
         typesize: int | None
@@ -70,7 +78,12 @@ if TYPE_CHECKING:
         nthreads: int | None
         progress: Progress | None
 
-    from ._format.automatic import Setting
+    class AutoKeywords(LoopKeywords, total=False):
+        """The keywords of a function that can look at the data before it packs them."""
+
+        auto: bool | str
+
+    from ._format.automatic import Read, Setting
     from ._format.dtypes import Array
     from ._storage.protocols import Buffer
     from .abstract_io import Progress
@@ -94,6 +107,8 @@ class BloscArgs(MutableMappingObject):
     cname
         Name of the codec: ``'blosclz'``, ``'lz4'``, ``'lz4hc'``, ``'snappy'``,
         ``'zlib'`` or ``'zstd'``, as far as the installed Blosc has it.
+    codec, level
+        Other names of ``cname`` and ``clevel``.
 
     Notes
     -----
@@ -120,11 +135,20 @@ class BloscArgs(MutableMappingObject):
         clevel: int = defaults.DEFAULT_CLEVEL,
         shuffle: bool | int = defaults.DEFAULT_SHUFFLE,
         cname: str = defaults.DEFAULT_CNAME,
+        **others: Unpack[OtherNames],
     ) -> None:
         self.typesize = typesize
         self.clevel = clevel
         self.shuffle = shuffle
         self.cname = cname
+        if others:
+            given = {
+                name: self[name]
+                for name in self
+                if self[name] != DEFAULT_BLOSC_ARGS[name]
+            }
+            for name, value in known_settings({**given, **others}, BLOSC_ARGS).items():
+                self[name] = value
 
     _attributes = parameters_of(__init__)
 
@@ -481,6 +505,8 @@ def settings_from(
             "'%s' must be of type '%s', not '%s'"
             % (name, kind.__name__, type(given).__name__)
         )
+    if isinstance(given, dict):
+        given = known_settings(given, kind._attributes, "'%s' has no field %%r" % name)
     fields = {key: keywords[key] for key in kind._attributes if key in keywords}
     for key in fields:
         if key in given:
@@ -489,12 +515,6 @@ def settings_from(
             )
     if isinstance(given, kind):
         return given
-    for key in given:
-        if key not in kind._attributes:
-            raise UsageTypeError(
-                "'%s' has no field %r, only: %s"
-                % (name, key, ", ".join(kind._attributes))
-            )
     return kind(**{**defaults, **given, **fields})
 
 
@@ -513,19 +533,70 @@ def effective_limits(limits: AnyLimits | None) -> Limits | None:
     return checked
 
 
-def refuse_unknown(keywords: Iterable[str], *kinds: type[MutableMappingObject]) -> None:
-    """Raise `UsageTypeError` if a keyword is no field of the classes `kinds`."""
-    refuse_all_but([name for kind in kinds for name in kind._attributes], keywords)
+# Another name of a setting → its name.
+OTHER_NAMES = {"codec": "cname", "level": "clevel"}
+# How alike a name and an unknown one must be to be proposed, from 0 to 1.
+CLOSE = 0.65
+# Parameters of most functions that take settings, which are proposed too.
+PARAMETERS = (
+    "auto",
+    "chunk_size",
+    "metadata",
+    "nthreads",
+    "progress",
+    "storage_options",
+)
 
 
-def refuse_all_but(fields: Iterable[str], keywords: Iterable[str]) -> None:
-    """Raise `UsageTypeError` if a keyword is none of the settings `fields`."""
-    for key in keywords:
-        if key not in fields:
+def known_settings(
+    given: Mapping[str, Any],
+    fields: Collection[str],
+    refusal: str = "unexpected keyword %r",
+    others: tuple[str, ...] = PARAMETERS,
+) -> dict[str, Any]:
+    """Return settings under their first names: ``clevel`` also if ``level`` was given.
+
+    Parameters
+    ----------
+    given
+        The settings by name.
+    fields
+        The first names of those that are allowed.
+    refusal
+        The beginning of the message for any other, with a place for its name.
+    others
+        Parameters of the function, which the message may propose.
+
+    Raises
+    ------
+    UsageTypeError
+        A setting is not allowed, or was given under two names.
+    """
+    found = {}
+    for key, value in given.items():
+        name = OTHER_NAMES.get(key, key)
+        if name not in fields:
+            raise UsageTypeError(refusal % key + _advice_for(key, fields, others))
+        if name in found:
+            other = next(other for other in OTHER_NAMES if OTHER_NAMES[other] == name)
             raise UsageTypeError(
-                "unexpected keyword '%s': it is neither a parameter nor one of the "
-                "settings %s" % (key, ", ".join(fields))
+                "'%s' and '%s' are names of the same setting: give one of them"
+                % (name, other)
             )
+        found[name] = value
+    return found
+
+
+def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -> str:
+    """Return the end of a message for an unknown setting: what may have been meant."""
+    from difflib import get_close_matches
+
+    known = [n for n, first in OTHER_NAMES.items() if first in fields]
+    names = [n for n in (*fields, *known, *others) if n != key]
+    near = get_close_matches(str(key), names, 1, CLOSE)
+    if near:
+        return ": did you mean '%s'?" % near[0]
+    return ": the settings are %s" % ", ".join(fields)
 
 
 def pack_settings(
@@ -538,13 +609,69 @@ def pack_settings(
 
     Raises `UsageTypeError` for a keyword that is no setting.
     """
-    if keywords:
-        refuse_unknown(keywords, BloscArgs, BloscpackArgs, MetadataArgs)
+    found = known_settings(keywords, PACK_SETTINGS) if keywords else {}
     return (
-        settings_from(BloscArgs, "blosc_args", blosc_args, keywords),
-        settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, keywords),
-        settings_from(MetadataArgs, "metadata_args", metadata_args, keywords),
+        settings_from(BloscArgs, "blosc_args", blosc_args, found),
+        settings_from(BloscpackArgs, "bloscpack_args", bloscpack_args, found),
+        settings_from(MetadataArgs, "metadata_args", metadata_args, found),
     )
+
+
+def fit_settings(
+    keywords: dict[str, Any],
+    chunk_size: int | str,
+    given: AnyBloscArgs | None,
+    sample: tuple[Read, int] | None,
+    typesizes: Sequence[int] = (),
+) -> tuple[int | str, AnyBloscArgs | None]:
+    """Return chunk size and settings of Blosc that fit the data, with ``auto``.
+
+    What the caller has chosen stays as it is. Without ``auto`` all does.
+
+    Parameters
+    ----------
+    keywords
+        The keywords of the caller. ``auto`` is removed, and with it the settings of
+        Blosc, which are in the result.
+    chunk_size, given
+        Other arguments of the caller; `given` is ``blosc_args``.
+    sample
+        A function that returns bytes of the data for an offset and a size, and their
+        total size. It may be None without ``auto``.
+    typesizes
+        The type sizes of the data, if they are known. They take precedence over the
+        type size of the caller.
+    """
+    auto = keywords.pop("auto", False)
+    if not auto:
+        return chunk_size, given
+    from ._format.automatic import CHUNK_SIZE, choose
+    from ._format.codecs import DEFAULT_GOAL
+
+    if isinstance(given, BloscArgs):
+        raise UsageTypeError(
+            "'auto' chooses what a BloscArgs object states: give the settings to keep "
+            "as keywords, or in a dictionary"
+        )
+    names = [key for key in keywords if OTHER_NAMES.get(key, key) in BLOSC_ARGS]
+    found = known_settings({key: keywords.pop(key) for key in names}, BLOSC_ARGS)
+    settings = settings_from(BloscArgs, "blosc_args", given, found)
+    settings.check()
+    fixed = {**known_settings(given or {}, BLOSC_ARGS), **found}
+    fixed = {name: plain_number(value) for name, value in fixed.items()}
+    assert sample is not None
+    if typesizes:
+        fixed.pop("typesize", None)
+    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE:
+        fixed["chunk_size"] = parse_chunk_size(chunk_size)
+    elif keywords.get("shard"):  # the last chunk is stored twice
+        fixed["chunk_size"] = CHUNK_SIZE
+    goal = DEFAULT_GOAL if auto is True else str(auto)
+    setting = choose(*sample, goal, typesizes, fixed)
+    log.verbose("settings chosen for the data: %s" % setting)
+    if "chunk_size" not in fixed:  # a size with a suffix is rounded to whole items
+        chunk_size = "%dB" % setting.chunk_size
+    return chunk_size, settings.of_setting(setting)
 
 
 # The chunks into which plain bytes are divided
@@ -635,6 +762,7 @@ def calculate_nchunks(
 BLOSC_ARGS = BloscArgs._attributes
 BLOSCPACK_ARGS = BloscpackArgs._attributes
 METADATA_ARGS = MetadataArgs._attributes
+PACK_SETTINGS = (*BLOSC_ARGS, *BLOSCPACK_ARGS, *METADATA_ARGS)
 
 # Names kept from 0.16
 

@@ -50,6 +50,10 @@ class PlainBytesSource(PlainSource):
     def __iter__(self) -> Iterator[memoryview]:
         return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
 
+    def read(self, start: int, size: int) -> bytes:
+        """Return a part of the buffer."""
+        return bytes(self._view[start : start + size])
+
 
 def announced_bytes(size: int, nbytes: int) -> BytesUnderConstruction:
     """Return memory for `size` bytes of a file whose header states `nbytes`."""

@@ -121,14 +121,14 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
     from ._cli import verb_table
-    from ._cli.parser import module_of, parse
+    from ._cli.parser import module_of, parse, warn_of_no_offsets
 
     args = parse(arguments)
     verb = verb_table.find(args.subcommand)
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
     console.is_optional = verb.writes == verb_table.FILES
-    console.quiet = args.quiet
+    console.quiet, console.verb = args.quiet, verb.name
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
     )
@@ -138,6 +138,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
+    warn_of_no_offsets(args, arguments)
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):
@@ -251,6 +252,19 @@ def main(argv: list[str] | None = None) -> None:
         console.finish()
     if code:
         sys.exit(code)
+
+
+def bigfile_program() -> None:
+    """Run an action of ``blpk bigfile`` by the name of a program, like ``bigfile-ls``.
+
+    Raises
+    ------
+    SystemExit
+        With the exit code, unless it is 0.
+    """
+    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    sys.argv[1:1] = program.split("-", 1)
+    main()
 
 
 # Names kept from 0.16

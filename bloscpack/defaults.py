@@ -10,8 +10,9 @@ DEFAULT_CLEVEL = 7
 DEFAULT_SHUFFLE = True
 DEFAULT_CNAME = "blosclz"
 
-# Plain bytes of a chunk, and settings of `BloscpackArgs`.
-DEFAULT_CHUNK_SIZE = "1M"
+# Plain bytes of a chunk. Made here so that `is` tells it from "1M" of a caller.
+DEFAULT_CHUNK_SIZE = "%dM" % len("M")
+# Settings of `BloscpackArgs`.
 DEFAULT_OFFSETS = True
 DEFAULT_CHECKSUM = "adler32"
 

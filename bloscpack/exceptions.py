@@ -13,6 +13,14 @@ Errors).
 from __future__ import annotations
 
 
+def install_hint(extra: str) -> str:
+    """Return the command that installs the packages of an extra, for messages.
+
+    This version is in no package index: ``bloscpack[...]`` there is release 0.16.0.
+    """
+    return "pip install '.[%s]' in a clone of Bloscpack" % extra
+
+
 class BloscpackError(Exception):
     """Base class of every error that Bloscpack raises on purpose."""
 

@@ -31,9 +31,9 @@ from ._storage.protocols import (
     StorageOptions,
     Writable,
 )
-from ._storage.stream import Cursor, size_of
+from ._storage.stream import Cursor, sampled, size_of
 from .abstract_io import Progress
-from .args import calculate_nchunks, parse_chunk_size
+from .args import calculate_nchunks, fit_settings, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -41,7 +41,7 @@ from .bytes_io import (
     PlainBytesSource,
     bytes_writer,
 )
-from .constants import MAGIC
+from .constants import MAGIC, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import UsageTypeError
 from .fp_io import CompressedFPSink as CompressedFPSink
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         AnyBloscpackArgs,
         AnyLimits,
         AnyMetadataArgs,
-        LoopKeywords,
+        AutoKeywords,
     )
     from .serializers import Json
 
@@ -120,7 +120,7 @@ def pack_file_to_file(
     *,
     sync: bool | None = None,
     storage_options: StorageOptions | None = None,
-    **keywords: Unpack[LoopKeywords],
+    **keywords: Unpack[AutoKeywords],
 ) -> None:
     """Compress a file into another file.
 
@@ -136,6 +136,10 @@ def pack_file_to_file(
         Any value that JSON can represent. None: no metadata section.
     blosc_args, bloscpack_args, metadata_args
         The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`.
+    auto
+        Whether to choose settings and chunk size that fit the data, by trials on a
+        sample: True, or a goal as in `BloscArgs.auto`, such as ``'ratio'``. A setting
+        that is given stays as it is. The sample of a pipe is its beginning.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
         as keywords, such as ``clevel=9``.
@@ -175,7 +179,7 @@ def pack_fp_to_fp(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    **keywords: Unpack[LoopKeywords],
+    **keywords: Unpack[AutoKeywords],
 ) -> None:
     """Compress a buffered file object to its end into a new file.
 
@@ -184,6 +188,11 @@ def pack_fp_to_fp(
     `pack_file_to_file`.
     """
     size = size_of(in_fp)
+    settings: Any = keywords
+    sample = None
+    if settings.get("auto"):
+        in_fp, sample = sampled(in_fp, size)
+    chunk_size, blosc_args = fit_settings(settings, chunk_size, blosc_args, sample)
     if size is not None:
         log.verbose("input file size: %s" % double_pretty_size(size))
         sizes = calculate_nchunks(size, chunk_size)
@@ -191,7 +200,7 @@ def pack_fp_to_fp(
         sizes = -1, parse_chunk_size(chunk_size), -1
     args = blosc_args, bloscpack_args, metadata_args
     sink = CompressedFPSink(out_fp, new=True)
-    pack(PlainFPSource(in_fp), sink, *sizes, metadata, *args, **keywords)
+    pack(PlainFPSource(in_fp), sink, *sizes, metadata, *args, **settings)
 
 
 def unpack_file_from_file(
@@ -354,7 +363,7 @@ def pack_bytes_to_file(
     *,
     sync: bool | None = None,
     storage_options: StorageOptions | None = None,
-    **keywords: Unpack[LoopKeywords],
+    **keywords: Unpack[AutoKeywords],
 ) -> None:
     """Compress a buffer into a file.
 
@@ -382,7 +391,7 @@ def pack_bytes_to_bytes(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    **keywords: Unpack[LoopKeywords],
+    **keywords: Unpack[AutoKeywords],
 ) -> bytes:
     """Compress a buffer and return the file as bytes.
 
@@ -417,14 +426,22 @@ def _pack_bytes(
     view: memoryview,
     sink: CompressedFPSink,
     chunk_size: int | str,
+    metadata: object,
+    blosc_args: AnyBloscArgs | None,
     *args: Any,
-    **keywords: Unpack[LoopKeywords],
+    **keywords: Unpack[AutoKeywords],
 ) -> int:
     """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
     if log.enabled(log.VERBOSE):
         log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
-    sizes = calculate_nchunks(view.nbytes, chunk_size)
-    pack(PlainBytesSource(view), sink, *sizes, *args, **keywords)
+    source = PlainBytesSource(view)
+    settings: Any = keywords
+    sizes = (view.itemsize,) if 1 < view.itemsize <= MAX_TYPESIZE else ()
+    sample = source.read, view.nbytes
+    fitted = fit_settings(settings, chunk_size, blosc_args, sample, sizes)
+    chunk_size, blosc_args = fitted
+    geometry = calculate_nchunks(view.nbytes, chunk_size)
+    pack(source, sink, *geometry, metadata, blosc_args, *args, **settings)
     return view.nbytes
 
 

@@ -23,7 +23,7 @@ from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Path, StorageOptions
-from .args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_unknown
+from .args import PACK_SETTINGS, known_settings
 from .constants import MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
@@ -122,8 +122,9 @@ class BloscpackFile(io.BufferedIOBase):
         if mode not in MODES:
             raise UsageValueError("invalid mode: %r" % (mode,))
         self._kind = MODES[mode][0]
+        others: Any = known_settings(settings, PACK_SETTINGS)
         if compresslevel is not None:
-            if "clevel" in settings:
+            if "clevel" in others:
                 raise UsageTypeError("'compresslevel' is another name of 'clevel'")
             check_range("compresslevel", compresslevel, 1, 9)
         if nthreads is not None:
@@ -137,13 +138,12 @@ class BloscpackFile(io.BufferedIOBase):
         self._owner = OwnLock(self._label)
         self._pid = os.getpid()
         if self._kind == "r":
-            refuse_unknown(settings, BloscArgs, BloscpackArgs, MetadataArgs)
             _refuse(
                 "a mode for writing, like 'wb'",
                 chunk_size=chunk_size != DEFAULT_CHUNK_SIZE,
                 metadata=metadata is not None,
                 sync=sync is not None,
-                **dict.fromkeys(settings, True),
+                **dict.fromkeys(others, True),
             )
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
@@ -152,9 +152,9 @@ class BloscpackFile(io.BufferedIOBase):
 
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
-                settings["clevel"] = compresslevel
+                others["clevel"] = compresslevel
             args = chunk_size, metadata, nthreads, sync, storage_options
-            self._open_output(Settings(*args, settings))
+            self._open_output(Settings(*args, others))
         self._closed = False
 
     def _open_input(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 from numpy.lib import format as npy_format
@@ -30,9 +30,10 @@ from ._storage.protocols import (
     StorageOptions,
     Writable,
 )
-from ._storage.stream import seekable_with_size, size_of
+from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from
+from .args import fit_settings
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
@@ -43,7 +44,7 @@ from .fp_io import (
     SectionsSource,
     plain_sink,
 )
-from .numpy_io import pack_items
+from .numpy_io import pack_items, typesize_of
 from .serializers import is_array
 
 if TYPE_CHECKING:
@@ -242,8 +243,9 @@ def pack_npy_to_file(
         The ``.npy`` file, or a pipe.
     out_file
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, nthreads
-        As in `bloscpack.numpy_io.pack_ndarray`, and so are `progress` and `settings`.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, auto
+        As in `bloscpack.numpy_io.pack_ndarray`, and so are `nthreads`, `progress` and
+        `settings`.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
     storage_options
@@ -269,13 +271,20 @@ def pack_npy_to_file(
     >>> numpy.load('same.npy').tolist()
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     """
-    args = blosc_args, bloscpack_args, metadata_args
+    args = bloscpack_args, metadata_args
     check_distinct(npy_file, out_file)
     without_url(npy_file, "packing a file")
     with naming_errors(npy_file), open(npy_file, "rb") as in_fp:
         size = size_of(in_fp)
         array = read_header(in_fp)
         check_size(in_fp, array, size)
+        items_fp: BinaryIO = in_fp
+        sample = None
+        settings: Any = keywords
+        if settings.get("auto"):
+            items_fp, sample = sampled(in_fp, None if size is None else array.nbytes)
+        typesizes = (typesize_of(array.dtype),)
+        fitted = fit_settings(settings, chunk_size, blosc_args, sample, typesizes)
         with replacing(
             out_file,
             sync,
@@ -284,9 +293,9 @@ def pack_npy_to_file(
             times=preserve,
             storage_options=storage_options,
         ) as out_fp:
-            source, sink = NpySource(in_fp), CompressedFPSink(out_fp, new=True)
-            pack_items(source, sink, array, chunk_size, *args, **keywords)
-            if size is None and in_fp.read(1):
+            source, sink = NpySource(items_fp), CompressedFPSink(out_fp, new=True)
+            pack_items(source, sink, array, *fitted, *args, **settings)
+            if size is None and items_fp.read(1):
                 raise _trailing_bytes(array)
     log_packed(array.nbytes, out_file)
 

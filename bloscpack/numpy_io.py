@@ -9,7 +9,14 @@ decompresses into its memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Literal, TypedDict, overload  # NumPy imports typing
+from contextlib import suppress
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypedDict,
+    overload,
+)  # NumPy imports typing
 
 import numpy
 
@@ -33,12 +40,19 @@ from .abstract_io import (
     PlainSource,
     Progress,
 )
-from .args import BloscpackArgs, calculate_nchunks, pack_settings, parse_chunk_size
+from .args import (
+    BloscpackArgs,
+    calculate_nchunks,
+    fit_settings,
+    pack_settings,
+    parse_chunk_size,
+)
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
+    DoesNotFit,
     UsageError,
     UsageTypeError,
     UsageValueError,
@@ -57,12 +71,12 @@ if TYPE_CHECKING:
         AnyBloscpackArgs,
         AnyLimits,
         AnyMetadataArgs,
-        LoopKeywords,
+        AutoKeywords,
         PackKeywords,
     )
     from .serializers import Json
 
-    class ArrayKeywords(LoopKeywords, total=False):
+    class ArrayKeywords(AutoKeywords, total=False):
         """The keywords of `pack_ndarray`, which documents them."""
 
         metadata: object
@@ -106,6 +120,10 @@ class PlainNumpySource(PlainSource):
     def __iter__(self) -> Iterator[memoryview]:
         memory = memory_at(self.ptr, self.size, self.ndarray)
         return (memory[start:stop] for start, stop in self.spans(self.size))
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return a part of the bytes of the items."""
+        return bytes(memory_at(self.ptr, self.size, self.ndarray)[start : start + size])
 
 
 def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
@@ -199,6 +217,8 @@ def pack_ndarray(
         Whether the file is also a Zarr v3 shard, whose inner chunks are the chunks.
         They have whole rows: the chunk size is rounded down to them. The checksum is
         then ``'crc32c'`` by default, which Zarr verifies. `sink` must write a file.
+    auto
+        As in `bloscpack.file_io.pack_file_to_file`, for the items of the array.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`.
 
@@ -212,8 +232,11 @@ def pack_ndarray(
         The array is masked, a setting is invalid, or the array can't be a shard.
     """
     source = PlainNumpySource(ndarray)
-    args = blosc_args, bloscpack_args, metadata_args
-    pack_items(source, sink, source.ndarray, chunk_size, *args, **keywords)
+    settings: Any = keywords
+    sample, typesizes = (source.read, source.size), (typesize_of(ndarray.dtype),)
+    fitted = fit_settings(settings, chunk_size, blosc_args, sample, typesizes)
+    args = *fitted, bloscpack_args, metadata_args
+    pack_items(source, sink, source.ndarray, *args, **settings)
 
 
 def pack_items(
@@ -257,6 +280,40 @@ def pack_items(
     found[0].typesize = typesize_of(array.dtype)
     sizes = calculate_nchunks(array.nbytes, size)
     pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
+
+
+def as_shard(
+    array: Array, settings: Mapping[str, Any], least: int = 0
+) -> tuple[Array, dict[str, Any]]:
+    """Return an array and keywords of `pack_ndarray` that make it a shard if it can be.
+
+    A chunk has no more rows than the array: a shard has a second, padded copy of a
+    chunk that is shorter than the others. But it has `least` bytes: the rows that are
+    appended get chunks of the same size. `settings` are other keywords; the result has
+    what ``auto`` has chosen. Then, and with `least`, the last of several chunks is a
+    few rows, unless the caller has chosen the chunk size.
+    """
+    source = PlainNumpySource(array)
+    found = dict(settings)
+    chunk_size = found.pop("chunk_size", DEFAULT_CHUNK_SIZE)
+    even = chunk_size is DEFAULT_CHUNK_SIZE and (least or found.get("auto"))
+    chunk_size, found["blosc_args"] = fit_settings(
+        found,
+        chunk_size,
+        found.pop("blosc_args", None),
+        (source.read, source.size),
+        (typesize_of(array.dtype),),
+    )
+    found.update(chunk_size=chunk_size, shard=False)
+    parse_chunk_size(chunk_size)
+    with suppress(DoesNotFit):
+        order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
+        size, rows = row_nbytes(array), rows_for(array, order, chunk_size)
+        if even and len(array) > rows:
+            rows = len(array) // -(-len(array) // rows)
+        rows = max(1, min(rows, max(len(array), least // size)))
+        found.update(chunk_size=rows * size, shard=True)
+    return source.ndarray, found
 
 
 def typesize_of(dtype: DType) -> int:
@@ -312,8 +369,9 @@ def pack_ndarray_to_file(
         The array. Its dtype, shape and order are stored with it.
     filename
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, nthreads
-        As in `pack_ndarray`, and so are `progress`, `settings` and the errors.
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, auto
+        As in `pack_ndarray`, and so are `nthreads`, `progress`, `settings` and the
+        errors.
     sync
         As in `bloscpack.file_io.pack_file_to_file`.
     storage_options

@@ -67,7 +67,7 @@ def recover_fp(
     """Write an intact file from all intact chunks of a damaged one.
 
     Both file objects are used from their current positions on. Chunks are copied
-    without recompressing them.
+    without recompressing them. If anything is lost, the metadata get a note of it.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def recover_fp(
     with positional(damaged_fp) as storage, own_settings:
         refuse_archive(storage)
         inspection = Inspection(storage, count, progress)
-        plan = RecoveryPlan(inspection, drop)
+        plan = RecoveryPlan(inspection, drop, fill)
         _write(plan, inspection, out_fp, fill, count)
     return plan.recovery
 

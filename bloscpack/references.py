@@ -36,7 +36,7 @@ from ._storage.paths import MARK, is_url, local_path, shown_name, without_url
 from ._storage.protocols import Path, StorageOptions
 from ._storage.urls import last_part, with_lower_schemes
 from .dataset.chunk_references import ArrayInPlace
-from .exceptions import UsageError, UsageValueError
+from .exceptions import UsageError, UsageValueError, install_hint
 from .serializers import is_array
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def _write_parquet(refs: JsonObject, out: str) -> None:
         from fsspec.implementations.reference import LazyReferenceMapper
     except ImportError as error:
         raise UsageError(
-            "Parquet files need fsspec, pandas and fastparquet: pip install "
-            "'bloscpack[parquet]'"
+            "Parquet files need fsspec, pandas and fastparquet: %s"
+            % install_hint("parquet")
         ) from error
     import shutil
     from uuid import uuid4

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import log
 from ._commit.locking import open_locked
+from ._file.repack_plan import RepackKeywords
 from ._file.repack_plan import Settings as Settings
 from ._file.repack_writing import repack_fp as repack_fp
 from ._format.append_plan import UNCHANGED as UNCHANGED
@@ -31,7 +32,7 @@ def repack(
     sync: bool = True,
     progress: Progress | None = None,
     expect: Callable[[int], object] | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[RepackKeywords],
 ) -> None:
     """Rewrite a file with other settings.
 
@@ -43,6 +44,10 @@ def repack(
     ----------
     path
         The file to rewrite.
+    auto
+        True, or a goal: the settings below, and the chunk size, that fit the data are
+        chosen by trials on a sample, as `bloscpack.BloscArgs.auto` does; those that are
+        given stay.
     typesize, clevel, shuffle, cname
         As in `bloscpack.BloscArgs`. With any of them all chunks are compressed again. A
         file stores no level: by default it is then 7.

@@ -7,6 +7,7 @@ one that can't be read, does.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 
@@ -21,7 +22,13 @@ from ._storage.base import Storage
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Path, Readable, StorageOptions
 from ._storage.stream import positional
+from ._storage.urls import path_of
 from .abstract_io import Progress
+from .constants import EXTENSION, MAGIC
+from .exceptions import FormatError, StorageError
+
+# Errors of a URL that names no file, but perhaps a folder.
+NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
 __all__ = ["Finding", "Report", "verify", "verify_fp"]
 
@@ -64,17 +71,49 @@ def verify_fp(
         return Inspection(storage, count, progress).report
 
 
-def checker_of_folder(path: Path) -> Callable[..., Report] | None:
-    """Return the function that checks the folder `path`, None if it is no folder."""
+def checker_of_folder(
+    path: Path, storage_options: StorageOptions | None = None
+) -> Callable[..., Report] | None:
+    """Return the function that checks the folder `path`, None if it is no folder.
+
+    A URL is a folder if it names a dataset.
+    """
     name = local_path(os.fspath(path))
-    if is_url(name) or not os.path.isdir(name):
+    if not (
+        is_dataset_at(name, storage_options) if is_url(name) else os.path.isdir(name)
+    ):
         return None
     from . import bigfile, dataset
     from .dataset.conversion.bigfile_trees import is_tree
 
-    if dataset.find(path) is None and is_tree(os.fsdecode(name)):
-        return bigfile.verify
-    return dataset.verify
+    if is_url(name) or dataset.find(path) is not None:
+        return dataset.verify
+    return bigfile.verify if is_tree(os.fsdecode(name)) else dataset.verify
+
+
+def is_dataset_at(url: str, storage_options: StorageOptions | None = None) -> bool:
+    """Return whether a URL names a dataset, and not a file.
+
+    A server may send the same bytes for any name: a `.blp` file is recognized first. If
+    the server does not answer, opening the URL as a file raises the error.
+    """
+    if path_of(url).endswith(EXTENSION):
+        return False
+    from ._storage.remote import RemoteStorage
+
+    try:
+        with RemoteStorage(url, storage_options=storage_options) as storage:
+            if storage.read_at(0, len(MAGIC)) == MAGIC:
+                return False
+    except StorageError as error:
+        if error.errno not in NO_FILE:
+            return False
+    from . import dataset
+
+    try:
+        return dataset.find(url, storage_options=storage_options) is not None
+    except (FormatError, StorageError):
+        return False
 
 
 def verify(
@@ -90,12 +129,14 @@ def verify(
     it was before that append. `storage_options` are settings of fsspec for a URL, such
     as keys.
 
-    The folder of a dataset is checked by `bloscpack.dataset.verify`, and a BigFile tree
-    by `bloscpack.bigfile.verify`. They return reports with more attributes.
+    The folder or URL of a dataset is checked by `bloscpack.dataset.verify`, and a
+    BigFile tree by `bloscpack.bigfile.verify`. They return reports with more
+    attributes.
     """
-    checker = checker_of_folder(path)
+    checker = checker_of_folder(path, storage_options)
     if checker is not None:
-        return checker(path, nthreads=nthreads, progress=progress)
+        remote = {"storage_options": storage_options} if is_url(path) else {}
+        return checker(path, nthreads=nthreads, progress=progress, **remote)
     report = read_snapshot(
         path,
         lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),

@@ -45,6 +45,7 @@ from .lazy_array import LazyArray, full_name
 if TYPE_CHECKING:
     from .args import AnyLimits
     from .lazy_array import Origin
+    from .serializers import Json, JsonObject
 
 # Number of names that ``repr`` shows.
 SHOWN_NAMES = 5
@@ -72,8 +73,8 @@ def savez(
         ``arr_0``, ``arr_1`` and so on.
     settings
         The settings, such as ``{'cname': 'zstd', 'chunk_size': '4M'}``: keywords of
-        `pack_ndarray_to_file`, but not ``metadata`` and ``shard``. The checksum is
-        ``'crc32c'``.
+        `pack_ndarray_to_file`, but not ``metadata`` and ``shard``. ``{'auto': True}``
+        chooses settings for each array. The checksum is ``'crc32c'``.
     named
         Arrays by name. A name may have slashes, as in ``**{'group/a': array}``. An
         array of the name ``settings`` can be added with `loadz` later.
@@ -101,14 +102,26 @@ def savez(
             "the name '%s' was given, and an array without a name has it" % twice[0]
         )
     found.update(named)
-    check_names(found)
-    checked = ArchiveSettings(settings)
+    write_arrays(file, found, ArchiveSettings(settings))
+
+
+def write_arrays(
+    file: Path | Writable,
+    arrays: Mapping[str, Any],
+    checked: ArchiveSettings,
+    metadata: JsonObject | None = None,
+) -> None:
+    """Write an archive of arrays by name; `metadata` are the attributes of its group.
+
+    The other parameters are those of `savez`.
+    """
+    check_names(arrays)
 
     def write(writer: ArchiveWriter) -> None:
-        writer.add_bytes(ZARR_JSON, encode_json(group_document()))
-        for group in parents_of(found):
+        writer.add_bytes(ZARR_JSON, encode_json(group_document(metadata)))
+        for group in parents_of(arrays):
             writer.add_bytes(document_name(group), encode_json(group_document()))
-        for name, array in found.items():
+        for name, array in arrays.items():
             writer.add_array(name, array, checked.packing)
 
     if hasattr(file, "write"):
@@ -160,6 +173,13 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
     def files(self) -> list[str]:
         """The names of the arrays."""
         return list(self)
+
+    @property
+    def metadata(self) -> Json:
+        """The metadata that `save` got for all arrays; None without any."""
+        self._check_open()
+        document = self._file.json(self._file.member(ZARR_JSON))
+        return document.get("attributes") or None
 
     def __repr__(self) -> str:
         names = [*self._file.arrays]

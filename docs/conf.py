@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.abspath(os.pardir))
 from bloscpack.version import __version__
 
 project = "Bloscpack"
-author = "The Bloscpack developers"
+author = "The authors of this implementation of Bloscpack"
 copyright = author
 version = release = __version__
 
@@ -46,6 +46,7 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
+    ("py:class", r"ArrayLike|OtherNames"),
     ("py:class", r"bloscpack\.(headers|_check|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
     ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from argparse import Action, ArgumentParser
     from collections.abc import Iterator
 
-    from bloscpack._cli.verb_table import VerbRecord
-
 NAME = "compress large typed data with Blosc, and read it in parts"
 DESCRIPTION = """\
 cuts files into chunks, compresses each with Blosc, and stores them with digests, an
@@ -158,14 +156,15 @@ def _options(parser: ArgumentParser) -> Iterator[str]:
         yield from _tagged(tag, _expanded(action.help, parser, action))
 
 
-def _verb(verb: VerbRecord, parser: ArgumentParser) -> Iterator[str]:
-    yield ".SS %s" % ", ".join(filter(None, (verb.name, verb.letter)))
+def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
+    yield ".SS %s" % title
     arguments = [a for a in parser._actions if not a.option_strings]
-    yield " ".join(
-        [bold(parser.prog), "[" + italic("option") + " ...]"]
-        + [_as_argument(argument) for argument in arguments]
-    )
-    text = _expanded(parser.description, parser, None) or verb.help
+    synopsis = [bold(parser.prog), "[" + italic("option") + " ...]"]
+    if parser.usage is None:
+        yield " ".join([*synopsis, *map(_as_argument, arguments)])
+    else:
+        yield escape(parser.usage)
+    text = _expanded(parser.description, parser, None) or help_
     yield ".PP"
     first, *rest = text.split("\n\n")
     yield _flowing(first[:1].upper() + first[1:].rstrip().removesuffix(".") + ".")
@@ -173,12 +172,20 @@ def _verb(verb: VerbRecord, parser: ArgumentParser) -> Iterator[str]:
         yield ".PP"
         yield _flowing(paragraph)
     yield from _options(parser)
-    title, _, examples = _expanded(parser.epilog, parser, None).partition("\n")
+    above, _, examples = _expanded(parser.epilog, parser, None).partition("\n")
     if examples:
         yield ".PP"
-        yield escape(title[:1].upper() + title[1:])
+        yield escape(above[:1].upper() + above[1:])
         lines = aligned(examples.rstrip().split("\n"), 80)
         yield from _literal("\n".join(line.removeprefix("  ") for line in lines))
+    for name, action in _parsers_in(parser).items():
+        yield from _verb("%s %s" % (title, escape(name)), "", action)
+
+
+def _parsers_in(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """Return the parsers of verbs or actions by their names."""
+    found = [a.choices for a in parser._actions if isinstance(a.choices, dict)]
+    return found[0] if found else {}
 
 
 # The page
@@ -214,9 +221,10 @@ def _commands() -> Iterator[str]:
     yield "%s shows the help of a command." % (
         bold("blpk ") + italic("command") + bold(" --help")
     )
-    verbs = next(a.choices for a in parser._actions if isinstance(a.choices, dict))
+    verbs = _parsers_in(parser)
     for verb in verb_table.VERBS:
-        yield from _verb(verb, verbs[verb.name])
+        title = ", ".join(filter(None, (verb.name, verb.letter)))
+        yield from _verb(title, verb.help, verbs[verb.name])
 
 
 def _users_of(setting: str) -> str:

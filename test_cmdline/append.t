@@ -78,14 +78,35 @@ Names without '.blp' have to be asked for.
   blpk: Approximate compression ratio of appended data: 1.019990
   blpk: done
 
+A file without offsets takes more too, and so does a file from a pipe.
+
+  $ blpk -f c -o -z 1K both y.blp
+  $ blpk -f c -o -z 1K first x.blp
+  $ blpk a x.blp second
+  $ cmp x.blp y.blp
+  $ cat first | blpk c -z 1K - - | cat > x.blp
+  $ blpk a x.blp second
+  $ cmp x.blp y.blp
+
+A file that is missing is made, if that is wanted.
+
+  $ blpk a log.blp first
+  blpk: error: original file 'log.blp' does not exist!
+  [1]
+  $ blpk a --create log.blp first
+  $ blpk a --create log.blp second
+  $ blpk d log.blp - | cmp - both
+  $ blpk a log.dat first
+  blpk: error: original file 'log.dat' does not exist!
+  [1]
+  $ blpk a log.blp missing
+  blpk: error: new file 'missing' does not exist!
+  [1]
+  $ rm log.blp
+
 What can't be appended to stays as it was.
 
-  $ blpk -f c -o -z 1K first x.blp
   $ cp x.blp before
-  $ blpk a x.blp second
-  blpk: error: Appending to a file without offsets is not yet supported; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'x.blp')
-  [1]
-  $ cmp x.blp before
   $ blpk a x.blp x.blp
   blpk: error: input 'x.blp' and output 'x.blp' are the same file
   [2]
@@ -105,10 +126,18 @@ The table of offsets has ten times the room that the file needed at first.
   $ header x.blp max_app_chunks
   0
   $ cp x.blp before
-  $ blpk a x.blp word
-  blpk: error: not enough space: '1' chunks are to be appended, but the offset table has room for '0'; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'x.blp')
+  $ blpk a --no-grow x.blp word
+  blpk: error: not enough space: '1' chunks are to be appended, but the offset table has room for '0'; without --no-grow, append makes room (file 'x.blp')
   [1]
   $ cmp x.blp before
+
+A file with more room replaces it: ten times what it needs then.
+
+  $ blpk a x.blp word
+  $ header x.blp nchunks
+  23
+  $ header x.blp max_app_chunks
+  230
 
   $ rm before both empty first second small small.blp twenty two word x x.blp \
   >   x.dat x.info x3 y.blp y.info

@@ -37,7 +37,7 @@ Errors and exit codes.
   blpk: error: original file 'numbers' does not end with '.blp'
   [1]
   $ blpk c numbers no/such/folder
-  blpk: error: 'no/such/folder': No such file or directory
+  blpk: error: folder 'no/such' of 'no/such/folder' does not exist!
   [1]
   $ mkdir folder
   $ blpk c folder

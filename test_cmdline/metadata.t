@@ -77,14 +77,14 @@ What can't be replaced leaves the data alone too.
   blpk: error: you requested to update metadata, but this has not changed (file 'numbers.blp')
   [1]
   $ python3 -c "import json; print(json.dumps([str(i * i) for i in range(2000)]))" > big
-  $ blpk a -m big numbers.blp numbers
+  $ blpk a --no-grow -m big numbers.blp numbers
   *metadata section is too small to contain the metadata required: * (glob)
   [1]
   $ cmp numbers.blp before
   $ blpk -f c numbers
   $ cp numbers.blp before
-  $ blpk a -m other numbers.blp numbers
-  blpk: error: unable to seek to metadata if it does not exist; 'blpk append --grow' makes room and appends (file 'numbers.blp')
+  $ blpk a --no-grow -m other numbers.blp numbers
+  blpk: error: unable to seek to metadata if it does not exist; without --no-grow, append makes room (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
 
@@ -99,7 +99,7 @@ A file without metadata is rewritten to get some, and so is one with too little 
   $ blpk metadata --grow --set big numbers.blp
   $ blpk metadata numbers.blp | python3 -c "import json, sys; print(len(json.load(sys.stdin)))"
   2000
-  $ blpk append --grow -m other numbers.blp numbers
+  $ blpk append -m other numbers.blp numbers
   $ blpk metadata --compact numbers.blp
   {"unit":"foot"}
   $ blpk repack --no-metadata numbers.blp

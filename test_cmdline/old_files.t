@@ -43,13 +43,18 @@ Their chunks are like those of today, behind other headers.
   packed:     3.86K (3957 bytes)
   ratio:      0.98
 
-They can't be appended to, and stay as they are.
+They can't be appended to in place. By default a file of layout 3 replaces them.
 
   $ cp v1.blp before
-  $ blpk a v1.blp numbers
+  $ blpk a --no-grow v1.blp numbers
   blpk: error: format version of file was not '3' as expected, but '1': files of this layout can be read, but not appended to (file 'v1.blp', section 'header')
   [1]
   $ cmp v1.blp before
+  $ cp v1.blp new.blp
+  $ blpk a new.blp numbers
+  $ blpk info new.blp | grep format_version
+  blpk:     format_version: 3
+  $ rm new.blp
 
 Damage is found where the layout allows it.
 

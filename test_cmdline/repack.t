@@ -4,18 +4,18 @@ Rewriting a compressed file with other settings.
   $ header() { blpk -d info "$1" | sed -n "s/^blpk:     $2: //p"; }
   $ blpk c -z 1K --max-app-chunks 0 numbers
 
-Without room for more chunks, append says how to get it.
+Without room for more chunks, append makes room, unless that is refused.
 
   $ cp numbers.blp before
-  $ blpk append numbers.blp numbers
-  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'numbers.blp')
+  $ blpk append --no-grow numbers.blp numbers
+  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; without --no-grow, append makes room (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
   $ blpk repack --max-app-chunks 4 numbers.blp
   $ blpk append numbers.blp numbers
   $ header numbers.blp max_app_chunks
   0
-  $ blpk append --grow numbers.blp numbers
+  $ blpk append numbers.blp numbers
   $ header numbers.blp nchunks
   12
   $ header numbers.blp max_app_chunks
@@ -24,14 +24,15 @@ Without room for more chunks, append says how to get it.
   $ blpk d numbers.blp back
   $ cmp all back
 
-A file from a pipe has no offset table.
+A file from a pipe has no offset table and needs no room.
 
-  $ blpk c -z 1K - - < numbers > piped.blp
+  $ cat numbers | blpk c -z 1K - - | cat > piped.blp
+  $ header piped.blp nchunks
+  -1
+  $ blpk append --no-grow piped.blp numbers
+  $ header piped.blp nchunks
+  8
   $ blpk append piped.blp numbers
-  blpk: error: Appending to a file without offsets is not yet supported; 'blpk repack --max-app-chunks N' makes room for N chunks, and 'blpk append --grow' makes room and appends (file 'piped.blp')
-  [1]
-  $ blpk append --grow piped.blp numbers
-  $ blpk append --grow piped.blp numbers
   $ blpk -f d piped.blp back
   $ cmp all back
 

@@ -7,7 +7,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
-from support import reset_log, reset_signals
+from support import grouped_reasons, reset_log, reset_signals
 
 from bloscpack import cli
 
@@ -18,6 +18,16 @@ hypothesis.settings.load_profile("bloscpack")
 
 def pytest_configure():
     reset_signals()
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say why tests were skipped, in few lines; with -rs pytest lists the tests."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    listed = {"s", "a", "A"} & {*config.getoption("reportchars")}
+    if skipped and not listed and config.option.verbose > -2:
+        terminalreporter.section("skipped tests, by reason")
+        for line in grouped_reasons(report.longrepr[2] for report in skipped):
+            terminalreporter.line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,10 @@ import io
 import itertools
 import json
 import os
+import re
 import signal
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from golden import content
@@ -44,6 +46,31 @@ def environment(**changes: str) -> dict[str, str]:
     }
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)} | changes
+
+
+# Reasons of skipped tests that name what is not installed.
+NOT_INSTALLED = re.compile(
+    r"could not import '(\w+)|(?:the extra ')?([\w.-]+)'? is not installed"
+    r"|needs (zarr|TensorStore|the extra '[\w-]+')"
+)
+
+
+def grouped_reasons(reasons: Iterable[str], most: int = 6) -> list[str]:
+    """Return a line for each of the `most` frequent reasons, and one for the others."""
+    counts: Counter[str] = Counter()
+    missing: set[str] = set()
+    for reason in reasons:
+        text = reason.removeprefix("Skipped: ")
+        if found := NOT_INSTALLED.match(text):
+            text = "needs what is not installed: "
+            missing.update(filter(None, found.groups()))
+        counts[text] += 1
+    shown = counts.most_common(most)
+    lines = ["%5d  %s" % (count, text) for text, count in shown]
+    lines = [line + ", ".join(sorted(missing)) * line.endswith(": ") for line in lines]
+    if rest := counts.total() - sum(count for _, count in shown):
+        lines.append("%5d  other reasons: pytest -rs lists them" % rest)
+    return lines
 
 
 @functools.cache

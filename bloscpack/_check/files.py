@@ -21,7 +21,7 @@ from ..abstract_io import Progress
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC, OFFSET_LENGTH
 from ..exceptions import ChecksumMismatch, FormatError
 from ..headers import FIELD_OFFSETS, BloscpackHeader
-from ..serializers import is_array
+from ..serializers import is_array, user_metadata
 from .evidence import gather, with_known_entries
 from .findings import ANOTHER, Report
 from .lenient_sections import (
@@ -30,6 +30,7 @@ from .lenient_sections import (
     is_filled,
     read_sections,
 )
+from .note import told
 from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove
 from .scan import Chain, DamagedChunk, scan_file
@@ -108,6 +109,9 @@ class Inspection:
     def _describe_array(self) -> Description | None:
         """Return the array that the metadata describe, None if they describe none."""
         metadata = self.sections.metadata
+        recovered = told(user_metadata(metadata.value)) if metadata else ""
+        if recovered:
+            self.report.note("metadata", "recovered", recovered)
         if metadata is None or not is_array(metadata.value):
             return None
         try:

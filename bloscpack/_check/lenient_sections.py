@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
+from .._format.other_formats import PREFIX_LENGTH
 from .._format.sections import (
     check_metadata_header,
     decode_metadata,
@@ -112,6 +113,8 @@ class Sections(NamedTuple):
 def read_sections(storage: Storage, report: Report) -> Sections:
     """Read the sections where the header puts them; add the errors to `report`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
+    if not prefix.startswith(MAGIC):  # the error names the format of the file
+        prefix = storage.read_at(0, PREFIX_LENGTH)
     try:
         header = _decode_header(prefix, storage.size)
     except FormatError as error:
@@ -209,8 +212,8 @@ def _read_metadata(
     checksum = CHECKSUMS_LOOKUP[header.meta_checksum]
     digest, expected = storage.read_at(room[1], checksum.size), checksum(stored)
     if digest != expected:
-        message = "expected the digest %r (%s), found %r"
-        message %= expected, checksum.name, digest
+        message = "expected the digest %s (%s), found %s"
+        message %= expected.hex(), checksum.name, digest.hex()
         report.add("metadata", "digest", message, extent=extent)
     found = None
     try:

@@ -18,10 +18,11 @@ from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..defaults import DEFAULT_MAX_APP_CHUNKS
 from ..exceptions import DamageError
 from ..headers import BloscpackHeader
-from ..serializers import is_array
+from ..serializers import is_array, replaced_metadata, user_metadata
 from .evidence import ChunkGeometry
 from .files import Inspection
 from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
+from .note import with_note
 from .scan import Chain
 
 if TYPE_CHECKING:
@@ -140,8 +141,9 @@ class RecoveryPlan:
     if no chunk is intact.
     """
 
-    def __init__(self, inspection: Inspection, drop: bool) -> None:
+    def __init__(self, inspection: Inspection, drop: bool, fill: int = 0) -> None:
         self._inspection = inspection
+        self._fill = fill
         self.geometry = inspection.geometry
         parts = [*_all_parts(inspection)]
         lost = [part for part in parts if part.chain is None]
@@ -152,11 +154,9 @@ class RecoveryPlan:
         sizes = _sizes_of(self.parts, self.geometry)
         recovery.nchunks, recovery.nbytes = sizes.total(), _nbytes_of(sizes)
         self.header = self._plan_header(sizes)
-        self.section = self._plan_metadata(recovery.losses[nfilled:])
+        self.section = self._plan_metadata(nfilled)
         self.header.metadata = self.section is not None
-        # A new shape does not change the trailer of a shard.
-        stored = inspection.sections.metadata
-        self.metadata: Json = stored.value if self.section and stored else None
+        self.metadata: Json = self.section.value if self.section else None
 
     def _begin(self, lost: list[Part]) -> Recovery:
         """Return a recovery that does not describe the new file yet."""
@@ -263,8 +263,64 @@ class RecoveryPlan:
             max_app_chunks=nfree if offsets else 0,
         )
 
-    def _plan_metadata(self, left_out: list[Loss]) -> Section | None:
+    def _plan_metadata(self, nfilled: int) -> Section | None:
         """Return the metadata section of the new file, None if it has none.
+
+        The first `nfilled` losses are filled in. A note in the metadata of the user
+        says what is lost.
+        """
+        old = self._inspection.sections.metadata
+        kept = self._kept_metadata(self.recovery.losses[nfilled:])
+        new = self._noted(kept, nfilled)
+        if old is None or kept is None:
+            return None if new is None else encode_section(new)
+        header, value, stored = old
+        if new is value:
+            room = header.max_meta_size - len(stored)
+            digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
+            return Section(header.encode() + stored, room, digest, value)
+        settings = MetadataArgs(
+            header.magic_format,
+            header.meta_checksum,
+            header.meta_codec,
+            header.meta_level,
+            # Even if the text is not longer, zlib may need more bytes for it.
+            max_meta_size=lambda size: max(header.max_meta_size, size),
+        )
+        return encode_section(new, settings)
+
+    def _noted(self, metadata: Json, nfilled: int) -> Json:
+        """Return the metadata of the new file with a note of what is lost, if any."""
+        recovery, losses = self.recovery, self.recovery.losses
+        lost = recovery.metadata == "lost"
+        if not losses and recovery.certain and not lost:
+            return metadata
+        user = user_metadata(metadata)
+        if user is not None and not isinstance(user, dict):
+            recovery.remarks.append(
+                "the metadata are no JSON object, so they have no note of what is lost"
+            )
+            return metadata
+        unit, ranges = "chunks", [loss.chunks for loss in losses]
+        spans = [loss.span for loss in losses if loss.span is not None]
+        if len(spans) == len(losses):
+            unit, ranges = "bytes", spans
+        rows = [loss.rows for loss in losses if loss.rows is not None]
+        if len(rows) == len(losses) and is_array(metadata):
+            unit, ranges = "rows", rows
+        noted = with_note(
+            user,
+            unit,
+            ranges[:nfilled],
+            ranges[nfilled:],
+            self._fill,
+            certain=recovery.certain,
+            lost=lost,
+        )
+        return replaced_metadata(metadata, noted)
+
+    def _kept_metadata(self, left_out: list[Loss]) -> Json:
+        """Return the metadata of the damaged file that the new file keeps.
 
         The state of the metadata is noted in the recovery.
         """
@@ -279,7 +335,7 @@ class RecoveryPlan:
             elif sections.header is None and not table_first:
                 recovery.remarks.append("there may have been metadata: none were found")
             return None
-        header, value, stored = metadata
+        value = metadata.value
         recovery.metadata = "kept"
         if is_array(value):
             shape = self._new_shape(left_out)
@@ -296,18 +352,8 @@ class RecoveryPlan:
                     "the array has the shape %s instead of %s"
                     % (tuple(shape), array.shape)
                 )
-                settings = MetadataArgs(
-                    header.magic_format,
-                    header.meta_checksum,
-                    header.meta_codec,
-                    header.meta_level,
-                    # The text is not longer, but zlib may need more bytes for it.
-                    max_meta_size=lambda size: max(header.max_meta_size, size),
-                )
-                return encode_section({**value, "shape": shape}, settings)
-        room = header.max_meta_size - len(stored)
-        digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-        return Section(header.encode() + stored, room, digest, value)
+                return {**value, "shape": shape}
+        return value
 
     def _new_shape(self, left_out: list[Loss]) -> list[int] | None:
         """Return the shape of the array in the new file, without the lost chunks.

@@ -45,6 +45,8 @@ class Console:
         connected to the null device.
     quiet
         Whether only errors are shown.
+    verb
+        The name of the subcommand that runs, for errors; empty before it is known.
     is_data
         Whether standard output carries data: messages then go to standard error.
     is_optional
@@ -62,6 +64,7 @@ class Console:
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
         self.lost: Exception | None = None
+        self.verb = ""
         self.hidden: dict[str, str] = {}
         self.erase: Callable[[], None] | None = None
         # Prefix and level of the library, which the command replaces.
@@ -200,6 +203,23 @@ class Console:
             os.close(null)
         except OSError:  # the stream has no file descriptor, or there is no null device
             return
+
+    # Questions
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person sees a question and can answer: no stream is a pipe."""
+        streams = sys.stdin, sys.stdout, sys.stderr
+        return not self.quiet and all(fp is not None and fp.isatty() for fp in streams)
+
+    def ask(self, question: str) -> bool:
+        """Ask a question on the terminal; return whether the answer is yes."""
+        self._flush_before_error()
+        self.put_error(printable(question) + " [y/N] ")
+        answer = sys.stdin.readline()
+        if not answer:  # the end of the input, without a line break
+            self.put_error("\n")
+        return answer.strip().lower() in ("y", "yes")
 
     # Messages
 

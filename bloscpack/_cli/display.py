@@ -25,6 +25,7 @@ from .info_text import UNKNOWN as UNKNOWN
 from .info_text import array_text as array_text
 from .info_text import dataset_array_text as dataset_array_text
 from .info_text import json_text as json_text
+from .info_text import shorten as shorten
 from .info_text import size_text as size_text
 from .info_text import table as table
 

@@ -18,10 +18,11 @@ content.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
-from .._storage.paths import shown_name
+from .._storage.paths import is_url, shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import (
     BloscpackError,
@@ -60,11 +61,27 @@ EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
 )
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
-BIGFILE_TREE = "'%s' is a BigFile tree: see 'blpk bigfile ls' and 'bigfile verify'"
+DATASET = "a dataset"
+BIGFILE_TREE = "a BigFile tree"
+ZARR_STORE = "a Zarr store of another program"
+# What to use for a folder in place of a verb for files; %s is its name.
+INSTEAD = {
+    DATASET: {
+        "compress": "'blpk convert %s NEW.zarr' writes it with other settings",
+        "decompress": "'blpk convert %s NEW.npz' writes plain arrays",
+        "repack": "'blpk convert %s NEW.zarr' writes it with other settings",
+        "estimate": "'blpk info %s' shows its sizes",
+    },
+    BIGFILE_TREE: {
+        "": "see 'blpk bigfile ls' and 'bigfile verify'",
+        "cat": "'blpk bigfile cat %s BLOCK' writes a block",
+        "compress": "'blpk convert %s NEW.zarr' compresses it",
+        "verify": "'blpk bigfile verify %s' checks it",
+    },
+    ZARR_STORE: {"": "'blpk convert %s NEW.zarr' reads it"},
+}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
-# The first bytes of a ZIP file.
-ZIP_MAGIC = b"PK\x03\x04"
 
 
 class Refusal(BloscpackError):
@@ -126,22 +143,73 @@ def _text_of(error: BaseException) -> str:
         name = error.filename
         if name in STREAM_NAMES:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
-        if isinstance(error, IsADirectoryError) and _is_bigfile_tree(name):
-            return BIGFILE_TREE % str(name)
+        kind = kind_of_folder(name) if isinstance(error, IsADirectoryError) else None
+        if kind is not None:
+            from shlex import quote
+
+            hint = INSTEAD[kind].get(console.verb) or INSTEAD[kind].get("", "")
+            text = "'%s' is %s: %s" % (name, kind, hint.replace("%s", quote(name)))
+            return text.removesuffix(": ")
         shown = shown_name(name) if isinstance(name, str) else name
+        if error.errno == errno.ENOENT and isinstance(name, str):
+            return _text_of_missing(name, shown, str(error.strerror))
         return "'%s': %s" % (shown, error.strerror)
+    found = _other_format(error)
+    if found is not None:
+        name = quoted_input(getattr(error, "filename", None) or STREAM)
+        return "%s is not a Bloscpack file: it is %s" % (name, found)
     if isinstance(error, MemoryError):
         return "not enough memory"
     return str(error) or type(error).__name__
 
 
-def _is_bigfile_tree(name: str) -> bool:
+def _text_of_missing(name: str, shown: str, why: str) -> str:
+    """Return the message for a missing file, in the words of 0.16."""
+    folder = os.path.dirname(name)
+    if is_url(name):
+        return "file '%s' does not exist! (%s)" % (shown, why)
+    if why != os.strerror(errno.ENOENT):
+        return "'%s': %s" % (shown, why)
+    if folder and not os.path.isdir(folder):
+        return "folder '%s' of '%s' does not exist!" % (folder, shown)
+    return "file '%s' does not exist!" % shown
+
+
+def _other_format(error: BaseException) -> str | None:
+    """Return the format of the file that is no Bloscpack file; None if unknown."""
+    if not isinstance(error, NotReadable) or error.prefix is None:
+        return None
+    from .._format.other_formats import name_format
+
+    return name_format(error.prefix, error.size)
+
+
+def kind_of_folder(name: str) -> str | None:
+    """Return what a folder is that verbs for files refuse, or None."""
+    from ..dataset import find
     from ..dataset.conversion.bigfile_trees import is_tree
+    from ..dataset.conversion.zarr_stores import is_store
 
     try:
-        return os.path.isdir(name) and is_tree(name)
+        found = find(name)
+        if found is not None and found[0] != "folder":
+            return DATASET
+        if not os.path.isdir(name):
+            return None
+        if is_tree(name):
+            return BIGFILE_TREE
+        return ZARR_STORE if is_store(name) else None
     except (BloscpackError, OSError):
-        return False
+        return None
+
+
+def refuse_kinds_of_folders(name: str) -> None:
+    """Raise `IsADirectoryError` for a dataset or a tree: its message says what to use.
+
+    Another folder is refused elsewhere, for the reason that 0.16 gave.
+    """
+    if os.path.isdir(name) and kind_of_folder(name) is not None:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
 
 
 def _hint_for(error: BaseException) -> str:
@@ -152,7 +220,7 @@ def _hint_for(error: BaseException) -> str:
         not isinstance(error, FormatError)
         or error.section != "header"
         or isinstance(error, FormatVersionMismatch)
-        or _is_archive(error)  # the message names the remedy
+        or _other_format(error) is not None  # the message names it
     ):
         return ""
     if error.message != EMPTY:
@@ -164,12 +232,6 @@ def _hint_for(error: BaseException) -> str:
         name[0].upper() + name[1:],
         BLOSCPACK_HEADER_LENGTH,
     )
-
-
-def _is_archive(error: FormatError) -> bool:
-    """Return whether the file of an error begins as an archive of `savez` does."""
-    prefix = error.prefix if isinstance(error, NotReadable) else None
-    return prefix is not None and prefix.startswith(ZIP_MAGIC)
 
 
 def report_failure(name: str, error: BaseException) -> None:

@@ -11,7 +11,6 @@ inputs have the same output.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -22,11 +21,18 @@ from contextlib import contextmanager
 from .. import log
 from .._commit import journal
 from .._storage.paths import is_url, local_path, shown_name
-from .._storage.urls import last_part, path_of
-from ..constants import EXTENSION, MAGIC
+from .._storage.urls import last_part
+from ..constants import EXTENSION
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
-from .exit_codes import EXIT_OK, Refusal, WrongUsage, for_each_file
+from .exit_codes import (
+    EXIT_OK,
+    Refusal,
+    WrongUsage,
+    for_each_file,
+    kind_of_folder,
+    refuse_kinds_of_folders,
+)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -36,8 +42,6 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
-# Errors of a URL that names no file, but perhaps a folder.
-NO_FILE = (errno.ENOENT, errno.EISDIR, errno.EACCES, errno.ENOTSUP)
 
 
 def is_dataset(path: str) -> bool:
@@ -47,7 +51,9 @@ def is_dataset(path: str) -> bool:
     """
     place = os.fsdecode(local_path(path))
     if is_url(place):
-        return _is_dataset_at(place)
+        from ..verify import is_dataset_at
+
+        return is_dataset_at(place)
     if not os.path.isdir(place):
         return False
     from .. import dataset
@@ -56,32 +62,6 @@ def is_dataset(path: str) -> bool:
     if found is None or found[0] != "folder":
         return found is not None
     return not any(name.endswith(EXTENSION) for name in os.listdir(place))
-
-
-def _is_dataset_at(url: str) -> bool:
-    """Return whether a URL names a dataset, and not a file.
-
-    A server may send the same bytes for any name: a `.blp` file is recognized first. If
-    the server does not answer, opening the URL as a file raises the error.
-    """
-    if path_of(url).endswith(EXTENSION):
-        return False
-    from .._storage.remote import RemoteStorage
-    from ..exceptions import FormatError, StorageError
-
-    try:
-        with RemoteStorage(url) as storage:
-            if storage.read_at(0, len(MAGIC)) == MAGIC:
-                return False
-    except StorageError as error:
-        if error.errno not in NO_FILE:
-            return False
-    from .. import dataset
-
-    try:
-        return dataset.find(url) is not None
-    except (FormatError, StorageError):
-        return False
 
 
 def has_description(path: str) -> bool:
@@ -128,8 +108,12 @@ def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
         if not os.path.isdir(name) or (datasets and is_dataset(name)):
             found.append(name)
             continue
-        inside = walk(name, args.recursive, True, EXTENSION, left_out, is_item)
-        found += list(inside) or [name] * datasets
+        skipped = LeftOut()
+        inside = list(walk(name, args.recursive, True, EXTENSION, skipped, is_item))
+        is_refused = not inside and kind_of_folder(name) is not None
+        found += inside or [name] * (datasets or is_refused)
+        if not is_refused:  # `-r` would not help
+            left_out.include(skipped)
     left_out.report()
     if not found:
         log.notice("nothing to do: there are no inputs")
@@ -201,6 +185,11 @@ class LeftOut:
         """Note that a file is not an input."""
         self._paths.setdefault(reason, []).append(path)
 
+    def include(self, other: LeftOut) -> None:
+        """Note what another record has."""
+        for reason, paths in other._paths.items():
+            self._paths.setdefault(reason, []).extend(paths)
+
     def report(self) -> None:
         """Show a line for each reason, or for each file with ``-v``."""
         for reason, paths in self._paths.items():
@@ -263,6 +252,7 @@ def is_classic(args: Namespace) -> bool:
         or args.recursive
         or args.output is not None
         or args.output_dir is not None
+        or args.skip_existing
     )
 
 
@@ -279,16 +269,18 @@ def writes_data(args: Namespace) -> bool:
 def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
     """Return (input, output) for every input that the arguments name.
 
-    `output_name` returns the name of the output beside an input; it raises `Refusal`
-    if an input can't have one.
+    With ``--skip-existing``, inputs whose output exists are left out. `output_name`
+    returns the name of the output beside an input; it raises `Refusal` if an input
+    can't have one.
     """
     given = [args.in_file, args.out_file, *args.more]
     names = [name for name in given if name is not None]
     for list_file in args.files_from or ():
         names += _listed(list_file)
+    if args.skip_existing and args.force:
+        raise WrongUsage("--skip-existing and --force exclude each other")
     left_out = LeftOut()
     found = list(_found(names, args, left_out))
-    left_out.report()
     if args.output is not None and len(found) != 1:
         raise WrongUsage("--output is for one input, but there are %d" % len(found))
     unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
@@ -306,7 +298,25 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
                 continue  # make no folder for a missing input
             os.makedirs(os.path.dirname(out_file) or ".", exist_ok=True)
     jobs += [(name, NO_OUTPUT) for name in unreadable]
-    return list(dict.fromkeys(jobs))
+    todo = list(dict.fromkeys(jobs))
+    if args.skip_existing:
+        todo = _without_existing(todo, left_out)
+    left_out.report()
+    if not jobs:
+        log.notice("nothing to do: there are no inputs")
+    return todo
+
+
+def _without_existing(jobs: list[Job], left_out: LeftOut) -> list[Job]:
+    """Return the jobs without those that have an output and an input."""
+    left = []
+    for name, out_file in jobs:
+        is_there = os.path.exists(name) or is_url(name)
+        if is_there and os.path.isfile(out_file):
+            left_out.add("its output exists", name)
+        else:
+            left.append((name, out_file))
+    return left
 
 
 def _check_outputs_differ(jobs: list[Job]) -> None:
@@ -392,8 +402,6 @@ def run_jobs(
         else:
             act(name, out_file)
 
-    if not jobs:
-        log.notice("nothing to do: there are no inputs")
     if len(jobs) == 1:
         process(jobs[0])  # `main` shows the error, without the name
         return EXIT_OK
@@ -429,6 +437,17 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     """Raise `Refusal` unless a name has the suffix of compressed files."""
     end = last_part(name) if is_url(name) else name
     if name != STREAM and not end.endswith(suffix):
-        raise Refusal(
-            "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
-        )
+        refuse_kinds_of_folders(name)
+        message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
+        raise Refusal(message, _other_format(name))
+
+
+def _other_format(name: str) -> str:
+    """Return that a file has another format, if it is known; or else nothing."""
+    from .._format.other_formats import PREFIX_LENGTH, name_format
+
+    if not os.path.isfile(name) or not os.access(name, os.R_OK):
+        return ""
+    with open(name, "rb") as fp:
+        found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
+    return "" if found is None else "it is " + found

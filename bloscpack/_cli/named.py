@@ -17,7 +17,6 @@ from ..exceptions import (
     NoMetadataFound,
     NotEnoughSpace,
     NotReadable,
-    OffsetsRequired,
 )
 from .console import (
     STREAM,
@@ -31,7 +30,7 @@ from .console import (
     warn_of_second_file,
 )
 from .display import chunk_rows, json_text, size_text
-from .exit_codes import BIGFILE_TREE, EXIT_OK, Refusal, WrongUsage
+from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
@@ -54,6 +53,13 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
+# Files whose bytes are no plain data, by their first bytes, and what to do with them.
+NOT_PLAIN = {
+    NPY_MAGIC: ".npy file: --npy appends its rows",
+    MAGIC: "Bloscpack file: 'blpk cat' and a pipe append its plain bytes",
+}
+# The errors of an append to a file that has to be rewritten for it.
+NO_ROOM = NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
@@ -73,16 +79,7 @@ def named(path: str) -> Named:
     if not os.path.isdir(path):
         return NamedFile(path)
     os.scandir(path).close()  # raises why it can't be read
-    from ..dataset.conversion.bigfile_trees import is_tree
-
-    if is_tree(path):
-        raise Refusal(BIGFILE_TREE % path)
-    from ..dataset.conversion.zarr_stores import is_store
-
-    if is_store(path):
-        raise Refusal(
-            "'%s' is a Zarr store of another program: 'blpk convert' reads it" % path
-        )
+    refuse_kinds_of_folders(path)
     raise Refusal(
         "expected a file or a dataset, found a folder without the files of one: '%s'"
         % path
@@ -268,6 +265,8 @@ class NamedFile:
             "nthreads": args.nthreads,
             "sync": args.sync is not False,
             "grow": args.grow,
+            "wait": args.wait,
+            "needs_offsets": False,
             "metadata": UNCHANGED if metadata is None else metadata,
         }
         with shown(new_file, None, args.progress) as bar:
@@ -281,12 +280,9 @@ class NamedFile:
                 with seekable_with_size(standard_input()) as (fp, left):
                     append_from(self.path, fp, left, settings, **options)
             else:
-                is_npy = not args.force and begins_with(new_file, NPY_MAGIC)
-                if is_npy and self.is_array():  # its header would become rows
-                    raise WrongUsage(
-                        "'%s' is a .npy file: --npy appends its rows, --force its bytes"
-                        % new_file
-                    )
+                wrong = why_not_plain(new_file, args)
+                if wrong and self.is_array():
+                    raise WrongUsage(wrong)
                 append(self.path, new_file, settings, **options)
 
     # metadata
@@ -371,14 +367,15 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
     return args.original_file, args.new_file
 
 
+def why_not_plain(new_file: str, args: Namespace) -> str:
+    """Return why the bytes of a file are no plain data; '' if they are, or count."""
+    for magic, advice in NOT_PLAIN.items():
+        if not args.force and begins_with(new_file, magic):
+            return "'%s' is a %s, --force its bytes" % (new_file, advice)
+    return ""
+
+
 def _tell_how_to_grow(error: BloscpackError) -> None:
     """Add to the message of an error about missing room how to get room."""
-    room = ""
-    if isinstance(error, AnotherFileFollows):
-        return
-    if isinstance(error, (OffsetsRequired, NotEnoughSpace)):
-        room = "'blpk repack --max-app-chunks N' makes room for N chunks, and "
-    elif not isinstance(error, (NoMetadataFound, MetadataSectionTooSmall)):
-        return
-    hint = "%s'blpk append --grow' makes room and appends" % room
-    error.args = ("%s; %s" % (error.args[0], hint),)
+    if isinstance(error, NO_ROOM) and not isinstance(error, AnotherFileFollows):
+        error.args = ("%s; without --no-grow, append makes room" % error.args[0],)

@@ -7,6 +7,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +15,7 @@ import numpy
 
 from .. import dataset
 from .._check.findings import ERROR, counted
+from .._commit.locking import waiting
 from .._storage.base import naming_errors
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 READ_NBYTES = 16 * 2**20
 
 
+# The ends of the names of files that hold tables.
+TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
 # The first bytes of a ZIP file.
 ZIP_MAGIC = b"PK"
 
@@ -146,9 +150,12 @@ class NamedDataset:
     # cat, append and metadata
 
     @contextmanager
-    def _opened_rows(self, mode: str = "r", **settings: Any) -> Iterator[Any]:
+    def _opened_rows(
+        self, mode: str = "r", wait: float = 0, **settings: Any
+    ) -> Iterator[Any]:
         """Open an array or a table; raise `Refusal` for a group."""
-        with dataset.open(self.path, mode, **settings) as found:
+        opening = partial(dataset.open, self.path, mode, **settings)
+        with waiting(opening, wait) as found:
             if isinstance(found, dataset.Group):
                 names = list(found)[:5] if found._layout.folder.lists else []
                 raise WrongUsage(
@@ -187,14 +194,17 @@ class NamedDataset:
 
         The dataset keeps its settings.
         """
-        for option, given in (("--metadata", args.metadata), ("--grow", args.grow)):
+        for option, given in (
+            ("--metadata", args.metadata),
+            ("--no-grow", not args.grow),
+        ):
             if given:
                 raise WrongUsage(
                     "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
         check_exists("new file", args.new_file)
         with (
-            self._opened_rows("r+", sync=args.sync is not False) as found,
+            self._opened_rows("r+", args.wait, sync=args.sync is not False) as found,
             _rows_of(args, args.new_file, found) as rows,
         ):
             found.append(rows)
@@ -279,6 +289,8 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
     """Return the rows in a file; its first bytes decide which format it has."""
     head = fp.read(len(NPY_MAGIC))
     fp.seek(0)
+    if name.endswith(TABLE_SUFFIXES) and not args.force:
+        return _rows_of_table_file(name, found)
     if args.npy or (head == NPY_MAGIC and not args.force):
         return _rows_of_npy(fp, name)
     if head.startswith(ZIP_MAGIC) and name.endswith(".npz"):
@@ -288,6 +300,28 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
 
         return unpack_ndarray_from_file(name)
     return _raw_rows(fp, name, found.dtype, found.shape[1:])
+
+
+def _rows_of_table_file(name: str, found: Any) -> JsonObject:
+    """Return the columns in a CSV or Parquet file, read as those of the table."""
+    from ..dataset.conversion import source_format
+    from ..dataset.conversion.contents import Request, TableContent
+
+    if not isinstance(found, dataset.Table):
+        raise WrongUsage("'%s' holds a table, '%s' an array" % (name, found.path))
+    types = {column: found.dtype[column].base for column in found.names}
+    request = Request(found.path, dtypes=types)
+    with request.resources:
+        content = source_format(name).read(name, request)
+        if not isinstance(content, TableContent):
+            raise Refusal("'%s' holds no table" % name)
+        blocks = list(content.read())
+    return {
+        key: numpy.concatenate(
+            [numpy.empty((0, *c.shape[1:]), c.dtype)] + [block[key] for block in blocks]
+        )
+        for key, c in content.columns.items()
+    }
 
 
 def _rows_of_dataset(other: Any, name: str, found: Any) -> Any:

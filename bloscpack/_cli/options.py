@@ -181,15 +181,16 @@ def add_blosc_options(
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
-    add(
-        group,
-        "-l --clevel [0, 9]",
-        "compression level (default: %d)" % DEFAULT_CLEVEL,
-        action=StoreGiven,
-        default=None if kept else DEFAULT_CLEVEL,
-        choices=range(MIN_CLEVEL, MAX_CLEVEL + 1),
-        type=int,
-    )
+    number: dict[str, Any] = {
+        "action": StoreGiven,
+        "default": None if kept else DEFAULT_CLEVEL,
+        "choices": range(MIN_CLEVEL, MAX_CLEVEL + 1),
+        "type": int,
+        "dest": "clevel",
+    }
+    help_ = "compression level (default: %d)" % DEFAULT_CLEVEL
+    add(group, "-l --clevel [0, 9]", help_, **number)
+    add(group, "--level [0, 9]", SUPPRESS, **number)
     level = {"action": _Level, "nargs": 0, "dest": "clevel"}
     add(group, " ".join(LEVEL_OPTIONS), "the same as -l 1 to -l 9", **level)
     filters = group.add_mutually_exclusive_group()
@@ -213,19 +214,20 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     )
 
 
-def add_auto_option(group: _ActionsContainer) -> None:
+def add_auto_option(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add ``--auto``: the settings are chosen for the data.
 
-    A value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
+    With `kept`, ``--no-auto`` is left out: the settings of the file are the default. A
+    value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
     auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
         (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
         ("speed", "--auto=speed", "the same for the highest speed"),
-        ("ratio", "--auto=ratio", "a small file, 10 to 30 times as slowly"),
-        (False, "--no-auto", "use fixed settings (default)"),
-    ):
+        ("ratio", "--auto=ratio", "a small file, up to 30 times as slowly"),
+        (None, "--no-auto", "use fixed settings (default)"),
+    )[: 3 if kept else 4]:
         add(group, names, help_, const=goal, **auto)
 
 
@@ -365,6 +367,8 @@ def _add_file_options(group: _ActionsContainer, verb: str) -> None:
         action="append",
     )
     add(group, "-r --recursive", "%s the files in folders and all below" % verb)
+    skip = "leave outputs that exist; all names are inputs"
+    add(group, "--skip-existing", skip)
     add(group, "--rm", "remove an input when its output is safe on the disk")
     no_preserve = "don't give outputs the times and permissions of inputs"
     add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")

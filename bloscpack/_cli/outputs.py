@@ -35,7 +35,7 @@ from .console import (
     console,
     descriptor_of,
 )
-from .exit_codes import Refusal, WrongUsage
+from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
 from .inputs import begins_with, is_classic
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
@@ -71,6 +71,7 @@ def check_no_terminal(out_file: str, args: Namespace) -> None:
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     """Raise unless the input exists and the output may be written."""
     check_exists("input file", in_file)
+    refuse_kinds_of_folders(in_file)
     _check_no_folder(in_file, "-r", args)
     if not out_file:
         raise UsageError(

@@ -17,6 +17,7 @@ import sys
 from contextlib import suppress
 from functools import partial
 
+from .. import log
 from ..constants import EXTENSION
 from ..log import printable
 from . import verb_table
@@ -47,8 +48,9 @@ if TYPE_CHECKING:
     from .verb_table import VerbRecord
 
 
-# Maximum number of lines of the usage in front of an error.
-SHORT = 2
+# Maximum number of lines of the usage in front of an error, which has a line itself,
+# and perhaps a hint.
+SHORT = 1
 # The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
 ALIKE = 0.82
 # The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
@@ -60,6 +62,10 @@ ANSWERS = {"version": "--version", "map": "info --chunks"}
 # Options of gzip, xz and zstd.
 TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
 HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
+HELP_HINT = "'blpk --help' shows the subcommands."
+# What -o means in compress and repack. In most other programs it names the output.
+OUTPUT_HINT = "Did you mean '--output'?\n"
+IGNORED = "argument -o/--no-offsets: ignored"
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -102,11 +108,13 @@ class _BaseParser(argparse.ArgumentParser):
         """
         if sys.stderr is not None:
             self._print_message(self._short_usage(), sys.stderr)
+        if message.startswith(IGNORED):  # -oNAME
+            self._hint = OUTPUT_HINT
         message = "%s: error: %s\n" % (self.prog, printable(message))
         self.exit(EXIT_USAGE, message + self._hint)
 
     def _short_usage(self) -> str:
-        """Return the usage, without the options if it has more than two lines."""
+        """Return the usage, without the options if it has more than a line."""
         usage = self.format_usage()
         if usage.count("\n") <= SHORT:
             return usage
@@ -125,7 +133,7 @@ class _BaseParser(argparse.ArgumentParser):
             from difflib import get_close_matches
 
             near = get_close_matches(value, map(str, choices), 1, ALIKE)
-            if near and action.option_strings:
+            if near:
                 self._hint = "Did you mean '%s'?\n" % near[0]
         super()._check_value(action, value)
 
@@ -166,6 +174,7 @@ class _VerbParser(_BaseParser):
         add_arguments, kwargs = self.__dict__.pop("_postponed")
         super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
         add_arguments(self)
+        _inherit_global_options(self)
         return getattr(self, name)
 
     def format_help(self) -> str:
@@ -225,7 +234,6 @@ def _add_arguments(
 ) -> None:
     """Add the arguments of a verb to its parser."""
     module_of(verb).add_arguments(parser)
-    _inherit_global_options(parser)
     if not with_user_defaults or not verb.settings:
         return
     from .settings import as_arguments
@@ -260,26 +268,40 @@ class _Parser(_BaseParser):
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
-        """Show usage and message on standard error, and exit."""
+        """Show usage and message on standard error, and exit.
+
+        For a wrong verb, show what a person may have meant instead of the usage.
+        """
         word = self._wrong_verb
         if word is None:
             super().error(message)
-        # The list of verbs has no metavar, so argparse shows an empty name.
-        message = message.replace("argument : ", "argument subcommand: ", 1)
         before = self._words[: self._words.index(word)]
+        early = [text for text in before if self._is_unknown(text)]
         hints = _suggestions(word, plain="-d" in before)
-        if hints:
-            hint = " or ".join("'%s'" % hint for hint in hints)
-            self._hint = "Did you mean %s?\n" % printable(hint)
-        super().error(message)
+        message, hint = "there is no subcommand '%s'" % word, HELP_HINT
+        if early:
+            message = "'%s' is no option of blpk itself" % early[0]
+            hint = "The options of a subcommand belong behind it."
+        elif hints:
+            hint = "Did you mean %s?" % " or ".join("'%s'" % hint for hint in hints)
+        texts = self.prog, printable(message), printable(hint)
+        self.exit(EXIT_USAGE, "%s: error: %s\n%s\n" % texts)
+
+    def _is_unknown(self, word: str) -> bool:
+        """Return whether a word is an option that is not global."""
+        name = word.partition("=")[0]
+        known = name in self._option_string_actions or self._get_option_tuples(name)
+        return name[:1] == "-" and name != "-" and not known
 
     def refuse(self, unknown: list[str], subcommand: str | None) -> NoReturn:
         """Exit with an error: arguments are unknown."""
         from difflib import get_close_matches
 
         verb: _BaseParser = self
-        if subcommand is not None and self._subparsers is not None:
-            verb = self._subparsers._group_actions[0].choices[subcommand]  # type: ignore
+        for word in self._words:  # the verb, and perhaps an action of it
+            if verb._subparsers is not None:
+                choices: Any = verb._subparsers._group_actions[0].choices
+                verb = choices.get(word, verb)
         known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
         wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
         near = [match for word in wrong for match in get_close_matches(word, known, 1)]
@@ -288,6 +310,8 @@ class _Parser(_BaseParser):
         if set(early) & set(unknown):
             hint = "'%s' belongs after the subcommand: '%s %s ...'"
             verb._hint = printable(hint % (early[0], verb.prog, early[0])) + "\n"
+        elif "-o" in unknown and "output" in known:
+            verb._hint = OUTPUT_HINT
         elif near:
             verb._hint = "Did you mean '--%s'?\n" % near[0]
         else:
@@ -397,6 +421,28 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
     before = [arguments[i] for i in range(verb) if i not in moved]
     levels = [arguments[i] for i in moved]
     return [*before, arguments[verb], *levels, *arguments[verb + 1 :]]
+
+
+def warn_of_no_offsets(args: argparse.Namespace, arguments: list[str]) -> None:
+    """Warn the user if a file name stands beside ``-o``: it names no output.
+
+    A single name that exists is surely an input.
+    """
+    if getattr(args, "offsets", None) is not False:
+        return
+    given = vars(args)
+    names = {*given.get("more", ()), *given.get("files", ())}
+    names |= {given[name] for name in ("in_file", "out_file") if given.get(name)}
+    if len(names) == 1 and all(map(os.path.exists, names)):
+        return
+    for before, word, behind in zip(
+        ["", *arguments], arguments, [*arguments[1:], ""], strict=False
+    ):
+        is_o = word[:1] == "-" and word[1:].isalpha() and word[-1] == "o"
+        if is_o and names & {before, behind}:
+            hint = "; --output <file> names the output" * hasattr(args, "output")
+            log.notice("-o means --no-offsets, and takes no file name" + hint)
+            return
 
 
 # Without a verb
@@ -523,7 +569,9 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
     for group, names, _, properties in global_options():
-        own = parser._option_string_actions
+        own = set(parser._option_string_actions)
+        if parser._subparsers is not None:
+            own.add("-n")  # actions of a verb may give it another meaning
         free = [name for name in names.split() if name not in own]
         if not free[:1] or free[0][:1] != "-":  # nothing, or only the name of a value
             continue

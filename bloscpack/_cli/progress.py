@@ -1,8 +1,9 @@
 """A progress bar on the terminal, for work that takes longer than a second.
 
 All files of a run share one bar: `shown_for_run` makes it, and `shown` enters each file
-in it. It is drawn with tqdm, or without that package as a plain line. A message erases
-the bar first, so that each stands on a line of its own.
+in it. It is drawn with tqdm, or without that package as a plain line, for each chunk,
+and by a thread of its own while a chunk takes long. A message erases the bar first, so
+that each stands on a line of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from math import inf
+from threading import Event, RLock, Thread
 from time import monotonic
 
 from .. import log
@@ -24,6 +26,8 @@ from .console import console
 PATIENCE = 1.0
 # Minimum time in seconds between two drawings.
 INTERVAL = 0.1
+# Seconds without a drawing after which the bar is drawn although no chunk is complete.
+TICK = 1.0
 # Maximum number of characters shown of the name of a file.
 NAME_WIDTH = 30
 
@@ -152,8 +156,9 @@ class Bar:
     """A progress bar; the library calls it with the plain bytes of each chunk.
 
     It appears once the work has taken `PATIENCE` seconds; if `forced`, with the first
-    chunk. `files` are the names of all files, and `size_of` returns the plain bytes of
-    a file, None if they are unknown; it is called when the bar appears.
+    chunk, or after `TICK` seconds. `files` are the names of all files, and `size_of`
+    returns the plain bytes of a file, None if they are unknown; it is called when the
+    bar appears.
     """
 
     def __init__(
@@ -174,6 +179,11 @@ class Bar:
         self._next = -inf if forced else monotonic() + PATIENCE
         self._drawing: _TqdmDrawing | _PlainDrawing | None = None
         self._is_drawn = False
+        self._last = monotonic()  # when the bar was drawn or erased
+        self._lock = RLock()
+        self._closed = Event()
+        self._ticker = Thread(target=self._tick, daemon=True)
+        self._ticker.start()
 
     def begin(self, name: str, total: int | None) -> None:
         """Enter the next file; `total` is its plain bytes, None if unknown."""
@@ -198,7 +208,19 @@ class Bar:
         now = monotonic()
         if now < self._next:
             return
-        self._next = now + INTERVAL
+        with self._lock:
+            self._draw(now, nbytes)
+
+    def _tick(self) -> None:
+        """Draw the bar while no chunk is complete, until it is closed."""
+        while not self._closed.wait(TICK):
+            with self._lock:
+                now = monotonic()
+                if self._name and now >= self._last + TICK:
+                    self._draw(now, 0)
+
+    def _draw(self, now: float, nbytes: int) -> None:
+        self._last, self._next = now, now + INTERVAL
         if self._drawing is None:
             self._sums = self._sum_sizes()
         before, total = self._done_before, self._file_total
@@ -233,13 +255,17 @@ class Bar:
 
     def erase(self) -> None:
         """Erase the bar before a message; the next chunk draws it again."""
-        if self._is_drawn and self._drawing is not None:
-            self._is_drawn = False
-            self._next = -inf
-            self._drawing.erase()
+        with self._lock:
+            self._last = monotonic()
+            if self._is_drawn and self._drawing is not None:
+                self._is_drawn = False
+                self._next = -inf
+                self._drawing.erase()
 
     def close(self) -> None:
         """Remove the bar from the terminal."""
+        self._closed.set()
+        self._ticker.join()
         if self._drawing is not None:
             self._drawing.close()
 

@@ -22,6 +22,7 @@ from ..defaults import (
     DEFAULT_TYPESIZE,
     available_cpus,
 )
+from ..exceptions import install_hint
 from ..log import printable
 from .exit_codes import Refusal, WrongUsage
 
@@ -188,14 +189,73 @@ def _parse(fp: Readable, name: str) -> dict[str, object]:
         toml = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
         raise Refusal(
-            "'%s' can't be read without the package tomli: pip install "
-            "'bloscpack[config]'" % name
+            "'%s' can't be read without the package tomli: %s"
+            % (name, install_hint("config"))
         ) from error
     try:
         content: dict[str, object] = toml.load(fp)
     except (ValueError, RecursionError) as error:
         raise WrongUsage("'%s' is not valid TOML: %s" % (name, error)) from error
     return content
+
+
+def change(texts: dict[str, str | None]) -> None:
+    """Write settings to the file in one step; None removes one. Other lines stay.
+
+    Raises `Refusal` for an unknown setting, an invalid value, or a file that is not
+    valid.
+    """
+    from io import BytesIO
+
+    from .._commit.replacing import replacing
+
+    name, content = path(), b""
+    if os.path.lexists(name):
+        with open(name, "rb") as fp:
+            content = fp.read()
+    expected = _parse(BytesIO(content), name)
+    text = content.decode()
+    for key, value in texts.items():
+        if key not in CHECKS and (value is not None or key not in expected):
+            raise WrongUsage(
+                "unknown setting '%s', expected one of %s" % (key, ", ".join(CHECKS))
+            )
+        expected.pop(key, None)
+        if value is not None:
+            value, expected[key] = _in_toml(key, value)
+        text = _with_line(text, key, value)
+    content = text.encode()
+    if _parse(BytesIO(content), name) != expected:
+        raise Refusal("'%s' has lines that can't be changed: edit the file" % name)
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with replacing(name) as out:
+        out.write(content)
+
+
+def _in_toml(key: str, text: str) -> tuple[str, object]:
+    """Return a value in the notation of TOML, and as it is read from there."""
+    import json
+
+    try:
+        value: object = CHECKS[key](text)
+    except ValueError as error:
+        raise WrongUsage("%s: %s" % (key, error)) from error
+    if text in ("true", "false"):
+        value = text == "true"
+    return json.dumps(value), value
+
+
+def _with_line(text: str, key: str, value: str | None) -> str:
+    """Return TOML with one more or another line for a key; None removes its line."""
+    import re
+
+    line = r"(?m)^([ \t]*[\"']?%s[\"']?[ \t]*=[ \t]*)[^#\n]*?([ \t]*(?:#.*)?)$\n?"
+    line %= re.escape(key)
+    if value is None:
+        return re.sub(line, "", text)
+    text += "\n" if text and not text.endswith("\n") else ""
+    changed, found = re.subn(line, r"\g<1>%s\g<2>\n" % value, text)
+    return changed if found else "%s%s = %s\n" % (text, key, value)
 
 
 # The settings in force

@@ -121,6 +121,18 @@ VERBS: list[VerbRecord] = [
         inputs=("file_",),
     ),
     VerbRecord(
+        "show",
+        None,
+        "show shape, sizes, and the first and last rows; --stats",
+        other_names=("head", "stats", "summary"),
+    ),
+    VerbRecord(
+        "diff",
+        None,
+        "compare two files or datasets, item by item",
+        other_names=("cmp", "compare"),
+    ),
+    VerbRecord(
         "estimate",
         "e",
         "show the space and memory that decompressing needs",

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import log
 from .._engine.forks import Owner
@@ -39,6 +41,11 @@ from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlock
 if TYPE_CHECKING:
     from .journal import Extent, Head
 
+Result = TypeVar("Result")
+# The file in which Linux lists all locks.
+LOCKS = "/proc/locks"
+# Pause between two attempts to take a lock, in seconds.
+PAUSE = 0.01
 # Numbers of the file systems without locks that the user has been warned of.
 _WITHOUT_LOCKS: set[int] = set()
 # Device, inode and process of the files and folders that this process has locked. A
@@ -211,15 +218,15 @@ class LockedFile:
 
 @contextmanager
 def open_locked(
-    path: Path, sync: bool = True, mode: str = "r+b"
+    path: Path, sync: bool = True, mode: str = "r+b", wait: float = 0
 ) -> Iterator[LockedFile]:
     """Open an existing file and lock it; restore it if a change was interrupted.
 
     A `mode` of "rb" only keeps other writers away. Without `sync` changes survive the
     end of the process, but not of the machine. Raises `StorageError` if another writer
-    has locked the file.
+    keeps the file locked for `wait` seconds.
     """
-    with _open_and_lock(path, mode) as fp:
+    with _open_and_lock(path, mode, wait) as fp:
         locked_file = LockedFile(path, fp, sync)
         remove_leftovers(locked_file.target, fp.fileno())
         if locked_file.roll_back():
@@ -250,7 +257,7 @@ def open_locked(
 
 
 @contextmanager
-def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
+def _open_and_lock(path: Path, mode: str, wait: float) -> Iterator[BinaryFile]:
     """Open and lock the file that has the name `path` when the lock is taken."""
     without_url(path, "changing a file")
     journal_name = journal.name_for(os.fsdecode(path))
@@ -263,7 +270,8 @@ def _open_and_lock(path: Path, mode: str) -> Iterator[BinaryFile]:
                 add_that_journal_remains(error, journal_name)
             raise
         with fp:
-            lock = Lock(fp.fileno(), path, "another writer%s is changing this file")
+            locked = "another writer%s is changing this file"
+            lock = waiting(partial(Lock, fp.fileno(), path, locked), wait)
             try:
                 # The writer that had the lock may have replaced the file, or died and
                 # left a journal. Then open it again.
@@ -308,7 +316,7 @@ class Lock(Owner):
     """The lock of an open file or folder, until `release` or the end of the process.
 
     Raises `StorageError` if another writer has it. The message is `locked`, in which
-    ``%s`` stands for the words that say that this writer is in the same process.
+    ``%s`` stands for words that name the process of this writer, if it is known.
     Without locks of the system, nothing keeps other writers away; the user is warned,
     once for each file system that has none.
     """
@@ -324,9 +332,10 @@ class Lock(Owner):
             _LOCKED_HERE.add(self._key)
             self._unlock = unlocking(descriptor)
         elif failure.errno in LOCKED:
-            here = " in this process" if self._key in _LOCKED_HERE else ""
+            is_here = self._key in _LOCKED_HERE
+            holder = " in this process" if is_here else _holder_of(status)
             name = os.fsdecode(path)
-            raise StorageError(errno.EAGAIN, locked % here, name) from failure
+            raise StorageError(errno.EAGAIN, locked % holder, name) from failure
         elif failure.errno is not None and status.st_dev not in _WITHOUT_LOCKS:
             _WITHOUT_LOCKS.add(status.st_dev)
             log.notice(
@@ -341,6 +350,37 @@ class Lock(Owner):
         if unlock is not None and self.is_here:
             unlock()
             _LOCKED_HERE.discard(self._key)
+
+
+def _holder_of(status: os.stat_result) -> str:
+    """Return words for the process that has locked a file; '' if it is not known.
+
+    Linux lists the locks of processes that this one may see.
+    """
+    device = "%02x:%02x" % (os.major(status.st_dev), os.minor(status.st_dev))
+    place = "%s:%d" % (device, status.st_ino)
+    try:
+        with open(LOCKS, encoding="ascii") as locks:
+            for line in locks:
+                _, kind, *fields = line.split()
+                if kind == "FLOCK" and fields[3] == place and int(fields[2]) > 0:
+                    with open("/proc/%s/comm" % fields[2], errors="replace") as name:
+                        return " (process %s, '%s')" % (fields[2], name.read().strip())
+    except (OSError, ValueError, IndexError):
+        pass
+    return ""
+
+
+def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
+    """Return what a function opens; wait as long as another writer has locked it."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return open_it()
+        except StorageError as error:
+            if error.errno != errno.EAGAIN or time.monotonic() >= end:
+                raise
+        time.sleep(PAUSE)
 
 
 class FolderLock(Lock):

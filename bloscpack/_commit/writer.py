@@ -18,7 +18,6 @@ that has inherited a writer may not use it.
 from __future__ import annotations
 
 import errno
-import time
 from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from .._engine.forks import OwnLock, renew_after_fork
 from .._storage.folder_store import FolderStore
 from ..exceptions import StorageError, UsageError, UsageValueError
-from .locking import FolderLock
+from .locking import FolderLock, waiting
 from .new_files import FolderChange, Pending, naming_dataset, recover
 from .trust import CHANGES, parent_of
 
@@ -55,10 +54,8 @@ Prepare = Callable[["Change | None"], object]
 Result = TypeVar("Result")
 
 
-# Number of seconds that a change of a group waits for the changes of other writers, and
-# between two attempts.
+# Number of seconds that a change of a group waits for the changes of other writers.
 WAIT = 5.0
-PAUSE = 0.01
 
 
 class Writer:
@@ -285,18 +282,6 @@ def check_parent_table(store: Store) -> None:
             "table for writing, which completes the change",
             store.root,
         )
-
-
-def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
-    """Return what a function opens; wait as long as another writer has locked it."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return open_it()
-        except StorageError as error:
-            if error.errno != errno.EAGAIN or time.monotonic() >= end:
-                raise
-        time.sleep(PAUSE)
 
 
 def checked(writer: Writer | None, path: str) -> Writer:

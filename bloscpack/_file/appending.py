@@ -9,6 +9,9 @@ change. The old bytes of these extents are saved in a journal, or in memory for 
 object. Removing the journal commits the change; after a failure the old bytes are
 restored.
 
+In a file without an offset table, or whose header does not state its chunks, the chunks
+are found by their headers, and the new header states them.
+
 If a file has no room for the new chunks or the new metadata, a copy with more room
 replaces it. The new chunks are appended to the copy before the copy replaces the file.
 """
@@ -19,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import log
 from .._commit.end_changes import EndChange, FileObjectTarget, changeable
@@ -29,10 +32,13 @@ from .._engine.threads import for_each
 from .._format.append_plan import (
     UNCHANGED,
     AppendPlan,
+    ChunksDiffer,
     check_appendable,
     count_added_chunks,
     plan_append,
     plan_metadata,
+    states_chunks,
+    stating_chunks,
 )
 from .._format.chunks import (
     check_digest,
@@ -40,7 +46,7 @@ from .._format.chunks import (
     decompress,
     plain_size,
     read_chunk_header,
-    walk_chunks,
+    skip_frames,
 )
 from .._format.sections import (
     SMALLEST_CHUNK,
@@ -54,12 +60,18 @@ from .._format.sections import (
 )
 from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
 from .._loop import effective_nthreads
-from .._storage.base import read_up_to
+from .._storage.base import bytes_left, read_up_to
 from .._storage.protocols import BinaryFile, Readable
-from .._storage.stream import Cursor
+from .._storage.stream import Cursor, sampled
 from ..abstract_io import Progress, log_digest
-from ..args import BloscArgs, refuse_unknown, settings_from
-from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
+from ..args import (
+    BLOSC_ARGS,
+    BloscArgs,
+    fit_settings,
+    known_settings,
+    settings_from,
+)
+from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
     DEFAULT_MAX_APP_CHUNKS,
@@ -68,6 +80,7 @@ from ..defaults import (
 )
 from ..exceptions import (
     FormatError,
+    FormatVersionMismatch,
     MetadataSectionTooSmall,
     NoMetadataFound,
     NotEnoughSpace,
@@ -88,6 +101,14 @@ if TYPE_CHECKING:
 
     from ..args import AnyBloscArgs, BloscKeywords
 
+# What a copy of the file with more room makes possible.
+NO_ROOM = (
+    ChunksDiffer,
+    FormatVersionMismatch,
+    MetadataSectionTooSmall,
+    NoMetadataFound,
+    NotEnoughSpace,
+)
 # A file that is changed in place.
 Target = FileObjectTarget | LockedFile
 
@@ -105,18 +126,21 @@ class AppendSettings:
         self,
         blosc_args: AnyBloscArgs | None,
         *,
+        auto: bool | str = False,
         metadata: object = UNCHANGED,
         nthreads: int | None = None,
         progress: Progress | None = None,
         expect: Callable[[int], object] | None = None,
+        needs_offsets: bool = False,
         **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
-        self.settings = settings
+        self.settings: dict[str, Any] = {**settings, "auto": auto}
         self.metadata = metadata
         self.nthreads = nthreads
         self.progress = progress
         self.expect = expect
+        self.needs_offsets = needs_offsets
 
 
 # Chunks
@@ -136,10 +160,12 @@ def append_locked(
     old_size = locked_file.size
     log.verbose("orig file size before append: %s" % double_pretty_size(old_size))
     log.verbose("new file size: %s" % double_pretty_size(new_size))
-    if grow and _lacks_room(locked_file, new_size, how.metadata):
-        _append_to_copy(locked_file, new_content_fp, new_size, how)
-    else:
+    try:
         append_chunks(locked_file, new_content_fp, new_size, how)
+    except NO_ROOM:  # nothing has been read of the new content
+        if not grow:
+            raise
+        _append_to_copy(locked_file, new_content_fp, new_size, how)
     size = locked_file.size
     log.verbose("orig file size after append: %s" % double_pretty_size(size))
     ratio = (size - old_size) / max(new_size, 1)
@@ -156,9 +182,9 @@ def append_chunks(
     new_size = checked_size(new_size)
     # Read and check the old file.
     fp = target.fp
-    beginning, boundaries = _read_appendable(fp)
+    beginning, boundaries = _read_appendable(fp, how.needs_offsets)
     header = beginning.header
-    args = _effective_args(how.blosc_args, how.settings, header)
+    args = _effective_args(how, header, new_content_fp, new_size)
     # AppendPlan, without reading or writing.
     plan = plan_append(beginning, boundaries, new_size, how.metadata)
     if new_size == 0 and plan.section is None:
@@ -177,7 +203,7 @@ def append_chunks(
     new_beginning = beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     log_dropped(unused, getattr(target, "path", None))
-    trailer = _begin_trailer(plan, beginning)
+    trailer = _begin_trailer(plan, boundaries)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
         # Write.
@@ -192,8 +218,9 @@ def append_chunks(
             if log.enabled(log.DEBUG):
                 offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
                 log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
-            added = new_offsets[header.nchunks - plan.first_chunk :]
-            change.overwrite(plan.table_offset, encode_offsets(added))
+            if plan.header.offsets:
+                added = new_offsets[header.nchunks - plan.first_chunk :]
+                change.overwrite(plan.table_offset, encode_offsets(added))
             # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
     # Commit: leaving the block has removed the journal.
@@ -201,37 +228,51 @@ def append_chunks(
     return plan.nchunks_added
 
 
-def _begin_trailer(plan: AppendPlan, beginning: Beginning) -> Trailer | None:
+def _begin_trailer(plan: AppendPlan, boundaries: list[int]) -> Trailer | None:
     """Return the trailer of a shard with the chunks that stay; None for others."""
     if plan.inner_nbytes is None:
         return None
-    header, kept = plan.header, (beginning.offsets or [])[: plan.first_chunk]
+    header = plan.header
     trailer = Trailer(plan.inner_nbytes, count_slots(header), header.checksum_impl)
-    for start, stop in pairwise([*kept, plan.chunks_offset]):
+    for start, stop in pairwise(boundaries[: plan.first_chunk + 1]):
         trailer.add(start, stop)
     return trailer
 
 
-def _read_appendable(fp: BinaryFile) -> tuple[Beginning, list[int]]:
+def _read_appendable(
+    fp: BinaryFile, needs_offsets: bool
+) -> tuple[Beginning, list[int]]:
     """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
 
-    Raises an error unless the file can be appended to. A wrong entry of the offset
-    table, or a damaged chunk before the last two, may remain undetected. In a shard all
-    entries are compared with the chunks: the new index gets them.
+    The header states the chunks. Raises an error unless the file can be appended to. A
+    wrong entry of the offset table, or a damaged chunk before the last two, may remain
+    undetected. In a shard all entries are compared with the chunks: the new index gets
+    them.
     """
     fp.seek(0)
     cursor = Cursor(fp)
     beginning = read_beginning(cursor)
-    check_appendable(beginning.header)
+    header = beginning.header
+    check_appendable(header)
+    if needs_offsets and not header.offsets:
+        raise OffsetsRequired(
+            "Appending to a file without offsets is not yet supported"
+        )
     first = cursor.position
     left = cursor.left()
     boundaries = None
-    if inner_size(beginning.metadata, beginning.header) is None:
+    is_stated = header.offsets and states_chunks(header)
+    if is_stated and inner_size(beginning.metadata, header) is None:
         boundaries = _find_last_chunk(cursor, beginning, first + (left or 0))
     if boundaries is None:
         cursor.move(first)
-        boundaries = walk_chunks(cursor, beginning.header)
+        boundaries, sizes = [first], []
+        for frame in skip_frames(cursor, header):
+            boundaries.append(cursor.position)
+            sizes.append(frame.header.nbytes)
         check_offsets(beginning.offsets or [], boundaries)
+        if not states_chunks(header):
+            beginning.header = stating_chunks(header, sizes)
     return beginning, boundaries
 
 
@@ -242,7 +283,7 @@ def _find_last_chunk(
 
     The cursor is at the first chunk of a file of `size` bytes. Only the headers of the
     last two chunks are read. Returns None if they contradict the offset table or the
-    size of the file: then `walk_chunks` finds the reason.
+    size of the file: then following all chunks finds the reason.
     """
     header = beginning.header
     first = cursor.position
@@ -292,11 +333,23 @@ def checked_size(new_size: int) -> int:
 
 
 def _effective_args(
-    given: AnyBloscArgs | None, keywords: BloscKeywords, header: BloscpackHeader
+    how: AppendSettings, header: BloscpackHeader, content_fp: Any, size: int
 ) -> BloscArgs:
-    """Return a checked copy of the settings, with the type size of the file."""
-    refuse_unknown(keywords, BloscArgs)
-    found = settings_from(BloscArgs, "blosc_args", given, keywords, typesize=None)
+    """Return a checked copy of the settings, with the type size of the file.
+
+    With ``auto`` they fit the next `size` bytes of the content, which must be able to
+    seek.
+    """
+    keywords, given, sample = dict(how.settings), how.blosc_args, None
+    typesizes = (header.typesize,) if header.typesize else ()
+    if keywords["auto"]:
+        if bytes_left(content_fp) is None:
+            raise UsageError("'auto' needs new content that can seek")
+        _, sample = sampled(content_fp, size)
+    chunk_size = max(header.chunk_size, 1)
+    _, given = fit_settings(keywords, chunk_size, given, sample, typesizes)
+    fields = known_settings(keywords, BLOSC_ARGS)
+    found = settings_from(BloscArgs, "blosc_args", given, fields, typesize=None)
     args = found.copy()
     if args.typesize is None:
         args.typesize = header.typesize or DEFAULT_TYPESIZE
@@ -438,21 +491,6 @@ def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> No
 
 
 # Room
-
-
-def _lacks_room(locked_file: LockedFile, new_size: int, metadata: object) -> bool:
-    """Return whether only a file with more room can take the bytes or the metadata."""
-    beginning, first = read_sections(locked_file)
-    header = beginning.header
-    sizes = header.nchunks, header.chunk_size, header.last_chunk
-    if header.format_version != FORMAT_VERSION or -1 in sizes:
-        return True
-    try:
-        check_appendable(header)
-        plan_append(beginning, [first] * 3, checked_size(new_size), metadata)
-    except (OffsetsRequired, NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall):
-        return True
-    return False
 
 
 def _append_to_copy(

@@ -6,13 +6,12 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy
 
-from .._format.array_metadata import describe
-from .._format.shard import count_slots, row_nbytes, rows_for
+from .._format.shard import count_slots, row_nbytes
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import (
     Member,
@@ -23,11 +22,9 @@ from .._format.zip_format import (
 )
 from .._storage.base import Storage, write_all
 from .._storage.protocols import BinaryFile, Buffer, StorageOptions, Writable
-from ..args import parse_chunk_size
-from ..defaults import DEFAULT_CHUNK_SIZE
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..fp_io import CompressedFPSink, is_seekable
-from ..numpy_io import pack_ndarray, storable
+from ..numpy_io import as_shard, pack_ndarray, storable
 from .archive_reading import BLP, document_name
 
 if TYPE_CHECKING:
@@ -58,7 +55,7 @@ class ArchiveSettings:
         self.packing = dict(given or {})
         for name in NO_SETTINGS:
             if name in self.packing:
-                raise UsageValueError("'%s' is no setting of an archive" % name)
+                raise UsageValueError("'%s' is no setting of save and savez" % name)
         self.sync: bool | None = self.packing.pop("sync", None)
         self.storage_options: StorageOptions | None = self.packing.pop(
             "storage_options", None
@@ -134,11 +131,10 @@ class ArchiveWriter:
             raise
 
     def _add(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
-        rows = _chunk_rows(array, settings.get("chunk_size", DEFAULT_CHUNK_SIZE))
-        if rows is None:
+        array, settings = as_shard(array, settings)
+        if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
-        settings = {**settings, "chunk_size": rows * row_nbytes(array), "shard": True}
         if settings.get("bloscpack_args") is None:
             settings.setdefault("max_app_chunks", 0)
         shard = name + "/c" + array.ndim * "/0"
@@ -152,7 +148,7 @@ class ArchiveWriter:
         document = ArrayDocument(
             array.dtype,
             array.shape,
-            rows,
+            settings["chunk_size"] // row_nbytes(array),
             count_slots(header),
             blosc={
                 "cname": used.cname,
@@ -199,21 +195,6 @@ class ArchiveWriter:
         """Write the directory."""
         start = self._fp.tell() - self._start
         write_all(self._fp, encode_directory(self._members, start))
-
-
-def _chunk_rows(array: Array, chunk_size: int | str) -> int | None:
-    """Return the number of rows of a chunk; None if an array can't be a shard.
-
-    A chunk has no more rows than the array: a shard has a second, padded copy of a
-    chunk that is shorter than the others.
-    """
-    parse_chunk_size(chunk_size)
-    try:
-        order: Literal["C", "F"] = "F" if describe(array)["order"] == "F" else "C"
-        rows = rows_for(array, order, chunk_size)
-    except UsageError:
-        return None
-    return max(1, min(rows, len(array)))
 
 
 def write_archive(

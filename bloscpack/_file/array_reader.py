@@ -27,6 +27,7 @@ from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_c
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
+    from .._storage.protocols import Buffer
 
     # Returns a new array of a shape and a dtype, with undefined items.
     Allocate = Callable[[tuple[int, ...], DType], Array]
@@ -98,6 +99,13 @@ class ChunkSource(ABC):
 
     def cached(self, number: int, size: int) -> bytes | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return None
+
+    def stored_chunk(self, number: int) -> Buffer | None:
+        """Return a chunk as it is in the file, unchecked, perhaps with a digest.
+
+        None if it is not in a local file.
+        """
         return None
 
     def read_into(self, view: memoryview, start: int) -> int:

@@ -64,6 +64,7 @@ Geometry = tuple[int, int, int]
 class Settings(TypedDict, total=False):
     """The settings of `repack`, which documents them."""
 
+    auto: bool | str | None
     typesize: int | None
     clevel: int | None
     shuffle: bool | int | None
@@ -78,6 +79,13 @@ class Settings(TypedDict, total=False):
     meta_checksum: str | None
     meta_codec: str | None
     max_meta_size: int | Callable[[int], int] | None
+
+
+class RepackKeywords(Settings, total=False):
+    """The settings with their other names."""
+
+    codec: str | None
+    level: int | None
 
 
 SETTINGS = tuple(Settings.__annotations__)

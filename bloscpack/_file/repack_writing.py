@@ -11,21 +11,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
+from .._format.array_metadata import Description
 from .._format.chunks import Frame
 from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
 from .._storage.protocols import BinaryFile, Buffer, Writable
 from ..abstract_io import PlainSource, Progress
-from ..args import BloscArgs, BloscpackArgs, MetadataArgs, refuse_all_but
+from ..args import (
+    BLOSC_ARGS,
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    fit_settings,
+    known_settings,
+)
+from ..defaults import DEFAULT_CHUNK_SIZE
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from .repack_plan import SETTINGS, RepackPlan, Settings, Survey
+from ..serializers import SHARD, is_array
+from .array_reader import CACHE_NBYTES
+from .opened import open_parts
+from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..serializers import Json
 
     # The first byte of a span of plain bytes, its end, and the old chunks in it.
     Span = tuple[int, int, list["_OldChunk"]]
@@ -38,7 +52,7 @@ def repack_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
     expect: Callable[[int], object] | None = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[RepackKeywords],
 ) -> None:
     """Write the file in one file object with other settings into another.
 
@@ -51,15 +65,44 @@ def repack_fp(
     settings, nthreads, progress, expect
         As in `repack`, and so are the errors.
     """
-    refuse_all_but(SETTINGS, settings)
+    found: Any = known_settings(settings, SETTINGS)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    numbers = plain_numbers(item for item in settings.items() if item[0] != "metadata")
-    settings.update(numbers)  # type: ignore[typeddict-item]
-    plan = RepackPlan(old, settings)
+    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
     if expect is not None:
         expect(old.nbytes)
+    blocksize = _choose(found, in_fp, old) if found.get("auto") else 0
+    plan = RepackPlan(old, found)
+    if plan.blosc_args is not None:
+        plan.blosc_args.blocksize = blocksize
     write_planned(plan, in_fp, out_fp, nthreads, progress)
+
+
+def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
+    """Add the settings that fit the plain bytes; return the block size."""
+    metadata = old.beginning.metadata
+    given = {name: value for name, value in settings.items() if value is not None}
+    keywords = {name: given[name] for name in ("auto", *BLOSC_ARGS) if name in given}
+    keywords["shard"] = given.get("shard", is_array(metadata) and SHARD in metadata)
+    typesizes = [] if "typesize" in given else array_typesizes(metadata)
+    chunk_size = given.get("chunk_size", DEFAULT_CHUNK_SIZE)
+    in_fp.seek(0)
+    # Every piece of the sample may be in the same chunk.
+    with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
+        sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
+        chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
+    assert isinstance(found, BloscArgs)
+    settings.update(found, chunk_size=chunk_size)
+    return found.blocksize
+
+
+def array_typesizes(metadata: Json) -> list[int]:
+    """Return the type size of the array that metadata describe, in a list."""
+    from ..numpy_io import typesize_of
+
+    if not is_array(metadata):
+        return []
+    return [typesize_of(Description(metadata).dtype)]
 
 
 def write_planned(

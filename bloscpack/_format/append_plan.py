@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..args import calculate_nchunks, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
+    BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
     METADATA_HEADER_LENGTH,
@@ -23,11 +24,11 @@ from ..exceptions import (
     FormatVersionMismatch,
     NoMetadataFound,
     NotEnoughSpace,
-    OffsetsRequired,
     UsageError,
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, replaced_metadata
+from . import blosc_header
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
@@ -61,8 +62,8 @@ class AppendPlan(NamedTuple):
     nchunks_added
         The number of chunks that the file gains.
     table_offset
-        The file offset of the first free entry of the offset table. The entries of the
-        added chunks are written there.
+        The file offset of the first free entry of the offset table, if there is one.
+        The entries of the added chunks are written there.
     inner_nbytes
         The plain size of an inner chunk if the file is a Zarr shard, else None. Such a
         file gets a new trailer behind the last chunk.
@@ -83,13 +84,19 @@ class AppendPlan(NamedTuple):
         beginning = 0, BLOSCPACK_HEADER_LENGTH + section_size
         if not any(self.new_sizes):
             return [beginning]
+        if not self.header.offsets:
+            return [beginning, (self.chunks_offset, file_size)]
         table_stop = self.table_offset + OFFSET_LENGTH * self.nchunks_added
         table = self.table_offset, table_stop
         return [beginning, table, (self.chunks_offset, file_size)]
 
 
+class ChunksDiffer(UsageError):
+    """Raised if chunks that differ in size keep a file from being appended to."""
+
+
 def check_appendable(header: BloscpackHeader) -> None:
-    """Raise an error unless the header allows an append."""
+    """Raise `FormatError` unless the file has the layout that can be appended to."""
     if header.format_version != FORMAT_VERSION:
         raise FormatVersionMismatch(
             "format version of file was not '%d' as expected, but '%d': files of this "
@@ -97,14 +104,29 @@ def check_appendable(header: BloscpackHeader) -> None:
             % (FORMAT_VERSION, header.format_version),
             section="header",
         )
-    if not header.offsets:
-        raise OffsetsRequired(
-            "Appending to a file without offsets is not yet supported"
+
+
+def states_chunks(header: BloscpackHeader) -> bool:
+    """Return whether a header states the number and the sizes of all chunks."""
+    return -1 not in (header.nchunks, header.chunk_size, header.last_chunk)
+
+
+def stating_chunks(header: BloscpackHeader, sizes: list[int]) -> BloscpackHeader:
+    """Return a header that states the chunks of the file, whose plain sizes are given.
+
+    Raises `ChunksDiffer` if it can't, because there is no single chunk size.
+    """
+    found = header.copy()
+    found.offsets = header.offsets and header.nchunks != -1
+    if not found.offsets:
+        found.max_app_chunks = 0
+    found.nchunks = len(sizes)
+    found.chunk_size, found.last_chunk = (sizes[0], sizes[-1]) if sizes else (0, 0)
+    if {*sizes[:-1]} - {found.chunk_size} or found.last_chunk > found.chunk_size:
+        raise ChunksDiffer(
+            "the chunks of the file differ in size, so it can't be appended to in place"
         )
-    if -1 in (header.nchunks, header.chunk_size, header.last_chunk):
-        raise UsageError(
-            "appending needs a file whose header tells number and size of its chunks"
-        )
+    return found
 
 
 def plan_append(
@@ -124,7 +146,7 @@ def plan_append(
     fill, nchunks_added, chunk_size, last_chunk = _new_chunks(
         old, new_size, _largest_chunk(beginning.metadata, old)
     )
-    if nchunks_added > old.max_app_chunks:
+    if old.offsets and nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
             "has room for '%d'" % (nchunks_added, old.max_app_chunks)
@@ -133,7 +155,7 @@ def plan_append(
     header.chunk_size = chunk_size
     header.last_chunk = last_chunk
     header.nchunks = old.nchunks + nchunks_added
-    header.max_app_chunks = old.max_app_chunks - nchunks_added
+    header.max_app_chunks = old.max_app_chunks - nchunks_added if old.offsets else 0
     return AppendPlan(
         header=header,
         section=plan_metadata(beginning, header, new_size, metadata),
@@ -261,7 +283,9 @@ def find_overreach(
     (_, stop), *rest = extents
     if stop not in (BLOSCPACK_HEADER_LENGTH, sections_end):
         return "'0' to '%d'" % stop
-    if not header.offsets or header.nchunks == -1:  # only its metadata can be replaced
+    if not header.offsets or header.nchunks == -1:
+        last = _last_chunk(read_old, sections_end, length, header) if rest else 0
+        del rest[: [(last, length)] == rest[:1]]
         return "'%d' to '%d'" % rest[0] if rest else None
     free = sections_end + OFFSET_LENGTH * header.nchunks
     table_end = free + OFFSET_LENGTH * header.max_app_chunks
@@ -274,3 +298,21 @@ def find_overreach(
     if rest and table_end <= last and rest[0] == (last, length):
         del rest[0]
     return "'%d' to '%d'" % rest[0] if rest else None
+
+
+def _last_chunk(
+    read_old: Callable[[int, int], bytes],
+    start: int,
+    length: int,
+    header: BloscpackHeader,
+) -> int:
+    """Return where the last chunk of a file without an offset table begins.
+
+    The first chunk begins at `start`. Without chunks it is the place of the first one.
+    """
+    last, end, number = start, start, 0
+    while end < length and number != header.nchunks:
+        chunk = blosc_header.decode_header(read_old(end, BLOSC_HEADER_LENGTH))
+        last, end = end, end + chunk.ctbytes + header.checksum_impl.size
+        number += 1
+    return last

@@ -2,19 +2,19 @@
 
 The same data always get the same settings: sizes are measured, but speeds are taken
 from a table, because measured speeds vary. The settings do not depend on the number of
-threads either. First the filters and type sizes are compared with a fast codec, on
-short pieces; then the codecs of the goal, with the best filters, on longer pieces; at
-last, for zstd without a filter, long blocks with those that Blosc chooses. The size of
-the sample is bounded so that the choice takes a few hundredths of a second at
-most for the goals 'speed' and 'balanced', and 5 % of the time to compress large data.
+threads either. First the filters and type sizes are compared with one codec, on short
+pieces; then the codecs of the goal, with the best filters, on longer pieces; at last,
+for zstd without a filter, long blocks with those that Blosc chooses. The size of the
+sample is bounded so that the choice takes a few hundredths of a second, and at most
+5 % of the time to compress large data.
 
-A fast codec shows little of the filters that suit the slow codecs of the goal 'ratio'.
-This goal begins with the choice for 'balanced', compares the filters with zstd at a
-medium level, and tries the best of them with the slow codecs. The choice for 'balanced'
-is one of the candidates, so that 'ratio' is never worse on the sample.
+A goal is the speed of a disk: the cost of a setting is the time to compress, to write,
+to read and to decompress. The goal 'ratio' assumes a slow disk, so a level must pay for
+its time: a slower level that saves little is not chosen. Its choice is compared with
+that for 'balanced', so that it is never worse on the sample.
 
-``blpk tune`` uses the same records and filters, but measures the speed of many settings
-and reports all of them.
+``blpk tune`` uses the same records, filters and costs, but measures the speed of many
+settings and reports all of them.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ if TYPE_CHECKING:
 
 Read = Callable[[int, int], bytes]
 
-Sizes = tuple[int, int]
+Sizes = tuple[int, int, int]
 
 Fixed = dict[str, str | int]
 
 Filter = tuple[int, int]
 
-# The goal whose costs are only sizes.
+# The goal whose choice is compared with that for the default goal.
 SMALLEST = "ratio"
 # The levels for a codec that the user gives, if the goal has none for it.
 USUAL_LEVEL = {"speed": 1, "balanced": 5, "ratio": 9}
-# The level of the codec that compares the filters.
-PROBE_LEVEL = 5
+# The kinds of codecs that may compare the filters, and their level.
+PROBES = {"speed": ("fast",), "balanced": ("fast",), "ratio": ("slow", "fast")}
+PROBE_LEVEL = {"speed": 5, "balanced": 5, "ratio": 3}
 # Time that bit shuffle takes for a byte.
 BITSHUFFLE_NANOSECONDS = 0.2
 # Time that every setting takes: to read, to copy, and to compute digests.
@@ -71,46 +72,34 @@ THREADS = 4
 # A cost counts as equal if it is at most this much higher, as a factor and in seconds.
 EQUAL_FACTOR = 1.03
 EQUAL_SECONDS = 0.15e-9
-# A filter is tried with all codecs if its ratio is at least this multiple of the ratio
-# without a filter, and of the best ratio. Without a filter, other codecs may be much
+# A filter is tried with all codecs if its ratio is above the ratio without a filter,
+# and above this share of the best ratio. Without a filter, other codecs may be much
 # better than the first one, so that a smaller ratio is enough.
-WORTH_A_FILTER = 1.05
 NEAR = 0.9
 NEAR_WITHOUT_FILTER = 0.5
 FILTERS_KEPT = 2
-# From this ratio on, the sample is a whole chunk, and this many filters are tried.
-# Such data compress fast, and other filters are good for shorter pieces.
-REGULAR = 8
+# From these ratios on, data are regular: the sample is a whole chunk, and this many
+# filters are tried. Such data compress fast, and other filters and codecs are good for
+# shorter pieces.
+REGULAR = {"speed": 4, "balanced": 4, "ratio": 8}
 FILTERS_OF_REGULAR = 3
-# Sizes of a piece and of a sample in bytes: to compare filters; to compare codecs on
-# data without a filter, filtered data, and very regular data. Many short pieces show
-# more of data that differ from place to place. Filtered data need long pieces: a filter
-# cuts them into a stream for each byte, or each bit, of an item.
-SHORT = 2**15, 2**17
-LONG = 2**16, 2**19
-LONG_FILTERED = 2**18, 2**19
-WHOLE = 2**20, 2**20
-# The sample is one SHARE-th of the data at most, but has at least LEAST bytes.
-SHARE = 128
+# Sizes of a piece and of a sample in bytes, and the part of the data that a sample is
+# at most: to compare filters; to compare codecs on data without a filter, filtered
+# data, and very regular data; and to compare slow settings. Many short pieces show more
+# of data that differ from place to place. Filtered data need long pieces: a filter cuts
+# them into a stream for each byte, or each bit, of an item. So do slow settings, which
+# find distant repetitions.
+SHORT = 2**15, 2**17, 128
+LONG = 2**16, 2**19, 128
+LONG_FILTERED = 2**18, 2**19, 128
+WHOLE = 2**20, 2**20, 8
+SLOW = 2**19, 2**19, 16
+# Minimum size of a sample.
 LEAST = 2**17
-# The same for the goal 'ratio': to compare filters, and to compare settings. Ratios of
-# regular data depend on long repetitions, which only the slow codec finds, and only in
-# long pieces. For other data a faster level with blocks of the same size is enough,
-# unless they are short.
-SLOW_LONG = 2**18, 2**19
-SLOW_WHOLE = 2**19, 2**19
-PROBED, COMPARED = 2**16, 2**18
-SHORT_FOR_SLOW = 2**12
-FASTER_LEVEL = 6
-# Number of filters that are compared with the slow probe.
-FILTERS_PROBED = 6
-# Filters are compared with the slow codec if their ratio is at least this multiple of
-# the best.
-NEAR_FOR_SLOW = 0.87
-NEAR_FOR_REGULAR = 0.65
-# Blocks of high levels are as long as a chunk. Blosc does not bit-shuffle a block whose
-# number of items is not a multiple of 8: this filter is left out if more than this
-# fraction of the data would be such a block.
+# Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
+# bit-shuffle a block whose number of items is not a multiple of 8: this filter is left
+# out if more than this fraction of the data would be such a block.
+LONGEST_BLOCK = 2**19
 UNFILTERED = 1 / 8
 # Without a filter, zstd finds more in most data if blocks are longer than those that
 # Blosc chooses. This is the distance in bytes at which its level 3 finds repetitions.
@@ -120,12 +109,6 @@ UNFILTERED = 1 / 8
 PIECE_FOR_BLOCKS = 2**19
 LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
-# Level 9 of zstd compresses text at 0.2 to 0.4 MB/s in blocks of 8 MiB, and repetitive
-# text even more slowly. Longer blocks than this get level 8, which reaches 2 MB/s.
-LONGEST_OF_LAST_LEVEL = 2**20
-LAST_LEVEL, FAST_ENOUGH = 9, 8
-# Number of bytes at the beginning of a pipe that are its sample.
-HEAD = 4 * 2**20
 
 
 def choose(
@@ -152,101 +135,43 @@ def choose(
     if not nbytes:
         known = {"typesize": typesizes[0]} if typesizes else {}
         return DEFAULT.but(**known).but(**fixed)
-    if goal == SMALLEST:
-        return _smallest(read, nbytes, filters, fixed)
-    return _fastest(read, nbytes, goal, filters, fixed)
+    if goal != SMALLEST:
+        return _cheapest(read, nbytes, goal, filters, fixed)
+    usual = _cheapest(read, nbytes, DEFAULT_GOAL, filters, fixed)
+    filters = [pair for pair in filters if _is_applied(pair, nbytes)] or filters
+    best = _cheapest(read, nbytes, goal, filters, fixed)
+    pieces = _pieces(read, nbytes, SLOW)
+    return best if _size(pieces, best) < _size(pieces, usual) else usual
 
 
-def _fastest(
+def saving(
+    read: Read, nbytes: int, used: Setting, typesizes: Sequence[int] = ()
+) -> float:
+    """Return the share of the compressed size that the goal 'balanced' would save."""
+    best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
+    pieces = _pieces(read, nbytes, LONG_FILTERED)
+    return 1 - _size(pieces, best) / _size(pieces, used)
+
+
+def _cheapest(
     read: Read, nbytes: int, goal: str, filters: Sequence[Filter], fixed: Fixed
 ) -> Setting:
     """Return the setting of the lowest cost for a goal."""
     sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
     if len(filters) > 1:
-        pieces = _pieces(read, nbytes, SHORT, LEAST)
-        filters, sizes = _best_filters(_ratios_of(pieces, filters, "fast"))
+        pieces = _pieces(read, nbytes, SHORT)
+        filters, sizes = _best_filters(_ratios_of(pieces, filters, goal), goal)
     settings = _with_filters(_candidates(goal, fixed, regular=sizes is WHOLE), filters)
     best = settings[0]
     if len(settings) > 1:
-        pieces = _pieces(read, nbytes, sizes, LEAST)
+        pieces = _pieces(read, nbytes, SLOW if goal == SMALLEST else sizes)
         best = _best(pieces, settings, GOALS[goal])
     other = _with_long_blocks(best, goal, fixed)
     if other is None or best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
         return other or best
     size = min(PIECE_FOR_BLOCKS, other.chunk_size)
-    pieces = _pieces(read, nbytes, (size, 2 * size), size)
+    pieces = _pieces(read, nbytes, (size, 2 * size, LONG[-1]), size)
     return other if _size(pieces, other) < _size(pieces, best) else best
-
-
-def _smallest(
-    read: Read, nbytes: int, filters: Sequence[Filter], fixed: Fixed
-) -> Setting:
-    """Return the setting for the smallest size, that for 'balanced' if it is as small.
-
-    The settings of the last step are compared on the same pieces.
-    """
-    usual = _fastest(read, nbytes, DEFAULT_GOAL, filters, fixed)
-    slow = _candidates(SMALLEST, fixed, regular=False)[0]
-    filters = [pair for pair in filters if _is_applied(pair, nbytes, slow.chunk_size)]
-    kept, regular = _filters_for_slow(read, nbytes, filters, usual.filter)
-    settings = [
-        _bounded(setting, nbytes, fixed) for setting in _with_filters([slow], kept)
-    ]
-    if not settings:
-        return usual
-    trials = {setting: setting for setting in (usual, *settings)}
-    long_blocks = codec_named(slow.cname).long_blocks
-    fast = long_blocks and nbytes > SHORT_FOR_SLOW and not regular
-    if fast and "clevel" not in fixed:
-        trials |= {setting: setting.but(clevel=FASTER_LEVEL) for setting in settings}
-    sizes, least = (SLOW_WHOLE, SLOW_WHOLE[0]) if regular else (SLOW_LONG, COMPARED)
-    pieces = _pieces(read, nbytes, sizes, least)
-    sizes_of = {setting: _size(pieces, trials[setting]) for setting in trials}
-    best = min(trials, key=sizes_of.__getitem__)
-    if best is not usual or trials[settings[0]] is settings[0]:
-        return best
-    # The slow codec may be better than the faster level that was tried in its place.
-    slow = min(settings, key=sizes_of.__getitem__)
-    return slow if _size(pieces, slow) < sizes_of[usual] else usual
-
-
-def _bounded(setting: Setting, nbytes: int, fixed: Fixed) -> Setting:
-    """Return a setting with long blocks, and a lower level if they need it.
-
-    Blocks of the last level are as long as a chunk.
-    """
-    longer = _with_long_blocks(setting, SMALLEST, fixed) or setting
-    if not codec_named(setting.cname).long_blocks or setting.clevel < LAST_LEVEL:
-        return longer
-    if "clevel" in fixed or min(longer.chunk_size, nbytes) <= LONGEST_OF_LAST_LEVEL:
-        return setting
-    return longer.but(clevel=FAST_ENOUGH)
-
-
-def _filters_for_slow(
-    read: Read, nbytes: int, filters: Sequence[Filter], usual: Filter
-) -> tuple[list[Filter], bool]:
-    """Return the filters to try with the slow codec, and whether the data are regular.
-
-    They include `usual` if it is one of `filters`.
-    """
-    if len(filters) < 2:
-        return list(filters), False
-    pieces = _pieces(read, nbytes, SLOW_LONG, PROBED)
-    ratios = _ratios_of(pieces, filters, "fast")
-    kept = sorted(filters, key=ratios.__getitem__, reverse=True)[:FILTERS_PROBED]
-    kept += [pair for pair in filters if pair[0] == NONE or pair == usual]
-    ratios = _ratios_of(pieces, kept, "slow", "fast")
-    regular = max(ratios.values()) >= REGULAR
-    if regular:
-        pieces = _pieces(read, nbytes, SLOW_WHOLE, SLOW_WHOLE[0])
-        ratios = _ratios_of(pieces, filters, "slow", "fast")
-    least = max(ratios.values()) * (NEAR_FOR_REGULAR if regular else NEAR_FOR_SLOW)
-    ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
-    kept = [pair for pair in ordered if ratios[pair] >= least][:FILTERS_KEPT]
-    if usual in filters and usual not in kept and not regular:
-        kept.append(usual)
-    return kept, regular
 
 
 def _with_filters(
@@ -263,17 +188,18 @@ def _with_filters(
 
 def _with_long_blocks(setting: Setting, goal: str, fixed: Fixed) -> Setting | None:
     """Return a setting with long blocks; None if they do not suit its codec."""
-    if not codec_named(setting.cname).long_blocks or setting.shuffle != NONE:
+    codec = codec_named(setting.cname)
+    if setting.shuffle != NONE or setting.clevel > codec.long_blocks:
         return None
     chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
     block = min(chunk_size, max(BLOCK_SIZES.values()))
     return setting.but(chunk_size=chunk_size, blocksize=block)
 
 
-def _is_applied(pair: Filter, nbytes: int, chunk_size: int) -> bool:
-    """Return whether Blosc applies a filter to most blocks that are whole chunks."""
+def _is_applied(pair: Filter, nbytes: int) -> bool:
+    """Return whether Blosc applies a filter to most of the long blocks."""
     shuffle, typesize = pair
-    last = nbytes % chunk_size
+    last = nbytes % LONGEST_BLOCK
     unfiltered = last if last // typesize % 8 else 0
     return shuffle != BITSHUFFLE or unfiltered <= UNFILTERED * nbytes
 
@@ -316,10 +242,10 @@ def _filters(typesizes: Sequence[int], fixed: Fixed) -> Sequence[Filter]:
     return [pair for pair in found if pair[0] == shuffle] or [(shuffle, typesizes[0])]
 
 
-def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int) -> list[bytes]:
+def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int = LEAST) -> list[bytes]:
     """Return the sample: all data, or pieces whose sizes are a power of two."""
-    size, most = sizes
-    total = max(min(most, nbytes // SHARE), least)
+    size, most, share = sizes
+    total = max(min(most, nbytes // share), least)
     if nbytes <= total:
         return [read(0, nbytes) or b"\0"]
     size = min(size, 1 << (total.bit_length() - 1))
@@ -343,37 +269,33 @@ def _size(pieces: Iterable[bytes], setting: Setting) -> int:
 
 
 def _ratios_of(
-    pieces: list[bytes], filters: Iterable[Filter], *probes: str
+    pieces: list[bytes], filters: Iterable[Filter], goal: str
 ) -> dict[Filter, float]:
-    """Return the compression ratios of filters.
-
-    The first codec of the first kind of `probes` that Blosc has compresses the pieces.
-    """
+    """Return the compression ratios of filters with the first codec that probes."""
     from ..constants import CNAME_AVAIL
 
-    names = [c.name for kind in probes for c in CODECS.values() if c.probe == kind]
+    kinds = PROBES[goal]
+    names = [c.name for kind in kinds for c in CODECS.values() if c.probe == kind]
     probe = next(name for name in names if name in CNAME_AVAIL)
     return {
-        pair: _ratio(pieces, Setting(probe, PROBE_LEVEL, *pair, CHUNK_SIZE))
+        pair: _ratio(pieces, Setting(probe, PROBE_LEVEL[goal], *pair, CHUNK_SIZE))
         for pair in filters
     }
 
 
-def _best_filters(ratios: dict[Filter, float]) -> tuple[list[Filter], Sizes]:
+def _best_filters(ratios: dict[Filter, float], goal: str) -> tuple[list[Filter], Sizes]:
     """Return the filters to try with all codecs, and the sizes of the sample for it."""
     best = max(ratios.values())
     ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
-    if best >= REGULAR:
+    if best >= REGULAR[goal]:
         return ordered[:FILTERS_OF_REGULAR], WHOLE
     plain = [pair for pair in ordered if pair[0] == NONE]
     unfiltered = max((ratios[pair] for pair in plain), default=0.0)
-    least = max(WORTH_A_FILTER * unfiltered, NEAR * best)
-    kept = [pair for pair in ordered if ratios[pair] >= least][:FILTERS_KEPT]
-    if not kept:
-        return plain, LONG
+    near = [p for p in ordered if ratios[p] > max(unfiltered, NEAR * best)]
+    kept = near[:FILTERS_KEPT]
     if unfiltered >= NEAR_WITHOUT_FILTER * best:
         kept += plain
-    return kept, LONG_FILTERED
+    return kept, LONG_FILTERED if near else LONG
 
 
 def _best(pieces: list[bytes], settings: Iterable[Setting], disk: float) -> Setting:
@@ -413,48 +335,14 @@ def choose_for(
     contiguous. The item size of an array is the type size. Raises `UsageTypeError`
     for a masked array, and unless the sample is an array or a buffer of bytes.
     """
-    read, nbytes, typesize = _sample(sample)
-    typesizes = (typesize,) if 1 < typesize <= MAX_TYPESIZE else ()
-    return choose(read, nbytes, goal, typesizes, fixed)
-
-
-def _sample(sample: Buffer | Array) -> tuple[Read, int, int]:
-    """Return the function that reads a sample, its size in bytes, and its item size.
-
-    Items that are not contiguous are copied when they are read.
-    """
-    if hasattr(sample, "dtype"):
-        return _sample_of_array(sample)  # type: ignore[arg-type]
-    try:
-        view = memoryview(sample)
-        if "O" not in view.format:
-            itemsize = view.itemsize
-            if view.nbytes and view.c_contiguous:
-                view = view.cast("B")
-            else:
-                view = memoryview(view.tobytes())
-            return lambda at, size: bytes(view[at : at + size]), len(view), itemsize
-    except (TypeError, ValueError, NotImplementedError):
-        pass
-    raise UsageTypeError(
-        "a sample must be bytes or an array of numbers or text, not '%s'"
-        % type(sample).__name__
-    )
-
-
-def _sample_of_array(sample: Array) -> tuple[Read, int, int]:
     import numpy
 
-    if hasattr(sample, "mask") and isinstance(sample, numpy.ma.MaskedArray):
+    if isinstance(sample, numpy.ma.MaskedArray):
         raise UsageTypeError(
             "a sample can't be a masked array, which can't be stored; pass .data or "
             ".filled()"
         )
-    array = numpy.asarray(sample)
-    if array.dtype.hasobject:
-        raise UsageTypeError(
-            "a sample must be bytes or an array of numbers or text, not of objects"
-        )
+    array = _as_array(sample)
     if array.flags.f_contiguous:
         array = array.T
     items = array.reshape(-1) if array.flags.c_contiguous else array.flat
@@ -465,7 +353,25 @@ def _sample_of_array(sample: Array) -> tuple[Read, int, int]:
         data = items[first : -(-(start + size) // itemsize)].tobytes()
         return data[skip : skip + size]
 
-    return read, array.nbytes, itemsize
+    typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
+    return choose(read, array.nbytes, goal, typesizes, fixed)
+
+
+def _as_array(sample: Buffer | Array) -> Array:
+    import numpy
+
+    found = type(sample).__name__
+    try:
+        view = sample if hasattr(sample, "dtype") else memoryview(sample)
+        array = numpy.asarray(view)
+        if not array.dtype.hasobject:
+            return array
+        found = str(array.dtype)
+    except (TypeError, ValueError, NotImplementedError):
+        pass
+    raise UsageTypeError(
+        "a sample must be bytes or an array of numbers or text, not '%s'" % found
+    )
 
 
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -516,6 +422,8 @@ class Setting:
         )
 
 
+# The fields that a user may fix.
+FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
 DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
 
 

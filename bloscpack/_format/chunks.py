@@ -18,6 +18,7 @@ from ..exceptions import (
     DamageError,
     FormatError,
     Unsupported,
+    install_hint,
 )
 from .blosc_header import (
     PLAIN_SIZE,
@@ -63,8 +64,8 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
     expected = checksum(compressed)
     if expected != digest:
         raise ChecksumMismatch(
-            "Checksum mismatch detected in chunk, expected: %r, received: %r"
-            % (bytes(digest), expected),
+            "Checksum mismatch detected in chunk, expected: %s, received: %s"
+            % (bytes(digest).hex(), expected.hex()),
             section="chunks",
         )
 
@@ -209,13 +210,13 @@ def _decompress_without_blosc(
         extra = CODECS[header.codec].extra
         library = snappy.find_codec() if extra == "snappy" else None
         if library is None:
-            hint = "; the extra '%s' reads it: pip install 'bloscpack[%s]'"
+            hint = "" if extra is None else "; %s" % install_hint(extra)
             raise Unsupported(
                 "the chunk needs the codec '%s', which this Blosc lacks (it has %s)%s"
                 % (
                     header.codec,
                     ", ".join(CNAME_AVAIL),
-                    "" if extra is None else hint % (extra, extra),
+                    hint,
                 ),
                 section="chunks",
             ) from refusal

@@ -6,6 +6,7 @@ known at run time only: `constants.CNAME_AVAIL`.
 
 from __future__ import annotations
 
+from ..constants import MAX_CLEVEL
 from ..defaults import DEFAULT_CNAME
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 NONE, SHUFFLE, BITSHUFFLE = 0, 1, 2
 FILTERS = {NONE: "none", SHUFFLE: "shuffle", BITSHUFFLE: "bitshuffle"}
 # Speed in bytes per second of the disk that a goal of `--auto` assumes.
-GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 1e4}
+GOALS = {"speed": 2e9, "balanced": 1e8, "ratio": 2e6}
 DEFAULT_GOAL = "balanced"
 
 
@@ -50,7 +51,8 @@ class Codec:
     fast_level
         A low level that is fast enough for most goals, which ``tune`` also tries.
     long_blocks
-        Whether it finds more in blocks longer than those that Blosc chooses.
+        The highest level that finds more in blocks longer than those that Blosc
+        chooses; 0 if none does.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Codec:
         levels_for_regular: Mapping[str, Sequence[int]] | None = None,
         probe: str | None = None,
         fast_level: int | None = None,
-        long_blocks: bool = False,
+        long_blocks: int = 0,
     ) -> None:
         self.name = name
         self.number = number
@@ -106,11 +108,11 @@ CODECS = {
             2**15,
             (6.3, 8.7, 15, 26, 32, 70, 130, 180, 600),
             "bcolz zarr",
-            levels={"speed": (1,), "balanced": (2,), "ratio": (9,)},
+            levels={"speed": (1,), "balanced": (2,), "ratio": (3, 4, 5, 6)},
             levels_for_regular={"balanced": (3,)},
             probe="slow",
             fast_level=2,
-            long_blocks=True,
+            long_blocks=MAX_CLEVEL - 1,
         ),
         Codec(
             "blosclz",
@@ -127,7 +129,7 @@ CODECS = {
             255,
             (15, 18, 22, 25, 28, 35, 45, 60, 80),
             "bcolz zarr",
-            levels={"ratio": (9,)},
+            levels_for_regular={"ratio": (9,)},
         ),
         Codec("snappy", 2, 22, (3,) * 9, "bcolz", extra="snappy"),
         Codec(
@@ -136,7 +138,7 @@ CODECS = {
             1032,
             (20, 22, 27, 35, 45, 60, 80, 110, 150),
             "bcolz zarr",
-            levels={"ratio": (9,)},
+            levels_for_regular={"ratio": (6,)},
             probe="slow",
         ),
     )

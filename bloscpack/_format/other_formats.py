@@ -10,25 +10,34 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
 
-# The first bytes of a file, and the name of its format.
+# The name of a format with its article, and the bytes at the start of its files. The
+# part behind a semicolon says what reads such a file.
 MARKERS = (
-    (b"\x1f\x8b", "a gzip file"),
-    (b"\x28\xb5\x2f\xfd", "a zstd file"),
-    (b"BZh", "a bzip2 file"),
-    (b"\xfd7zXZ\x00", "an xz file"),
-    (b"\x04\x22\x4d\x18", "an lz4 file"),
+    ("a gzip file", b"\x1f\x8b"),
+    ("a zstd file", b"\x28\xb5\x2f\xfd"),
+    ("a bzip2 file", b"BZh"),
+    ("an xz file", b"\xfd7zXZ\x00"),
+    ("an lz4 file", b"\x04\x22\x4d\x18"),
     (
+        "a zip file; 'blpk convert' reads arrays in it, loadz those of savez",
         b"PK\x03\x04",
-        "a zip file: if savez wrote it, 'blpk verify' checks it, and loadz reads it",
     ),
-    (b"\x93NUMPY", "a .npy file"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+    ("a .npy file; 'blpk compress --npy' packs its array", b"\x93NUMPY"),
+    ("a Parquet file; 'blpk convert' reads it", b"PAR1"),
+    ("an HDF5 file", b"\x89HDF\r\n\x1a\n"),
+    ("a netCDF file", b"CDF\x01", b"CDF\x02", b"CDF\x05"),
+    ("an Arrow file", b"ARROW1"),
+    ("a PNG image", b"\x89PNG\r\n\x1a\n"),
+    ("a TIFF image", b"II*\x00", b"MM\x00*"),
+    ("a PDF file", b"%PDF-"),
 )
 # A frame of Blosc 2 has this text behind the header of its MessagePack array.
 BLOSC2_FRAME = b"b2frame\x00"
 BLOSC2_FRAME_AT = 2
+TAR = b"ustar"
+TAR_AT = 257
 # Number of bytes that tell the formats apart.
-PREFIX_LENGTH = BLOSC_HEADER_LENGTH
+PREFIX_LENGTH = TAR_AT + len(TAR)
 
 
 def name_format(prefix: Buffer, size: int | None) -> str | None:
@@ -38,13 +47,15 @@ def name_format(prefix: Buffer, size: int | None) -> str | None:
     unknown size.
     """
     prefix = bytes(prefix)
-    for marker, name in MARKERS:
-        if prefix.startswith(marker):
+    for name, *markers in MARKERS:
+        if prefix.startswith(tuple(markers)):
             return name
+    if prefix[TAR_AT:].startswith(TAR):
+        return "a tar archive"
     if prefix[BLOSC2_FRAME_AT:].startswith(BLOSC2_FRAME):
         return "a frame of Blosc 2"
     try:
-        header = decode_header(prefix)
+        header = decode_header(prefix[:BLOSC_HEADER_LENGTH])
     except FormatError:
         return None
     if size is None or header.ctbytes == size:

@@ -16,6 +16,7 @@ from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
+    MAGIC,
     METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
@@ -114,7 +115,12 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
     if debugging:
         log.debug("reading bloscpack header")
         log.debug("bloscpack_header_raw: %r", prefix)
-    header = decode_header(prefix, cursor.left())
+    size = cursor.left()
+    if prefix[: len(MAGIC)] != MAGIC:  # the error names the format of the file
+        from .other_formats import PREFIX_LENGTH
+
+        prefix = bytes(cursor.peek(PREFIX_LENGTH))
+    header = decode_header(prefix, size)
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
     if debugging:
         log.debug("bloscpack header: %r", header)
@@ -361,8 +367,8 @@ def decode_metadata(
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(
-            "Checksum mismatch detected in metadata expected: %r, received: %r"
-            % (digest, expected),
+            "Checksum mismatch detected in metadata expected: %s, received: %s"
+            % (digest.hex(), expected.hex()),
             section="metadata",
         )
     limit = DEFAULT_METADATA_LIMIT(len(stored)) if limit is None else limit

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
 
-from ..exceptions import BloscpackError, StorageError, UsageError
+from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_s3_session, open_session
 from .paths import MARK, public_name
 from .protocols import StorageOptions
@@ -54,6 +54,8 @@ NO_FILE = (404, 410)
 # Python's error for a parameter that a function does not have.
 UNKNOWN_PARAMETER = re.compile(r"unexpected keyword argument '(\w+)'")
 
+# How fsspec begins to say that it has no file system for a scheme.
+UNKNOWN_SCHEME = "Protocol not known"
 # The text about a server that sends whole files only.
 NO_RANGES = (
     "the server ignores ranges and sends the whole file, so no part of it can be read "
@@ -153,6 +155,10 @@ class Location:
                 "'%s' is no valid URL: expected a host, perhaps a port, and a path"
                 % self.name
             )
+        if str(error).startswith(UNKNOWN_SCHEME):
+            schemes = ", ".join(schemes_of(self.name))
+            text = "fsspec has no file system for such a URL (%s)" % schemes
+            return self.error(errno.EPROTONOSUPPORT, text)
         unknown = UNKNOWN_PARAMETER.search(str(error))
         if unknown is not None and unknown[1] in _names(self.options):
             return UsageError(
@@ -173,7 +179,7 @@ class Location:
         extra = "s3" if schemes & {"s3", "s3a"} else "remote"
         # fsspec names the packages of its other file systems itself.
         if extra == "s3" or schemes <= {"http", "https"} or "fsspec" in text:
-            message += ": pip install 'bloscpack[%s]'" % extra
+            message += ": " + install_hint(extra)
         problem = UsageError(message)
         problem.__cause__ = ImportError(text)
         return problem

@@ -72,6 +72,10 @@ class ObjectStore(Store):
         """The URL, with its credentials, and the settings."""
         return self._url, self._options
 
+    def check(self) -> None:
+        """Raise an error about the URL itself, such as an unknown scheme."""
+        self._location_of("").find()
+
     def subfolder(self, name: str) -> ObjectStore:
         """Return the store of a folder inside."""
         return ObjectStore(self._url_of(name), self._options)

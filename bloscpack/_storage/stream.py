@@ -28,12 +28,14 @@ from .local import find_holes, outside_of, storage_of, writes_at_end
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
 
     from .protocols import Buffer, Path, Readable, Seekable
 
 
+# Number of bytes at the beginning of a pipe that are its sample.
+HEAD = 4 * 2**20
 # Number of zero bytes that end a stream, and are written so that it has its length.
 LAST_BYTE = b"\0"
 
@@ -152,6 +154,58 @@ def size_of(fp: BinaryIO) -> int | None:
     if status.st_size == 0 and fp.peek(1):  # type: ignore[attr-defined]
         return None
     return max(0, status.st_size - fp.tell())
+
+
+class _HeadAndRest(io.RawIOBase):
+    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._parts: list[Readable] = [io.BytesIO(head), rest]
+        self._rest = rest
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor of the pipe."""
+        return self._rest.fileno()
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        """Read into a buffer; return the number of bytes."""
+        while self._parts:
+            data = read_up_to(self._parts[0], len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            del self._parts[0]
+        return 0
+
+
+def sampled(
+    fp: BinaryIO, size: int | None
+) -> tuple[BinaryIO, tuple[Callable[[int, int], bytes], int]]:
+    """Return a file object with the bytes of `fp`, and a sample of them.
+
+    The sample is a function that returns the bytes at an offset, and their total size.
+    It has the next `size` bytes of a file that can seek, whose position stays. With a
+    `size` of None it has the beginning of a pipe, which another file object begins
+    with.
+    """
+    if size is None:
+        head = read_up_to(fp, HEAD)
+        raw: Any = _HeadAndRest(head, fp)
+        pipe = io.BufferedReader(raw)
+        return pipe, (lambda start, size: head[start : start + size], len(head))
+    begin = fp.tell()
+
+    def read(start: int, size: int) -> bytes:
+        fp.seek(begin + start)
+        data = fp.read(size)
+        fp.seek(begin)
+        return data
+
+    return fp, (read, size)
 
 
 @contextmanager

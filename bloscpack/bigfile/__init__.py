@@ -17,32 +17,55 @@ tutorial.
 from __future__ import annotations
 
 from ..exceptions import BloscpackError as Error
+from ..version import __version__ as __version__
 from .attributes import AttributeSet
 from .checking import TreeFinding, TreeReport, verify
-from .column import Column, ColumnClosedError, Dataset
+from .column import Column, ColumnClosedError, FileClosedError
 from .file import File, copy, repartition
-from .mpi import ColumnMPI, FileMPI
+from .mpi import ColumnMPI, FileMPI, check_unique
+from .records import Dataset, isstr, isstrlist
 
-# Names of older scripts.
-BigFile = File
+# Other names that the package ``bigfile`` has for these.
+BigFile = FileBase = FileLowLevelAPI = File
+BigBlock = ColumnLowLevelAPI = Column
+BigFileMPI, BigBlockMPI = FileMPI, ColumnMPI
 BigData = Dataset
-BigFileMPI = FileMPI
+BigFileError = Error
+BigFileClosedError, BigBlockClosedError = FileClosedError, ColumnClosedError
+
+
+def set_buffer_size(bytes: int) -> None:
+    """Do nothing: rows are read and written without a buffer of a fixed size."""
+
 
 __all__ = [
     "AttributeSet",
+    "BigBlock",
+    "BigBlockClosedError",
+    "BigBlockMPI",
     "BigData",
     "BigFile",
+    "BigFileClosedError",
+    "BigFileError",
     "BigFileMPI",
     "Column",
     "ColumnClosedError",
+    "ColumnLowLevelAPI",
     "ColumnMPI",
     "Dataset",
     "Error",
     "File",
+    "FileBase",
+    "FileClosedError",
+    "FileLowLevelAPI",
     "FileMPI",
     "TreeFinding",
     "TreeReport",
+    "check_unique",
     "copy",
+    "isstr",
+    "isstrlist",
     "repartition",
+    "set_buffer_size",
     "verify",
 ]

@@ -1,4 +1,4 @@
-"""A block of a tree, a table of rows with attributes, and several as one table.
+"""A block of a tree, a table of rows with attributes.
 
 Strategy: rows become parts of data files, and each part is read into its place in the
 result, an array or a field of records. Memory for a result is allocated only when the
@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,10 @@ class ColumnClosedError(UsageValueError):
     """Raised if a closed `Column` is used."""
 
 
+class FileClosedError(UsageValueError):
+    """Never raised: a tree has no open files. Scripts for the original catch it."""
+
+
 class Column:
     """A block of a BigFile tree, which ``tree['name']`` and ``tree.create`` return.
 
@@ -84,26 +88,63 @@ class Column:
 
     def __init__(
         self,
-        tree: Tree,
-        name: str,
-        layout: Header,
+        tree: Tree | None = None,
+        name: str = "",
+        layout: Header = NO_ROWS,
         nthreads: int | None = None,
         *,
         copied: bool = False,
     ) -> None:
+        self.name = name
+        self._closed = tree is None
+        if tree is None:  # scripts for the original call `open` or `create` next
+            return
         self._tree = tree
         self._folder = tree.folder(name)
         self._writer = ColumnWriter(tree, self._folder, layout, copied)
         self._nthreads = nthreads
-        self._closed = False
-        self.name = name
         self.attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
         self._finalizer = weakref.finalize(self, self._writer.close)
 
     @property
     def _layout(self) -> Header:
-        return self._writer.layout
+        try:
+            return self._writer.layout
+        except AttributeError:  # no block has been opened yet
+            return NO_ROWS
+
+    def open(self, f: File, blockname: str) -> None:
+        """Open a block with this object; ``f.open`` returns a new one."""
+        self._become(f.open(blockname))
+
+    def create(
+        self,
+        f: File,
+        blockname: str,
+        dtype: Any = None,
+        size: int | None = None,
+        Nfile: int = 1,
+    ) -> None:
+        """Create a block, and open it with this object; see `File.create`."""
+        self._become(f.create(blockname, dtype, size, Nfile))
+
+    def _become(self, other: Column) -> None:
+        """Take over the block that another object has just opened."""
+        if type(other) is not type(self):
+            raise UsageTypeError(
+                "the tree has blocks of the class '%s', not '%s'"
+                % (type(other).__name__, type(self).__name__)
+            )
+        self.close()
+        other._finalizer.detach()
+        vars(self).update(vars(other))
+        self._finalizer = weakref.finalize(self, self._writer.close)
+
+    @property
+    def comm(self) -> Any:
+        """The communicator of a block that several processes share, else None."""
+        return None
 
     @property
     def dtype(self) -> DType:
@@ -440,8 +481,9 @@ class Column:
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""
         self._closed = True
-        self._finalizer.detach()
-        self._writer.close()
+        if hasattr(self, "_writer"):
+            self._finalizer.detach()
+            self._writer.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -474,126 +516,3 @@ def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> C
     """Return a column that was pickled, perhaps in another process."""
     tree, name = Tree(root, follow_links), clean_name(name)
     return Column(tree, name, layout_of(tree, name), nthreads, copied=True)
-
-
-class Dataset:
-    """Columns of a group as one table; a slice is an array of records.
-
-    Parameters
-    ----------
-    file
-        A `File`: a tree or a group.
-    column_names
-        The names of the columns; by default all blocks of the group.
-
-    Attributes
-    ----------
-    dtype
-        A structured type with one field per column.
-    size, shape, ndim
-        Of the table; it has one axis.
-    """
-
-    ndim = 1
-
-    def __init__(
-        self,
-        file: File,
-        column_names: Sequence[str] | None = None,
-        blocks: Sequence[str] | None = None,
-    ) -> None:
-        if column_names is None:
-            column_names = file.blocks if blocks is None else blocks
-        self.file = file
-        self.column_names = list(column_names)
-        self._columns: dict[str, Column] = {
-            name: file.open(name) for name in self.column_names
-        }
-        sizes = {column.size for column in self._columns.values()}
-        if len(sizes) != 1:
-            found = ["%s: %d" % (n, c.size) for n, c in self._columns.items()]
-            raise UsageValueError(
-                "a table needs columns of one length, found %s"
-                % (", ".join(found) or "no columns")
-            )
-        self.size: int = sizes.pop()
-        columns = [(name, self._columns[name]) for name in self.column_names]
-        fields = [(name, column.dtype, column.shape[1:]) for name, column in columns]
-        self.dtype: DType = numpy.dtype(fields)
-
-    @property
-    def shape(self) -> tuple[int]:
-        return (self.size,)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __repr__(self) -> str:
-        names = ", ".join(self.column_names)
-        return "<Dataset of %d rows: %s>" % (self.size, names)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, str):
-            if index not in self._columns:
-                raise KeyError(index)
-            return self._columns[index]
-        if isinstance(index, list) and index and isinstance(index[0], str):
-            return Dataset(self.file, index)
-        if isinstance(index, tuple) and len(index) == 1:
-            index = index[0]
-        rows = {name: column[index] for name, column in self._columns.items()}
-        is_row = isinstance(index, (int, numpy.integer))
-        length = 1 if is_row else len(next(iter(rows.values())))
-        table = numpy.empty(length, self.dtype)
-        for name, values in rows.items():
-            table[name] = values
-        return table[0] if is_row else table
-
-    def __iter__(self) -> Iterator[Any]:
-        step = max(1, 2**22 // max(1, self.dtype.itemsize))
-        for start in range(0, self.size, step):
-            yield from self[start : start + step]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False:
-            raise ValueError("the rows are in files: an array of them is a copy")
-        table: Array = self[:]
-        return table if dtype is None else table.astype(dtype)
-
-    def read(self, start: int, length: int, out: Array | None = None) -> Array:
-        """Return `length` records from `start` on, fewer at the end."""
-        length = min(length, self.size - start)
-        if out is None:
-            out = numpy.empty(length, self.dtype)
-        for name, column in self._columns.items():
-            column.read(start, length, out[name])
-        return out
-
-    def write(self, start: int, buf: Array) -> None:
-        """Write records from row `start` on, each field to its column."""
-        self._check_fields(buf)
-        for name, column in self._columns.items():
-            column.write(start, buf[name])
-
-    def append(self, buf: Array, Nfile: int = 1) -> None:
-        """Add records at the end, in `Nfile` new data files of each column."""
-        self._check_fields(buf)
-        for name, column in self._columns.items():
-            column.append(buf[name], Nfile)
-        self.size = self._columns[self.column_names[0]].size
-
-    def _check_fields(self, buf: Array) -> None:
-        names = buf.dtype.names or ()
-        missing = [name for name in self.column_names if name not in names]
-        if missing:
-            raise UsageTypeError("the records have no field '%s'" % missing[0])
-
-    def flush(self) -> None:
-        """Flush all columns."""
-        for column in self._columns.values():
-            column.flush()
-
-    def close(self) -> None:
-        """Close all columns."""
-        for column in self._columns.values():
-            column.close()

@@ -22,8 +22,9 @@ from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
 from ..exceptions import NoSuchBlock, StorageError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, Dataset, layout_of
+from .column import Column, layout_of
 from .header import Array, DType, Header, block_dtype, check_convertible, new_header
+from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
 from .writing import Written, finish_block, make_block
 
@@ -54,23 +55,32 @@ def row_dtype(array: Any) -> DType:
     return numpy.dtype((array.dtype, (nmemb,)))
 
 
-def store(array: Any, column: Column, row: int, left_out: Rows | None = None) -> None:
-    """Write the rows of a table from row `row` on, in pieces, but not `left_out`."""
-    for piece in pieces_of(array):
+def store(
+    array: Any,
+    column: Column,
+    row: int,
+    most: int = TAKEN_NBYTES,
+    left_out: Rows | None = None,
+) -> None:
+    """Write the rows of a table from row `row` on, but not `left_out`.
+
+    They are taken in pieces of at most `most` bytes.
+    """
+    for piece in pieces_of(array, most):
         for start, stop in without([piece], left_out or []):
             part = numpy.asarray(array[start:stop])
             column.write(row + start, part.reshape(-1, column.nmemb))
             del part  # before the next one is read
 
 
-def pieces_of(array: Any) -> Iterator[tuple[int, int]]:
-    """Yield the rows of a table as ranges of at most `TAKEN_NBYTES`, or of one chunk.
+def pieces_of(array: Any, most: int) -> Iterator[tuple[int, int]]:
+    """Yield the rows of a table as ranges of at most `most` bytes, or of one chunk.
 
     They end where chunks end, so that no chunk is decompressed or computed twice.
     ``array.chunks`` has the number of rows of a chunk, or of each chunk in a tuple.
     """
     size = array.shape[0]
-    step = max(1, TAKEN_NBYTES // max(1, row_dtype(array).itemsize))
+    step = max(1, most // max(1, row_dtype(array).itemsize))
     chunks = getattr(array, "chunks", None)
     rows = (chunks[0] or 1) if chunks else step
     start = previous = 0
@@ -306,7 +316,7 @@ class File:
         ----------
         dtype
             The type of an item, or of a row like ``('f4', 3)``. Without it, the block
-            has no rows and holds attributes.
+            has no rows, whatever `size` says, and holds attributes.
         size
             The number of rows.
         Nfile
@@ -323,8 +333,6 @@ class File:
             self._on_root(lambda: self._tree.make_folder(full))
             return self.open(blockname)
         if dtype is None:
-            if size:
-                raise UsageValueError("%d rows need a dtype" % size)
             new = Header(block_dtype("<i8"), 0, [])
         else:
             new = new_header(numpy.dtype(dtype), size or 0, Nfile)
@@ -332,7 +340,11 @@ class File:
         return self.create_filled(full, new, lambda column: None, rows)
 
     def create_from_array(
-        self, blockname: str, array: Any, Nfile: int | None = None
+        self,
+        blockname: str,
+        array: Any,
+        Nfile: int | None = None,
+        memorylimit: int = TAKEN_NBYTES,
     ) -> Column:
         """Create a block, or replace one, with the rows of an array, and return it.
 
@@ -346,6 +358,9 @@ class File:
             then it is read in parts.
         Nfile
             The number of data files; by default one for 32 Mi rows.
+        memorylimit
+            Maximum number of bytes that are taken from the array at a time, unless a
+            row or a chunk has more.
 
         Raises
         ------
@@ -358,7 +373,9 @@ class File:
         if isinstance(array, Column) and array._folder == self._tree.folder(full):
             raise UsageValueError("'%s' would be copied over itself" % blockname)
         new = new_header(row_dtype(array), array.shape[0], Nfile)
-        return self.create_filled(full, new, lambda column: store(array, column, 0))
+        return self.create_filled(
+            full, new, lambda column: store(array, column, 0, memorylimit)
+        )
 
     def create_filled(
         self,
@@ -502,7 +519,7 @@ def copy(
         new = limited.create_filled(
             full,
             new_header(row_dtype(rows), old.size, nfile),
-            lambda column: store(rows, column, 0, unwritten),
+            lambda column: store(rows, column, 0, left_out=unwritten),
             unwritten,
         )
     target.refresh()

@@ -8,6 +8,7 @@ module does not import mpi4py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, Protocol
@@ -15,8 +16,8 @@ from typing import Any, Protocol
 from .._storage.protocols import Path
 from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
-from .column import Column
-from .file import File, Result, row_dtype, store, table_of
+from .column import NO_ROWS, Column
+from .file import TAKEN_NBYTES, File, Result, row_dtype, store, table_of
 from .header import DType, Header, new_header
 from .tree import Tree
 from .writing import Written
@@ -85,6 +86,11 @@ def _portable(error: Exception | None) -> Exception | None:
     return StorageError("%s: %s" % (type(error).__name__, error))
 
 
+def check_unique(variable: object, comm: Communicator) -> bool:
+    """Return whether all ranks have the same value."""
+    return all(other == variable for other in comm.allgather(variable))
+
+
 class FileMPI(File):
     """A BigFile tree that the processes of a communicator share.
 
@@ -112,6 +118,7 @@ class FileMPI(File):
         nthreads: int | None = 1,
     ) -> None:
         self._ranks = Ranks(comm)
+        self._check_same("FileMPI", os.fspath(filename), create)
         super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
         self.refresh()
 
@@ -126,7 +133,7 @@ class FileMPI(File):
         return found
 
     def _column(self, full: str, layout: Header) -> ColumnMPI:
-        return ColumnMPI(self._tree, full, layout, self._nthreads, self._ranks)
+        return ColumnMPI(self.comm, self._tree, full, layout, self._nthreads)
 
     @property
     def comm(self) -> Communicator:
@@ -155,7 +162,11 @@ class FileMPI(File):
         return AttributeSetMPI(self._tree, folder, self._ranks.is_root)
 
     def create_from_array(
-        self, blockname: str, array: Any, Nfile: int | None = None
+        self,
+        blockname: str,
+        array: Any,
+        Nfile: int | None = None,
+        memorylimit: int = TAKEN_NBYTES,
     ) -> Column:
         """Create a block, or replace one, with the rows of all ranks, in their order.
 
@@ -165,6 +176,8 @@ class FileMPI(File):
             The rows of this rank. It may have none.
         Nfile
             The number of data files; by default one for 32 Mi rows.
+        memorylimit
+            See `File.create_from_array`.
         """
         self._check_same("create_from_array", blockname, Nfile)
         parts = self._ranks.on_all(lambda: _described(array))
@@ -174,7 +187,7 @@ class FileMPI(File):
             self._full(blockname),
             new_header(_common(parts), starts[-1], Nfile),
             lambda column: self._ranks.on_all(
-                lambda: store(table_of(array), column, start)
+                lambda: store(table_of(array), column, start, memorylimit)
             ),
         )
 
@@ -209,17 +222,18 @@ class ColumnMPI(Column):
 
     def __init__(
         self,
-        tree: Tree,
-        name: str,
-        layout: Header,
-        nthreads: int | None,
-        ranks: Ranks,
+        comm: Communicator,
+        tree: Tree | None = None,
+        name: str = "",
+        layout: Header = NO_ROWS,
+        nthreads: int | None = 1,
     ) -> None:
         super().__init__(tree, name, layout, nthreads)
-        self._ranks = ranks
+        self._ranks = Ranks(comm)
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
-        self.attrs = AttributeSetMPI(tree, self._folder, ranks.is_root)
+        if tree is not None:
+            self.attrs = AttributeSetMPI(tree, self._folder, self._ranks.is_root)
 
     @property
     def comm(self) -> Communicator:

@@ -43,6 +43,13 @@ if TYPE_CHECKING:
 
     Kind = TypeVar("Kind", bound=Node)
 
+# The names that a user needs.
+PUBLIC = (
+    *("Array", "Attributes", "Group", "Table"),
+    *("open", "open_array", "open_group", "open_table"),
+    *("create_array", "create_group", "create_table", "from_dask", "from_pandas"),
+    *("convert", "describe", "find", "recover", "verify"),
+)
 MODES = ("r", "r+", "a", "w", "x")
 # What opens a dataset of a kind.
 OPENERS = {Array: "open_array", Table: "open_table", Group: "open_group"}
@@ -178,6 +185,10 @@ def __getattr__(name: str) -> object:
     found = getattr(import_module("." + _LAZY[name], __name__), name)
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted(PUBLIC)
 
 
 def find(

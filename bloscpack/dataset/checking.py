@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 
+from .._check.note import told
 from .._commit.new_folder import LEFTOVER
 from .._commit.trust import CHANGES, JOURNAL
 from .._engine.blosc_settings import own_settings
@@ -256,9 +257,13 @@ class DatasetCheck:
             )
             self.report.note("metadata", "changed", message, file=name)
         try:
-            node.read_attributes()
+            recovered = told(node.read_attributes())
         except (FormatError, OSError) as error:
             self._description_failed(error)
+            return
+        if recovered:
+            name = self._name(node.folder.path())
+            self.report.note("metadata", "recovered", recovered, file=name)
 
     def _check_changes(self, folder: Folder, member: str) -> None:
         """Note what an interrupted writer has left."""

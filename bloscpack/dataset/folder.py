@@ -388,7 +388,9 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
     if is_url(path):
         from .._storage.object_store import ObjectStore
 
-        return ObjectStore(path, storage_options)
+        store = ObjectStore(path, storage_options)
+        store.check()  # before an error names a file in the folder
+        return store
     return FolderStore(os.path.abspath(os.fsdecode(path)))
 
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
+from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
-from .._commit.writer import waiting
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import checked
-from ..exceptions import StorageError, UsageError
+from ..exceptions import StorageError, UsageError, install_hint
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
@@ -46,7 +46,7 @@ def import_dask(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "'%s' can't be imported (%s): install 'bloscpack[dask]'" % (name, error)
+            "'%s' can't be imported (%s): %s" % (name, error, install_hint("dask"))
         ) from error
 
 

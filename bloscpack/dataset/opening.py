@@ -203,7 +203,9 @@ def create_array(
     sync, storage_options
         As in `open`.
     settings
-        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+        Settings of Blosc: ``cname``, ``clevel``, ``shuffle``. With ``auto=True``, or a
+        goal as in `BloscArgs.auto`, those that are not given fit the items, of which an
+        array is needed. Each column of a table gets its own.
 
     Raises
     ------
@@ -230,6 +232,7 @@ def create_array(
         dict(() if attrs is None else attrs),
         settings,
         shards=shards,
+        sample=data,
     )
     found = array_class(layout)
     found.check_layout()
@@ -301,7 +304,12 @@ def create_table(
     for name, rows in columns.items():
         found.check_column_name(name)
         array = NewArray(
-            rows.dtype, rows.shape, chunks, settings=settings, shards=shards
+            rows.dtype,
+            rows.shape,
+            chunks,
+            settings=settings,
+            shards=shards,
+            sample=rows,
         )
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from .._commit.access import NewAccess
 from .._commit.guard import Claim, ObjectChange, temporary_file
-from .._commit.locking import FolderLock
+from .._commit.locking import FolderLock, waiting
 from .._commit.new_files import (
     PRIVATE,
     PRIVATE_FOLDER,
@@ -35,7 +35,6 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
-from .._commit.writer import waiting
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path

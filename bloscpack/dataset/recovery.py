@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._check.note import with_note
 from .._commit.access import FolderLimits
 from .._commit.new_folder import NewName
 from .._engine.blosc_settings import own_settings
@@ -218,13 +219,18 @@ class _Saver:
         for part in saved.values():
             self.recovery.losses += part.losses(length)
         lost = (run for part in saved.values() for run in part.lost_rows())
-        dropped = union(lost) if self._drop else []
+        lost_rows = union(lost)
+        dropped = lost_rows if self._drop else []
+        most = max(array.shape[0] for array in arrays.values())
+        attributes = self._noted(attributes, name, lost_rows, (length, most))
         columns = {}
         for column, part in saved.items():
             new = part.layout.new_array()
-            new.attrs = (
-                self._attributes(part.layout, part.name) if column else attributes
-            )
+            new.attrs = attributes
+            if column:
+                own = self._attributes(part.layout, part.name)
+                behind = length, part.layout.shape[0]
+                new.attrs = self._noted(own, part.name, part.lost_rows(), behind)
             columns[column] = new, part.blocks(found, new, length, dropped)
         limits = FolderLimits(node.folder.in_folder)
         with creating(target, mode, self._sync, limits) as change:
@@ -232,6 +238,31 @@ class _Saver:
                 found.create(change, "", *columns[""])
             else:
                 table_class(layout).create(change, columns, attributes)
+
+    def _noted(
+        self, attributes: JsonObject, name: str, lost: Rows, behind: tuple[int, int]
+    ) -> JsonObject:
+        """Return attributes with a note of the rows that are lost, if there are any.
+
+        The rows `behind` the last one of all columns are left out.
+        """
+        cut = [behind] * (behind[0] < behind[1])
+        no_attributes = (name or ".") in self.recovery.lost_attributes
+        certain = self.recovery.certain
+        # Only the note of the whole dataset says that it is not certain what is lost.
+        if not lost and not cut and not no_attributes and (certain or name):
+            return attributes
+        filled = [] if self._drop else without(lost, cut)
+        left_out = union([*lost, *cut]) if self._drop else cut
+        return with_note(
+            attributes,
+            "rows",
+            filled,
+            left_out,
+            self._fill,
+            certain=certain,
+            lost=no_attributes,
+        )
 
     def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
         """Return the columns that could be opened; note the others."""

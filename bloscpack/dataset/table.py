@@ -11,7 +11,13 @@ import numpy
 
 from .. import log
 from .._format.dtypes import DType
-from ..exceptions import BloscpackError, DoesNotFit, UsageError, UsageValueError
+from ..exceptions import (
+    BloscpackError,
+    DoesNotFit,
+    UsageError,
+    UsageValueError,
+    install_hint,
+)
 from .array import Array, checked_length, checked_trim
 from .frames import columns_of, read_frame, read_rows, shown_rows
 from .layouts.base import NewArray
@@ -207,7 +213,7 @@ class Table(Node):
             import pandas  # noqa: F401
         except ImportError as error:
             raise UsageError(
-                "to_pandas needs the package pandas: pip install 'bloscpack[tables]'"
+                "to_pandas needs the package pandas: " + install_hint("tables")
             ) from error
         return self._read(lambda: self.frame(slice(len(self)), self.names))
 
@@ -404,6 +410,7 @@ class Table(Node):
                 dict(() if attrs is None else attrs),
                 settings=settings,
                 shards=shards,
+                sample=rows,
             )
             names = self.names
             names.insert(len(names) if position is None else position, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..exceptions import UsageError
+from ..exceptions import UsageError, install_hint
 from ..file_object import BloscpackFile
 
 # Name of the compression, and the extension of files that have it.
@@ -87,6 +87,5 @@ def register_joblib() -> str:
 
 def _missing(library: str, extra: str) -> UsageError:
     return UsageError(
-        "the Python package '%s' is not installed: pip install 'bloscpack[%s]'"
-        % (library, extra)
+        "the Python package '%s' is not installed: %s" % (library, install_hint(extra))
     )

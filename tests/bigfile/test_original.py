@@ -1,17 +1,21 @@
 """The package bigfile 0.1.52 reads the trees that are written here, and the reverse.
 
 It runs in a Python of its own: the one that the variable BLOSCPACK_BIGFILE_PYTHON
-names, or a new environment, which needs a network and a C compiler once.
+names, or a new environment, which needs a network and a C compiler once. Its archive
+does not have its programs; BLOSCPACK_BIGFILE_PROGRAMS may name a folder with them.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+import sys
 import tarfile
 
 import numpy as np
 import pytest
-from bigfile.test_trees import made
+from bigfile.test_trees import files_of, made
 from originals import environment_with, run
 from support import environment
 
@@ -41,6 +45,33 @@ with tree["attrs"] as column:
     column.append(np.arange(3), Nfile=2)
     column.attrs["more"] = [2.5]
 """
+
+WRITER = """
+import sys
+import numpy as np
+import bigfile
+
+tree, nfile = bigfile.File(sys.argv[1], create=True), int(sys.argv[3])
+for name, array in np.load(sys.argv[2]).items():
+    with tree.create_from_array(name, array, Nfile=nfile) as column:
+        column.attrs["n"] = np.array([1.5, -2])
+        column.attrs["unit"] = "kpc/h"
+"""
+# Programs with their arguments; `t` is a tree with the block `g/x`.
+COMMANDS = (
+    "bigfile-ls t",
+    "bigfile-ls -l t g/x",
+    "bigfile-cat t g/x",
+    "bigfile-cat -o 2 -c 3 t g/x",
+    "bigfile-cat -f %.3f t g/x",
+    "bigfile-cat -b t g/x",
+    "bigfile-get-attr t g/x",
+    "bigfile-get-attr t g/x n",
+    "bigfile-set-attr -t f8 t g/x n 4.5",
+    "bigfile-create -n 2 -s 4 -t f4 t new",
+    "bigfile-repartition t 3 g/x",
+    "bigfile-repartition -v t 2",
+)
 
 
 def build(python, folder):
@@ -101,3 +132,65 @@ def test_the_original_reads_and_changes_our_tree(python, tmp_path):
     assert 4 == column.nfile
     assert [2.5] == column.attrs["more"].tolist()
     assert [] == bigfile.verify(tree).findings
+
+
+def command(*arguments):
+    """Return what `blpk bigfile` prints."""
+    given = [sys.executable, "-m", "bloscpack", "bigfile", *map(str, arguments)]
+    done = subprocess.run(given, capture_output=True, env=environment(), check=True)
+    return done.stdout
+
+
+def test_the_command_writes_the_files_of_the_original(python, tmp_path):
+    arrays = {
+        "g/%s" % dtype[1:]: made(np.dtype(dtype), (23, 3), seed)
+        for seed, dtype in enumerate(("<i4", "<f8", "<u1", "<c16", "<S5"))
+    }
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    for nfile in (3, 2):
+        given = tmp_path / ("theirs%d" % nfile), tmp_path / "arrays.npz", nfile
+        done = run(python, "-W", "ignore", "-c", WRITER, *given, PYTHONPATH="")
+        assert 0 == done.returncode, done.stderr
+    ours = tmp_path / "ours"
+    for name, array in arrays.items():
+        array.tofile(tmp_path / "raw")
+        given = "-n", 3, "--nmemb", 3, ours, name, array.dtype.str, tmp_path / "raw"
+        command("create", *given)
+        command("set-attr", ours, name, "unit", "kpc/h")
+        command("set-attr", ours, name, "n", "1.5", "-2")
+        found = command("cat", "-b", tmp_path / "theirs3", name)
+        assert array.tobytes() == found
+    assert files_of(tmp_path / "theirs3") == files_of(ours)
+    command("repartition", ours, 2)
+    assert files_of(tmp_path / "theirs2") == files_of(ours)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_programs_do_what_the_originals_do(line, tmp_path):
+    folder = os.environ.get("BLOSCPACK_BIGFILE_PROGRAMS")
+    if folder is None:
+        pytest.skip("BLOSCPACK_BIGFILE_PROGRAMS names no folder with the programs")
+    program, *arguments = line.split()
+    ours = "import sys; sys.argv[0] = %r; from bloscpack import cli; %s"
+    results = []
+    for start in (
+        [os.path.join(folder, program)],
+        [sys.executable, "-c", ours % (program, "cli.bigfile_program()")],
+    ):
+        tree = bigfile.File(tmp_path / "t", create=True)
+        array = np.arange(15, dtype="f4").reshape(5, 3) / 8
+        with tree.create_from_array("g/x", array, Nfile=2) as column:
+            column.attrs.update(n=[1.5, 2.5], unit="kpc/h")
+        done = subprocess.run(
+            [*start, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(),
+            check=True,
+        )
+        shown = b"" if "-v" in arguments else done.stdout
+        results.append((shown, files_of(tmp_path / "t")))
+        shutil.rmtree(tmp_path / "t")
+    theirs, found = results
+    assert theirs == found

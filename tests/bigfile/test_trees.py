@@ -416,7 +416,7 @@ def test_pickle(tree):
         (((10,), (2,)), [(0, 10)]),
     ],
 )
-def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
+def test_pieces_end_where_chunks_end(tree, chunks, expected):
     class Chunked:
         shape, dtype = (10, 2), np.dtype("i4")
 
@@ -426,8 +426,7 @@ def test_pieces_end_where_chunks_end(tree, chunks, expected, monkeypatch):
 
     array, taken = np.arange(20, dtype="i4").reshape(10, 2), []
     Chunked.chunks = chunks
-    monkeypatch.setattr("bloscpack.bigfile.file.TAKEN_NBYTES", 4 * 8)
-    column = tree.create_from_array("x", Chunked(), Nfile=3)
+    column = tree.create_from_array("x", Chunked(), Nfile=3, memorylimit=4 * 8)
     assert expected == taken
     assert np.array_equal(array, column[:])
     taken.clear()

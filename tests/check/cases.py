@@ -14,12 +14,14 @@ import numpy
 from builders import text
 
 import bloscpack as bp
+from bloscpack._check.note import KEY
 from bloscpack._engine import blosc_settings
 from bloscpack._format import chunks
 from bloscpack.checksums import CHECKSUMS_AVAIL, CHECKSUMS_LOOKUP
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedBytesSource
 from bloscpack.recover import recover_fp
+from bloscpack.serializers import replaced_metadata, user_metadata
 from bloscpack.verify import verify_fp
 
 EDIT_SIZES = (1, 1, 5, 16, 40, 300, 1000)
@@ -189,14 +191,39 @@ def recovered_and_verified(damaged, **options):
     new = out_fp.getvalue()
     report = verify_fp(io.BytesIO(new), nthreads=1)
     assert report.ok, report.findings
+    check_note(new, report, recovery)
     return new, report, recovery
+
+
+def check_note(new, report, recovery):
+    """Check that the metadata of a new file say what is lost, and `verify` too."""
+    _, note = without_note(bp.unpack_bytes_from_bytes(new)[1])
+    wanted = recovery.losses or not recovery.certain or recovery.metadata == "lost"
+    shown = [finding.kind for finding in report.findings].count("recovered")
+    if any("no JSON object" in remark for remark in recovery.remarks):
+        wanted = False
+    assert (bool(wanted), bool(wanted)) == (note is not None, bool(shown))
+    if note is not None:
+        field = {"bytes": "span"}.get(note["unit"], note["unit"])
+        lost = [[*getattr(loss, field)] for loss in recovery.losses]
+        assert lost == note["filled"] + note["left_out"]
+        assert recovery.certain == note["certain"]
+
+
+def without_note(metadata):
+    """Return metadata without the note of a recovery, and the note."""
+    user = user_metadata(metadata)
+    if not isinstance(user, dict) or KEY not in user:
+        return metadata, None
+    rest = {key: user[key] for key in user if key != KEY}
+    return replaced_metadata(metadata, rest or None), user[KEY]
 
 
 def recovered(damaged, **options):
     """Return the new file's chunks, and what was told."""
     new, report, recovery = recovered_and_verified(damaged, **options)
     # By chance a damaged chunk may seem to be of a codec that is not there.
-    harmless = ("no-checksum", "typesize", "codec")
+    harmless = ("no-checksum", "typesize", "codec", "recovered")
     assert not [f for f in report.findings if f.kind not in harmless]
     return [plain for _, _, plain in frames_of(new)], recovery
 

@@ -367,7 +367,7 @@ def test_append_what_does_not_fit():
     ]:
         with pytest.raises(error):
             run("append", target, name)
-    for option in (["--grow"], ["-m", "f.npy"]):
+    for option in (["--no-grow"], ["-m", "f.npy"]):
         with pytest.raises(Refusal, match="is for files"):
             run("append", "a-zarr", "f.npy", *option)
     assert 100 == len(dataset.open("a-zarr")) == len(dataset.open("t-zarr"))

@@ -26,6 +26,8 @@ def arguments(*names, **options):
         "output": None,
         "output_dir": None,
         "suffix": ".blp",
+        "skip_existing": False,
+        "force": False,
     }
     given |= dict(zip(("in_file", "out_file"), names, strict=False))
     given["more"] = list(names[2:])
@@ -46,6 +48,7 @@ def planned(args):
         (False, arguments("a", output="b")),
         (False, arguments("a", recursive=True)),
         (False, arguments(files_from=["list"])),
+        (False, arguments("a", "b", skip_existing=True)),
         (False, arguments(files_from=[""])),
     ],
 )
@@ -110,6 +113,21 @@ def test_nothing_to_do(tmp_path, capsys):
 def test_the_same_input_twice_is_no_conflict(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert [("a", "a.blp")] == planned(arguments("a", "a", "a"))
+
+
+def test_skip_existing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "a.blp", "b", "b.blp", "c", "missing.blp"):
+        (tmp_path / name).write_bytes(b"")
+    console.begin(owns_streams=False)
+    args = arguments("a", "b", "a", "c", "missing", skip_existing=True)
+    assert [("c", "c.blp"), ("missing", "missing.blp")] == planned(args)
+    expected = "blpk: skipped 'a' and 1 more: its output exists\n"
+    assert ("", expected) == capsys.readouterr()
+    assert [] == planned(arguments("a", skip_existing=True))
+    assert "blpk: skipped 'a': its output exists\n" == capsys.readouterr().err
+    with pytest.raises(Refusal, match="exclude each other"):
+        planned(arguments("a", skip_existing=True, force=True))
 
 
 @pytest.mark.parametrize("mark", [b"\n", b"\0"])

@@ -148,7 +148,7 @@ FAILURES = [
     (3, b"the file ends too early", "blpk < plain/noise | head -c 999 | blpk -d"),
     (2, b"too few arguments", "blpk <&-"),
     (2, b"unrecognized arguments: --nothing", "blpk --nothing < plain/noise"),
-    (2, b"invalid choice: 'plain/noise'", "blpk -d plain/noise < plain/noise"),
+    (2, b"no subcommand 'plain/noise'", "blpk -d plain/noise < plain/noise"),
 ]
 if os.path.exists("/dev/full"):
     FAILURES.append((1, b"No space left", "blpk < plain/noise > /dev/full"))

@@ -1,10 +1,15 @@
 """``verify``, ``list``, ``info`` and ``estimate`` of folders, and of several files."""
 
+import errno
 import json
+import os
 
+import numpy
 import pytest
 
 import bloscpack
+from bloscpack import bigfile, dataset
+from bloscpack._cli.exit_codes import message_of
 
 FILES = ("a.blp", "below/b.blp", "below/c.blp")
 
@@ -116,3 +121,60 @@ def test_the_text_for_sizes_in_a_variable(run, monkeypatch):
     assert run("compress", "in/words")[2].endswith(SIZE)
     monkeypatch.setenv("BLPK_CHUNK_SIZE", "4KiB")
     assert (0, "", "") == run("compress", "in/words")
+
+
+INSTEAD = [
+    ("repack", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes it"),
+    ("compress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes"),
+    ("decompress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.npz' writes"),
+    ("estimate", "data.zarr", "a dataset: 'blpk info data.zarr' shows its sizes"),
+    ("verify", "a tree", "a BigFile tree: 'blpk bigfile verify 'a tree'' checks it"),
+    ("cat", "a tree", "a BigFile tree: 'blpk bigfile cat 'a tree' BLOCK' writes"),
+    ("compress", "a tree", "a BigFile tree: 'blpk convert 'a tree' NEW.zarr' compre"),
+    ("estimate", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
+    ("decompress", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
+]
+
+
+@pytest.mark.parametrize(("verb", "name", "expected"), INSTEAD)
+def test_what_to_use_instead(run, verb, name, expected):
+    dataset.create_array("data.zarr", [1, 2]).close()
+    with bigfile.File("a tree", create=True) as tree:
+        tree.create_from_array("block", numpy.arange(3))
+    before = list(os.walk("."))
+    code, said, errors = run(verb, name)
+    assert (1, "", 1) == (code, said, errors.count("\n"))
+    assert errors.startswith("blpk: error: '%s' is %s" % (name, expected))
+    assert before == list(os.walk("."))
+
+
+MISSING = [
+    "info",
+    "list",
+    "cat",
+    "estimate",
+    "verify",
+    "metadata",
+    "tune",
+    "refs",
+    "repack",
+]
+
+
+@pytest.mark.parametrize("verb", MISSING)
+def test_one_wording_for_a_missing_file(run, verb):
+    expected = "blpk: error: file 'missing.blp' does not exist!\n"
+    assert (1, "", expected) == run(verb, "missing.blp")
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "expected"),
+    [
+        ("no/x", "No such file or directory", "folder 'no' of 'no/x' does not exist!"),
+        ("http://h/x", "404 Not Found", "file 'http://h/x' does not exist! (404 Not F"),
+        ("x", "there is no dataset", "'x': there is no dataset"),
+    ],
+)
+def test_what_is_missing(name, why, expected):
+    error = FileNotFoundError(errno.ENOENT, why, name)
+    assert message_of(error).startswith(expected)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from argparse import SUPPRESS
 
 import pytest
 from cli.verb_support import load_manpage
@@ -14,6 +15,7 @@ from bloscpack._cli import exit_codes as outcomes
 from bloscpack._cli import settings
 from bloscpack._cli.parser import create_parser
 from bloscpack._cli.verb_table import VERBS
+from bloscpack._cli.verbs.bigfile import ACTIONS
 
 PAGE = DOCS / "blpk.1"
 manpage = load_manpage()
@@ -82,10 +84,11 @@ def test_every_option_is_there(page):
     for parser in todo:
         for action in parser._actions:
             if isinstance(action.choices, dict):
-                todo += [action.choices[verb.name] for verb in VERBS]
-            elif "--help" not in action.option_strings:
+                names = dict.fromkeys([verb.name for verb in VERBS] + [*ACTIONS])
+                todo += [action.choices[n] for n in names if n in action.choices]
+            elif "--help" not in action.option_strings and action.help != SUPPRESS:
                 assert ", ".join(action.option_strings) in text
-    assert len(VERBS) + 1 == len(todo)
+    assert 1 + len(VERBS) + len(ACTIONS) == len(todo)
 
 
 def test_every_verb_variable_and_code_is_there(page):

@@ -6,6 +6,8 @@ import bz2
 import gzip
 import io
 import lzma
+import sys
+import tarfile
 import zipfile
 
 import blosc
@@ -22,7 +24,16 @@ def zipped() -> bytes:
         return fp.getvalue()
 
 
-ZIP = "a zip file: if savez wrote it, 'blpk verify' checks it, and loadz reads it"
+def tarred() -> bytes:
+    with io.BytesIO() as fp:
+        with tarfile.open(fileobj=fp, mode="w") as archive:
+            archive.addfile(tarfile.TarInfo("a"))
+        return fp.getvalue()
+
+
+ZIP = "a zip file; 'blpk convert' reads arrays in it, loadz those of savez"
+NPY = "a .npy file; 'blpk compress --npy' packs its array"
+PARQUET = "a Parquet file; 'blpk convert' reads it"
 FORMATS = {
     "a bare Blosc buffer": blosc.compress(b"abc" * 100, typesize=1),
     "a gzip file": gzip.compress(b"abc" * 9),
@@ -31,8 +42,12 @@ FORMATS = {
     "an xz file": lzma.compress(b"abc"),
     "an lz4 file": b"\x04\x22\x4d\x18" + bytes(30),
     ZIP: zipped(),
-    "a .npy file": b"\x93NUMPY\x01\x00" + bytes(30),
+    NPY: b"\x93NUMPY\x01\x00" + bytes(30),
     "an HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(30),
+    PARQUET: b"PAR1" + bytes(30),
+    "a netCDF file": b"CDF\x02" + bytes(30),
+    "a tar archive": tarred(),
+    "a TIFF image": b"II*\x00" + bytes(30),
     "a frame of Blosc 2": b"\x9e\xa8b2frame\x00" + bytes(30),
 }
 READERS = {
@@ -83,16 +98,44 @@ def test_functions(name, read, folder):
     assert {path} == set(folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["a bare Blosc buffer", "a gzip file"])
+@pytest.mark.parametrize("name", ["an HDF5 file", "a tar archive", PARQUET])
 @pytest.mark.parametrize("arguments", VERBS.values(), ids=VERBS)
-def test_verbs(name, arguments, folder, capfd):
+def test_verbs(name, arguments, folder, capfd, monkeypatch):
+    # With this package, info and list describe the file, or say how it is damaged.
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     (folder / "x.blp").write_bytes(FORMATS[name])
     (folder / "new").write_bytes(b"abc")
     with pytest.raises(SystemExit) as caught:
         cli.main(arguments)
-    assert caught.value.code in (1, 3)
-    out, err = capfd.readouterr()
-    assert "; this is " + name in out + err
+    assert 1 == caught.value.code
+    lines = capfd.readouterr().err.splitlines()
+    assert ["blpk: error: 'x.blp' is not a Bloscpack file: it is " + name] == lines
+
+
+def test_verify_of_a_bare_buffer(folder, capfd):
+    # It may be the chunk of a file that has lost its header.
+    (folder / "x.blp").write_bytes(FORMATS["a bare Blosc buffer"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["verify", "x.blp"])
+    assert 3 == caught.value.code
+    assert "; this is a bare Blosc buffer" in capfd.readouterr().out
+
+
+def test_a_wrong_end_of_the_name(folder, capfd):
+    (folder / "x.gz").write_bytes(FORMATS["a gzip file"])
+    (folder / "plain").write_bytes(b"abc")
+    for name, hint in (("x.gz", ["blpk: error: it is a gzip file"]), ("plain", [])):
+        with pytest.raises(SystemExit):
+            cli.main(["decompress", name])
+        first = "blpk: error: input file '%s' does not end with '.blp'" % name
+        assert [first, *hint] == capfd.readouterr().err.splitlines()
+
+
+def test_convert_names_the_format(folder, capfd):
+    (folder / "x.h5").write_bytes(FORMATS["an HDF5 file"])
+    with pytest.raises(SystemExit):
+        cli.main(["convert", "x.h5", "x.zarr"])
+    assert ", found an HDF5 file (file 'x.h5')" in capfd.readouterr().err
 
 
 def test_a_chunk_at_the_start_of_a_longer_file_is_no_bare_buffer():

@@ -1,11 +1,13 @@
 """The progress bar, and what else depends on a terminal: through a pseudo-terminal."""
 
 import os
+import queue
 import re
 import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from support import environment
 
@@ -41,7 +43,7 @@ def blpk(
     The bar comes after `patience` seconds, and is drawn again for each chunk.
     """
     code = "import bloscpack._cli.progress as p; p.PATIENCE = %r; " % patience
-    code += "p.INTERVAL = 0; import sys; "
+    code += "p.INTERVAL = 0; p.TICK = 60; import sys; "
     if drawing == "plain":
         code += "sys.modules['tqdm'] = None; "
     code += "from bloscpack.cli import main; main()"
@@ -187,6 +189,18 @@ def test_reports_stand_on_lines_of_their_own(folder, drawing):
     ]
 
 
+def test_the_bar_appears_before_the_first_chunk(monkeypatch, drawing):
+    if drawing == "plain":
+        monkeypatch.setitem(sys.modules, "tqdm", None)
+    said = queue.Queue()
+    monkeypatch.setattr(progress, "TICK", 0.001)
+    monkeypatch.setattr(progress.console, "draw", said.put)
+    monkeypatch.setattr(progress, "_width", lambda: 80)
+    with progress.shown("data", 1000, True):
+        text = said.get(timeout=30)
+        assert "data:   0%" in (text if "data" in text else said.get(timeout=30))
+
+
 @pytest.mark.parametrize("columns", [30, 50])
 def test_the_bar_fits(folder, drawing, columns):
     name = "long" * 20 + "\u6f22" * 5
@@ -276,3 +290,33 @@ def test_plain_bytes_are(folder):
     bloscpack.pack_file_to_file(folder / "words", folder / "words.blp")
     code, said = blpk(folder, "decompress", "words.blp", "-", stdout="terminal")
     assert (0, "some words\r\n") == (code, said)
+
+
+@pytest.mark.parametrize(
+    ("says", "options"),
+    [
+        (True, []),
+        (True, ["--npy"]),
+        (False, ["-q"]),
+        (False, ["--auto"]),
+        (False, ["--no-auto"]),
+        (False, ["--codec", "lz4"]),
+    ],
+)
+def test_what_auto_would_save(folder, says, options):
+    cents = np.round(np.random.default_rng(1).normal(100, 20, 20_000), 2)
+    np.save(folder / "cents.npy", cents)
+    code, said = blpk(folder, "compress", *options, "cents.npy", patience=60)
+    assert 0 == code
+    expected = r"blpk: --auto would make it \d\d\.\d+K instead of 13\d\.\d+K\r\n"
+    assert says == bool(re.fullmatch(expected, said))
+    assert says or said == ""
+
+
+def test_what_auto_would_save_is_said_once(folder):
+    for name in "ab":
+        np.round(np.random.default_rng(1).normal(9, 2, 20_000), 2).tofile(folder / name)
+    code, said = blpk(folder, "compress", "--output-dir", "x", "a", "b", patience=60)
+    assert 0 == code
+    assert 1 == said.count("--auto would make 'a' ")
+    assert 1 == said.count("\n")

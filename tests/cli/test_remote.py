@@ -364,7 +364,7 @@ def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "verb",
-    ["info", "list", "cat", "verify", "decompress", "estimate", "metadata"],
+    ["info", "list", "cat", "verify", "decompress", "estimate", "metadata", "show"],
 )
 @pytest.mark.parametrize("number", [403, 404, 500])
 def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monkeypatch):
@@ -430,6 +430,8 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
         ["info", "--chunks"],
         ["info", "--chunks", "--json"],
         ["estimate"],
+        ["show"],
+        ["show", "--stats"],
         ["metadata"],
         ["decompress"],
         ["refs", "--location", "https://host", "--flat", "--unverified"],

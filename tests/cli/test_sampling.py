@@ -11,8 +11,7 @@ from builders import prose as text
 from support import environment
 
 import bloscpack
-from bloscpack._cli.verbs.compress import sampled
-from bloscpack._format import automatic
+from bloscpack._storage import stream
 from bloscpack.cli import main
 
 BLPK = [sys.executable, "-m", "bloscpack"]
@@ -215,16 +214,13 @@ def test_npy_has_a_type_size(options, monkeypatch, capsys):
 
 
 def test_rejoined_pipe_keeps_the_order(monkeypatch):
-    monkeypatch.setattr(automatic, "HEAD", 10)
+    monkeypatch.setattr(stream, "HEAD", 10)
     receiver, sender = os.pipe()
     with os.fdopen(sender, "wb") as fp:
         fp.write(bytes(range(100)))
-
-    class Args:
-        auto = "speed"
-
     with os.fdopen(receiver, "rb") as fp:
-        source, _ = sampled(Args, fp)
+        source, (read, size) = stream.sampled(fp, None)
+        assert (10, bytes(range(3, 8))) == (size, read(3, 5))
         assert receiver == source.fileno()
         assert not source.seekable()
         assert isinstance(source, io.BufferedReader)

@@ -330,7 +330,7 @@ def test_type_size_and_filter_of_the_user(config, monkeypatch, name, shuffle):
         ("auto = true", [], "balanced"),
         ("auto = 'ratio'", [], "ratio"),
         ("auto = 'ratio'", ["--auto"], "balanced"),
-        ("auto = 'ratio'", ["--no-auto"], False),
+        ("auto = 'ratio'", ["--no-auto"], None),
     ],
 )
 def test_auto_of_the_user(config, configured, option, auto):

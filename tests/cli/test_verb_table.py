@@ -27,7 +27,7 @@ def test_names_and_letters_are_unique():
 @pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
     needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
-    needed |= {"bigfile": "ls x", "convert": "x y"}
+    needed |= {"bigfile": "ls x", "convert": "x y", "diff": "x y"}
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert [] == [name for name in verb.inputs if not hasattr(args, name)]
     assert verb.many_files == (hasattr(args, "more") or hasattr(args, "files"))
@@ -144,6 +144,8 @@ JSON = [
     "info --json x.blp",
     "verify --json x.blp",
     "estimate --json x.blp",
+    "show --json x.blp",
+    "diff --json x.blp x.blp",
     "tune --json --seconds 0 plain",
     "recover --json x.blp new.blp",
     "config --json",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support import GOLDEN, environment
 
-from bloscpack import bigfile
+from bloscpack import bigfile, cli
 from bloscpack._cli.verbs.bigfile import ACTIONS
+from bloscpack.cli import main
 
 SNAPSHOT = GOLDEN / "directories" / "bigfile" / "snapshot" / "data"
 UNWRITTEN = GOLDEN / "directories" / "bigfile" / "unwritten" / "data"
@@ -44,7 +47,9 @@ def test_help_names_every_action(good):
     text = good("--help")
     assert all(len(line) <= 80 for line in text.splitlines())
     for action in ACTIONS:
-        assert "  %s " % action in text
+        assert "\n    %s" % action in text
+        usage = good(action, "--help").splitlines()[0]
+        assert usage.startswith("usage: blpk bigfile %s [options] <tree> " % action)
 
 
 def test_ls(tree, good):
@@ -93,15 +98,46 @@ def test_json_does_not_depend_on_the_pieces(tree, good, monkeypatch, count):
 
 
 def test_cat_binary(tree):
-    command = command_of("cat", "-b", "tree", "g/x")
-    found = subprocess.run(command, capture_output=True, env=environment(), check=True)
-    assert tree["g/x"][:].tobytes() == found.stdout
+    for option in ("-b", "-B"):
+        command = command_of("cat", option, "tree", "g/x")
+        found = subprocess.run(
+            command, capture_output=True, env=environment(), check=True
+        )
+        assert tree["g/x"][:].tobytes() == found.stdout
 
 
 def test_cat_shows_values_like_the_original(good):
     assert "1.75187 2.93546 5.32152 \n" == good(
         "cat", "-o2", "-c1", SNAPSHOT, "0/Position"
     )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "expected"),
+    [
+        ("i4", "<%05ld>", "<00007> \n<00008> \n"),
+        ("u8", "%llu", "7 \n8 \n"),
+        ("f4", "%7.2f", "   7.00 \n   8.00 \n"),
+        ("f8", "%d", "7 \n8 \n"),
+        ("c8", "%g %gi", "7 0i \n8 0i \n"),
+        ("S2", "[%3s]", "[  7] \n[  8] \n"),
+    ],
+)
+def test_cat_in_a_format(tree, good, dtype, text, expected):
+    tree.create_from_array("v", np.arange(7, 9).astype(dtype)).close()
+    assert expected == good("cat", "-f", text, "tree", "v")
+    tree.create_from_array("v", np.array([b"\x1b[2J"])).close()
+    assert "\\x1b[2J \n" == good("cat", "-f", "%s", "tree", "v")
+
+
+@pytest.mark.parametrize(
+    "text", ["%q", "%d %d", "none", "%*d", "%x", "%.999999999999f"]
+)
+def test_a_wrong_format_is_refused(tree, run, text):
+    tree.create_from_array("v", np.array([1.5])).close()
+    code, out, err = run("bigfile", "cat", "-f", text, "tree", "v")
+    assert (2, "") == (code, out)
+    assert "error: cat: the format '%s' can't show the item '1.5': " % text in err
 
 
 def test_get_attr(tree, good):
@@ -151,9 +187,10 @@ def test_messages_about_wrong_names(tree, run, tmp_path):
         (["ls"], "the following arguments are required: <tree>\n"),
         (["ls", "missing"], "'missing' does not exist"),
         (["ls", "file"], "'file' is not a folder"),
-        (["create", "tree", "y", "f9"], "'f9' is no type"),
+        (["create", "new", "y", "f9"], "'f9' is no type"),
     ):
         assert message in run("bigfile", *arguments)[2]
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("verb", ["cat", "recover", "metadata"])
@@ -161,7 +198,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     more = ["x.blp"] if verb == "recover" else []
     code, out, err = run(verb, "tree", *more)
     assert (1, "") == (code, out)
-    assert "blpk: error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
+    assert "blpk: error: 'tree' is a BigFile tree: " in err
     os.mkdir("other")
     err = run(verb, "other", *more)[2]
     assert "found a folder without the files of one: 'other'" in err
@@ -173,7 +210,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
 def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
     code, out, err = run(*arguments, "tree")
     assert (1, "") == (code, out)
-    assert "error: 'tree' is a BigFile tree: see 'blpk bigfile ls'" in err
+    assert "error: 'tree' is a BigFile tree: " in err
     run("compress", "tree/g/x/000000", "tree/file.blp")
     assert 0 == run(*arguments, "tree")[0]
 
@@ -211,6 +248,33 @@ def test_create(tree, good, tmp_path):
     assert ((7,), 0) == (new["z"].shape, new["Header"].nmemb)
 
 
+@pytest.mark.parametrize("option", ["-n", "-N"])
+def test_n_is_the_number_of_files(tree, good, tmp_path, option):
+    (tmp_path / "raw").write_bytes(bytes(24))
+    good("create", option, "3", "new", "x", "f4", "raw")
+    assert 3 == bigfile.File("new")["x"].nfile
+    good("copy", option, "5", "tree", "g/x", "y")
+    good("copy", "tree", option, "4", "--to", "other")
+    other = bigfile.File("other")
+    assert (5, [4, 4]) == (tree["y"].nfile, [other[name].nfile for name in other])
+
+
+def test_n_before_the_action_is_the_number_of_threads(tree, run, tmp_path):
+    (tmp_path / "raw").write_bytes(bytes(24))
+    arguments = "create", "new", "x", "f4", "raw"
+    assert "using 3 threads" in run("-v", "-n", "3", "bigfile", *arguments)[1]
+    assert 1 == bigfile.File("new")["x"].nfile
+    assert "using 3 threads" in run("-v", "bigfile", "ls", "-n", "3", "tree")[1]
+    # Between verb and action it could be either.
+    assert 2 == run("bigfile", "-n", "3", *arguments)[0]
+
+
+def test_an_unknown_option_gets_a_hint_from_its_action(tree, run):
+    assert "Did you mean '--json'?" in run("bigfile", "ls", "--jsn", "tree")[2]
+    err = run("bigfile", "ls", "--to", "other", "tree")[2]
+    assert "'blpk bigfile ls --help' shows what it accepts" in err
+
+
 def command_of(*arguments):
     return [sys.executable, "-m", "bloscpack", "bigfile", *arguments]
 
@@ -244,6 +308,7 @@ def test_create_from_a_pipe(tmp_path):
         ("cat", "-c", "2000000", "tree", "x"),
         ("cat", "-c", "500000", "--json", "tree", "x"),
         ("repartition", "tree", "x", "y", "5"),
+        ("repartition", "tree", "5"),
         ("copy", "-t", "f4", "tree", "x", "y"),
         ("verify", "tree"),
     ],
@@ -293,6 +358,59 @@ def test_copies(tree, good, run):
     code, _, err = run("bigfile", "copy", "tree", "--to", "other")
     assert 1 == code
     assert "use --force" in err
+
+
+def test_repartition_in_place(tree, good, tmp_path):
+    tree.create_from_array("y", np.arange(4)).close()
+    with tree.create("Header") as header:
+        header.attrs["Time"] = 0.5
+    os.chmod(tmp_path / "tree/g/x/000000", 0o640)
+    before = tree["g/x"][:].tolist()
+    good("repartition", "tree", "4")
+    assert [4, 4, 0] == [tree[name].nfile for name in ("g/x", "y", "Header")]
+    good("repartition", "tree", "1", "y", "g/x")
+    column = tree["g/x"]
+    assert (1, before, "text") == (column.nfile, column[:].tolist(), column.attrs["s"])
+    assert ["000000", "attr-v2", "header"] == sorted(os.listdir(tmp_path / "tree/g/x"))
+    assert 0o640 == (tmp_path / "tree/g/x/000000").stat().st_mode & 0o777
+    assert ["x"] == os.listdir(tmp_path / "tree/g")
+    assert bigfile.verify(tree).ok
+
+
+def test_repartition_keeps_a_block_that_it_can_not_copy(tree, run, tmp_path):
+    tree.create_from_array("y", np.arange(4)).close()
+    os.truncate(tmp_path / "tree/g/x/000001", 10)
+    tree.create_from_array("other", np.arange(4)).close()
+    (tmp_path / "tree/other/notes").touch()
+    header = (tmp_path / "tree/g/x/header").read_bytes()
+    names = "nope", "g/x", "other", "y"
+    code, _, err = run("bigfile", "repartition", "tree", "3", *names)
+    assert (3, 3) == (code, tree["y"].nfile)
+    assert "no block 'nope'" in err
+    assert "rows 5 to 9 missing" in err
+    assert "other' has files that are no files of a block" in err
+    assert (tmp_path / "tree/other/notes").exists()
+    assert header == (tmp_path / "tree/g/x/header").read_bytes()
+    assert ["x"] == os.listdir(tmp_path / "tree/g")
+    for files, message in (("0", "at least one file"), ("x", "not a number of files")):
+        code, _, err = run("bigfile", "repartition", "tree", files, "y")
+        assert (2, 3) == (code, tree["y"].nfile)
+        assert message in err
+
+
+def test_the_programs_are_the_actions(tree, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
+    found = re.findall('^bigfile-(.*) = "bloscpack.cli:bigfile_program"$', text, re.M)
+    assert sorted(ACTIONS.keys() - {"verify"}) == found
+    for program, output in (
+        ("bigfile-ls", "g/x\n"),
+        ("bigfile-get-attr.exe", "text\n"),
+    ):
+        names = ["tree"] if program.endswith("ls") else ["tree", "g/x", "s"]
+        monkeypatch.setattr(sys, "argv", ["/usr/bin/" + program, *names])
+        monkeypatch.setattr("bloscpack.cli.main", lambda: main(sys.argv[1:]))
+        cli.bigfile_program()
+        assert output == capsys.readouterr().out
 
 
 def test_verify(tree, good, run):

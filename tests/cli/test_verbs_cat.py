@@ -367,4 +367,4 @@ def test_an_archive():
     bloscpack.savez("x.zip", a=np.arange(9))
     with pytest.raises(FormatError) as caught:
         run_verb("cat", "x.zip")
-    assert message_of(caught.value).endswith("byte 0)")
+    assert "zip file; 'blpk convert' reads arrays in it" in message_of(caught.value)

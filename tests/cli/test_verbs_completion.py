@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -58,28 +59,42 @@ def test_the_shell_understands_it(script, tmp_path, shell):
 
 CASES = [
     # (words, some of what they may become)
-    (["blpk", "comp"], {"completion", "compress"}),
+    # Neither another verb nor a file or a folder of that name is in the way.
+    (["blpk", "com"], {"compress"}),
+    (["blpk", "c"], {"compress", "convert", "cat", "config"}),
     (["blpk", "inf"], {"info"}),
     (["blpk", "--ver"], {"--version", "--verbose"}),
     (["blpk", "compress", "--cod"], {"--codec"}),
     (["blpk", "compress", "-c", "lz4"], {"lz4", "lz4hc"}),
     (["blpk", "-n", "2", "c", "--checksum", "sha2"], {"sha224", "sha256"}),
-    (["blpk", "compress", "dat"], {"data.bin"}),
-    (["blpk", "info", "dat"], {"data.bin"}),
+    (["blpk", "compress", "dat"], {"data.bin", "data.blp", "data.zarr"}),
+    (["blpk", "info", "dat"], {"data.blp", "data.zarr"}),
+    (["blpk", "decompress", "dat"], {"data.blp", "data.zarr"}),
+    (["blpk", "decompress", "data.blp", "data.bi"], {"data.bin"}),
+    (["blpk", "-f", "r", "dat"], {"data.blp", "data.zarr"}),
+    (["blpk", "completion", "b"], {"bash"}),
+    (["blpk", "convert", "--to", "zar"], {"zarr"}),
+    (["blpk", "convert", "--to", "b"], {"blp", "bcolz", "bigfile"}),
+    (["blpk", "tune", "--goal", "sp"], {"speed"}),
+    (["blpk", "compress", "--level", "9"], {"9"}),
+    (["blpk", "compress", "--meta-codec", "zl"], {"zlib"}),
     (["blpk", "compress", "--forc"], {"--force"}),
     (["blpk", "help", "ver"], {"verify"}),
-    (["blpk", "list", "data.bin", "dat"], {"data.bin"}),
-    (["blpk", "append", "data.bin", "dat"], {"data.bin"}),
-    (["blpk", "compress", "-m", "dat"], {"data.bin"}),
+    (["blpk", "list", "data.blp", "dat"], {"data.blp", "data.zarr"}),
+    (["blpk", "append", "dat"], {"data.blp", "data.zarr"}),
+    (["blpk", "append", "data.blp", "data.b"], {"data.bin", "data.blp"}),
+    (["blpk", "compress", "-m", "data.bi"], {"data.bin"}),
     (["blpk", "compress", "--output-dir", "fol"], {"folder"}),
 ]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Return a folder with a file and a folder in it."""
-    (tmp_path / "data.bin").touch()
-    (tmp_path / "folder").mkdir()
+    """Return a folder with files and folders in it."""
+    for name in ("data.bin", "data.blp", "compress", "completed.blp"):
+        (tmp_path / name).touch()
+    for name in ("data.zarr", "folder", "compressed"):
+        (tmp_path / name).mkdir()
     return tmp_path
 
 
@@ -106,6 +121,7 @@ def test_fish_completes(script, folder, words, expected):
     found = output_of(fish, "--no-config", "-c", line, cwd=folder, env=env)
     words_found = {line.split("\t")[0].rstrip("/") for line in found.splitlines()}
     assert expected <= words_found
+    assert ("data.bin" in words_found) == ("data.bin" in expected)
 
 
 def test_zsh_completes(script, folder):
@@ -128,10 +144,25 @@ def test_zsh_completes(script, folder):
 
 def test_file_names_are_asked_for_where_they_belong(script):
     bash = script("bash")
-    assert "_shtab_blpk_info_pos_0_COMPGEN=_shtab_compgen_files" in bash
+    assert "_shtab_blpk_compress_pos_0_COMPGEN=_shtab_compgen_files" in bash
+    assert "_shtab_blpk_info_pos_0_COMPGEN=_blpk_packed_files" in bash
     assert "_shtab_blpk_compress___output_dir_COMPGEN=_shtab_compgen_dirs" in bash
     assert "_shtab_blpk_compress___clevel_COMPGEN" not in bash
     assert "_shtab_blpk_compress___bitshuffle_COMPGEN" not in bash
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("bash", r"\n_shtab_blpk_pos_0_choices=.* %s[ )]"),
+        ("zsh", r"\n    %s:'"),
+        ("fish", r"\ncomplete -c blpk .* -a %s -d"),
+    ],
+)
+def test_no_script_offers_completion_beside_compress(script, shell, line):
+    text = script(shell)
+    for name, offered in (("convert", True), ("completion", False), ("d", False)):
+        assert offered == bool(re.search(line % name, text)), name
 
 
 def test_an_unknown_shell(capsys):

@@ -97,3 +97,55 @@ def test_help_names_every_setting():
     for name in settings.CHECKS:
         assert settings.variable_for(name) in text
         assert name in text
+
+
+# Changes
+
+
+def test_settings_are_written(capsys, tmp_path):
+    pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    blpk("auto=true", "chunk_size=4M", "clevel=3")
+    file = tmp_path / "bloscpack" / "config.toml"
+    assert 'auto = true\nchunk_size = "4M"\nclevel = 3\n' == file.read_text()
+    assert (
+        "clevel      3         %s\nchunk_size  4M        %s\n"
+        "auto        balanced  %s\n" % (file, file, file)
+    ) == capsys.readouterr().out
+    blpk("--unset", "chunk_size", "--unset", "clevel")
+    blpk("auto=ratio", "codec=zstd")
+    assert 'auto = "ratio"\ncodec = "zstd"\n' == file.read_text()
+    assert ("ratio", str(file)) == settings.in_force()["auto"]
+
+
+def test_other_lines_stay(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    file = tmp_path / "mine"
+    monkeypatch.setenv("BLPK_CONFIG", str(file))
+    file.write_text('# mine\n"auto"=  false # why\n\nclevel = 5')
+    monkeypatch.setenv("BLPK_AUTO", "speed")
+    blpk("auto=true", "typesize=4")
+    assert "auto      speed  BLPK_AUTO" in capsys.readouterr().out  # it wins
+    expected = '# mine\n"auto"=  true # why\n\nclevel = 5\ntypesize = 4\n'
+    assert expected == file.read_text()
+    blpk("--unset", "auto")
+    assert "# mine\n\nclevel = 5\ntypesize = 4\n" == file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "content"),
+    [
+        ("found 'maybe'", ["auto=maybe"], "clevel = 1"),
+        ("unknown setting 'levle'", ["levle=1"], "clevel = 1"),
+        ("unknown setting 'levle'", ["--unset", "levle"], "clevel = 1"),
+        ("such as auto=true, found 'auto'", ["auto"], "clevel = 1"),
+        ("lines that can't be changed", ["clevel=2"], 'codec = """\nclevel = 1\n"""'),
+        ("is not valid TOML", ["clevel=2"], "clevel"),
+    ],
+)
+def test_changes_that_are_refused(tmp_path, monkeypatch, message, arguments, content):
+    pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    (tmp_path / "mine").write_text(content)
+    monkeypatch.setenv("BLPK_CONFIG", str(tmp_path / "mine"))
+    with pytest.raises(Refusal, match=message):
+        blpk(*arguments)
+    assert content == (tmp_path / "mine").read_text()

@@ -211,7 +211,7 @@ def test_files_that_can_not_be_listed(folder, capsys):
         )
     ]
     missing, plain, hint = said.err.splitlines()
-    assert "blpk: error: 'missing': No such file or directory" == missing
+    assert "blpk: error: file 'missing' does not exist!" == missing
     assert "'plain'" in plain
     assert "magic marker" in plain
     assert "might not be a bloscpack" in hint

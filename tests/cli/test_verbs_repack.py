@@ -8,6 +8,8 @@ from cli.verb_support import parser_of
 
 import bloscpack
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack.cli import main
+from bloscpack.exceptions import UsageError
 from bloscpack.headers import decode_header
 
 
@@ -42,6 +44,37 @@ def test_options(path, options, field, expected):
     assert blpk(*options, path) == 0
     assert expected == decode_header(path.read_bytes()[:32])[field]
     assert (np.arange(999.0) == bloscpack.unpack_ndarray_from_file(path)).all()
+
+
+@pytest.mark.parametrize("goal", ["", "=ratio"])
+@pytest.mark.parametrize("options", [[], ["-c", "zlib"], ["-z", "64K"]])
+def test_auto_chooses_what_compress_chooses_for_the_array(tmp_path, goal, options):
+    cents = np.round(np.random.default_rng(1).normal(100, 20, 60_000), 2)
+    np.save(tmp_path / "cents.npy", cents)
+    packed, expected = tmp_path / "cents.blp", tmp_path / "expected.blp"
+    bloscpack.pack_ndarray_to_file(cents, packed, 8000)
+    options = ["--auto" + goal, "--max-app-chunks", "10", *options]
+    main(["-q", "c", "--npy", *options, str(tmp_path / "cents.npy"), str(expected)])
+    assert blpk(*options, packed) == 0
+    assert expected.read_bytes() == packed.read_bytes()
+
+
+def test_auto_in_python(path):
+    bloscpack.repack(path, auto=True)
+    assert (np.arange(999.0) == bloscpack.unpack_ndarray_from_file(path)).all()
+    with pytest.raises(UsageError, match="ratio, not 'best'"):
+        bloscpack.repack(path, auto="best")
+    for value in (None, False):
+        before = path.read_bytes()
+        bloscpack.repack(path, auto=value)
+        assert before == path.read_bytes()
+
+
+def test_auto_keeps_the_chunks_of_a_shard_short(tmp_path):
+    words = np.frombuffer(b"some words and more words " * 99_000, "u1")
+    bloscpack.pack_ndarray_to_file(words, tmp_path / "words", 4000, shard=True)
+    bloscpack.repack(tmp_path / "words", auto="ratio")
+    assert 2**20 == bloscpack.info(tmp_path / "words").header.chunk_size
 
 
 def test_the_metadata_of_an_array_are_not_removed_by_accident(path):

@@ -9,15 +9,15 @@ import pytest
 from cli.verb_support import assert_help_fits, parser_of, run_verb
 
 import bloscpack
+from bloscpack import dataset
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
 from bloscpack._cli.verbs import tune
 from bloscpack._cli.verbs.tune import (
     FIELDS,
-    Sample,
     Search,
     Trial,
     command,
-    npy_typesizes,
+    opened_sample,
     pareto,
 )
 from bloscpack._format import automatic
@@ -140,9 +140,9 @@ def test_command_for_a_block_size_leaves_it_to_auto():
     setting = Setting("zstd", 2, 0, 1, 2**21, 2**21)
     end = "-c zstd -l 2 --no-shuffle -t 1 -z 2M "
     assert "blpk compress --auto " + end + "x" == command(setting, "x")
-    assert "blpk compress --auto=ratio " + end + "-" == command(
-        setting, "/dev/stdin", "ratio"
-    )
+    for verb in ("compress", "repack"):
+        expected = "blpk %s --auto=ratio %s-" % (verb, end)
+        assert expected == command(setting, "/dev/stdin", verb, "ratio")
 
 
 def test_the_search_narrows_down(capsys):
@@ -190,18 +190,17 @@ def test_default_of_a_type_size_that_is_given(capsys):
 def test_time_is_limited(capsys):
     found = tuned(capsys, "--seconds", "0", linspace())
     assert not found["complete"]
-    assert 1 == len(found["trials"])
-    assert found["command"].startswith("blpk compress -c blosclz -l 7 -t 8 -z 1M ")
+    assert 2 == len(found["trials"])  # the default, and the choice of --auto
+    assert best_of(found) is found["trials"][1]
 
 
 def test_setting_that_takes_too_long(monkeypatch):
     linspace()
-    sample = Sample("data", NBYTES)
-    search = Search(sample, (8,), 1e8, 1, 1e-9)
-    search._start = 0.0
-    search.trials[DEFAULT] = Trial(DEFAULT, 1, 1, 1)
-    monkeypatch.setattr(sample, "pieces", lambda size: [bytes(10), bytes(10)])
-    assert None is search._measure(DEFAULT)
+    with opened_sample("data", NBYTES, 8) as sample:
+        search = Search(sample, "balanced", 1e-9)
+        search._start = 0.0
+        monkeypatch.setattr(sample, "pieces", lambda size: [bytes(10), bytes(10)])
+        assert None is search._measure(DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +218,9 @@ def test_setting_that_takes_too_long(monkeypatch):
 def test_sample_is_made_of_chunks(folder, size, chunk_size, starts):
     data = bytes(range(100))
     (folder / "data").write_bytes(data)
-    assert [data[start : start + chunk_size] for start in starts] == Sample(
-        "data", size
-    ).pieces(chunk_size)
+    with opened_sample("data", size, None) as sample:
+        expected = [data[start : start + chunk_size] for start in starts]
+        assert expected == sample.pieces(chunk_size)
 
 
 @pytest.mark.parametrize(
@@ -229,33 +228,107 @@ def test_sample_is_made_of_chunks(folder, size, chunk_size, starts):
     [
         ((8,), "f8"),
         ((2,), ">i2"),
-        ((16, 8), "c16"),
+        ((16,), "c16"),
         ((12,), [("a", "i4"), ("b", "f8")]),
         ((4,), "U100"),
         ((1,), "S300"),
         ((8,), [("\xe9", "f8")]),  # a header in UTF-8
-        ((), object),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Stored array in format 3.0")
 def test_npy(sizes, dtype):
-    np.save("data.npy", np.zeros(3, dtype=dtype))
-    with open("data.npy", "rb") as fp:
-        assert sizes == npy_typesizes(fp)
+    array = np.zeros(3, dtype=dtype)
+    np.save("data.npy", array)
+    bloscpack.pack_ndarray_to_file(array, "data.blp")
+    for name in ("data.npy", "data.blp"):
+        with opened_sample(name, 10_000, None) as sample:
+            assert sizes == tuple(sample.typesizes)
+            assert [array.tobytes()] == sample.pieces(10_000)
 
 
 def test_npy_that_is_none(folder, capsys):
     for data in (b"\x93NUMPY", b"\x93NUMPY\x01\x00\xff\xff{", b"\x93NUMPY\x09\x00ab"):
         (folder / "data").write_bytes(data)
-        with open("data", "rb") as fp:
-            assert () == npy_typesizes(fp)
-        assert 0 == run_verb("tune", "--seconds", "0", "data")
+        found = tuned(capsys, "--seconds", "0", "data")
+        assert len(data) == found["nbytes"]
 
 
-def test_npy_file(capsys):
-    np.save("data.npy", np.linspace(0, 1, NBYTES // 4, dtype="f4"))
-    found = tuned(capsys, "data.npy")
-    assert 4 == best_of(found)["typesize"]
+def write_kinds():
+    """Write an array as plain bytes, and in other forms."""
+    cents = np.round(np.random.default_rng(1).normal(100, 20, 9999), 2)
+    cents.tofile("data")
+    np.save("data.npy", cents)
+    bloscpack.pack_ndarray_to_file(cents, "data.blp", 8000)
+    bloscpack.pack_bytes_to_file(cents.tobytes(), "bytes.blp", chunk_size=8000)
+    dataset.create_array("data.zarr", cents.reshape(3333, 3))
+    dataset.create_table("table.zarr", {"cents": cents})
+    dataset.create_array("one.bcolz", cents, layout="bcolz")
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end", "written"),
+    [
+        ("data", "blpk compress -c ", " -t 1 -z 64K data", "data.blp"),
+        ("data.npy", "blpk compress --npy -c ", " -z 64K data.npy", "data.npy.blp"),
+        ("data.blp", "blpk repack -c ", " -t 8 -z 64K data.blp", "data.blp"),
+        ("bytes.blp", "blpk repack -c ", " -t 1 -z 64K bytes.blp", "bytes.blp"),
+        ("data.zarr", "blpk convert -c ", " data.zarr new.zarr", None),
+        ("table.zarr/cents", "blpk convert -c ", " table.zarr/cents new.zarr", None),
+        ("one.bcolz", "blpk convert -c ", " one.bcolz new.bcolz", None),
+    ],
+)
+def test_the_command_suits_the_kind_of_data(
+    capsys, monkeypatch, name, start, end, written
+):
+    write_kinds()
+    setting = Setting("zstd", 2, 0, 1, 2**16)
+
+    def choose(read, nbytes, goal, typesizes):
+        return setting.but(typesize=typesizes[0] if typesizes else 1)
+
+    monkeypatch.setattr(tune, "choose", choose)
+    found = tuned(capsys, "--seconds", "0", name)
+    assert 9999 * 8 == found["nbytes"]
+    assert start + "zstd -l 2 --no-shuffle" + end == found["command"]
+    assert best_of(found)["ratio"] > 2
+    main(["-f", *shlex.split(found["command"])[1:]])
+    if written is None:
+        assert 9999 == dataset.open("new" + os.path.splitext(end)[1])[...].size
+    else:
+        assert 2**16 == bloscpack.info(written).header.chunk_size
+
+
+def test_packed_data_are_tried_with_the_blocks_of_auto(capsys):
+    """Reading the sample must not reset the block size."""
+    data = b"".join(b"%d,%d,abc\n" % (i, i * i % 1000) for i in range(90_000))
+    bloscpack.pack_bytes_to_file(data, "data.blp")
+    with open("data", "wb") as fp:
+        fp.write(data)
+    ratios = [
+        best_of(tuned(capsys, "--seconds", "0", name))["ratio"]
+        for name in ("data", "data.blp")
+    ]
+    assert ratios[0] == ratios[1]
+
+
+@pytest.mark.parametrize("name", ["table.zarr", "."])
+def test_a_table_is_no_array(name):
+    write_kinds()
+    os.unlink("data.blp")
+    os.unlink("bytes.blp")
+    with pytest.raises(Refusal, match="is no array: name one of its arrays"):
+        run_verb("tune", name)
+
+
+def test_the_choice_of_auto_is_recommended_unless_another_is_clearly_better():
+    linspace()
+    with opened_sample("data", NBYTES, 8) as sample:
+        search = Search(sample, "balanced", 10)
+    auto = Trial(search.automatic, 4, 1e9, 1e9)
+    for pack, expected in ((1.2e9, auto), (1e12, None)):
+        other = Trial(DEFAULT.but(clevel=1), 4.1, pack, pack)
+        search.trials = {trial.setting: trial for trial in (auto, other)}
+        assert (expected or other) is search.best
 
 
 # What is said
@@ -275,13 +348,6 @@ def test_table(capsys):
     assert 1 <= starred < len(rows)
     assert lines[-1].startswith("blpk compress -c ")
     assert lines[-1].endswith(" data")
-
-
-def test_bloscpack_file(folder, capsys):
-    linspace()
-    bloscpack.pack_bytes_to_file((folder / "data").read_bytes(), "data.blp")
-    assert 0 == run_verb("tune", "--seconds", "0.1", "data.blp")
-    assert "this is a Bloscpack file" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -344,10 +410,10 @@ def test_file_that_is_not_there():
 
 def test_file_that_gets_shorter(folder):
     linspace()
-    sample = Sample("data", NBYTES)
-    (folder / "data").write_bytes(b"")
-    with pytest.raises(StorageError, match="became shorter"):
-        sample.pieces(CHUNK_SIZE)
+    with opened_sample("data", NBYTES, None) as sample:
+        (folder / "data").write_bytes(b"")
+        with pytest.raises(StorageError, match="became shorter"):
+            sample.pieces(CHUNK_SIZE)
 
 
 def test_either_all_or_json(capsys):

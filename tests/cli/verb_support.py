@@ -36,6 +36,7 @@ def run_verb(name, *arguments, nthreads=2, force=False):
     """Run a verb and return its exit code."""
     parser, run = parser_of(name)
     parser.set_defaults(nthreads=nthreads, force=force, verbose=False, debug=False)
+    parser.set_defaults(progress=None)
     return run(parser.parse_args([str(argument) for argument in arguments])) or 0
 
 

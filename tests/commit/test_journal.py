@@ -28,8 +28,11 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 import bloscpack
 from bloscpack._commit import journal, trust
 from bloscpack._commit.locking import open_locked
+from bloscpack._format.chunks import walk_chunks
+from bloscpack._format.sections import read_header
 from bloscpack._storage import base
 from bloscpack._storage.base import FileObjectStorage, MemoryStorage
+from bloscpack._storage.stream import Cursor
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 
@@ -464,6 +467,23 @@ def test_extents_of_metadata(tmp_path, options):
         extents = [(0, end), (len(content) - 9, len(content))]
         with pytest.raises(StorageError, match="extents that a change overwrites"):
             loaded(path, encoded(path, extents, head, (end + 3, len(content) - 9)))
+
+
+@pytest.mark.parametrize("nchunks", [-1, 4])
+def test_extents_without_an_offset_table(tmp_path, nchunks):
+    content = bytearray(packed(random.Random(1).randbytes(3500), offsets=False))
+    assert 4 == struct.unpack_from("<q", content, 16)[0]
+    struct.pack_into("<q", content, 16, nchunks)
+    path = tmp_path / TARGET
+    path.write_bytes(content)
+    cursor = Cursor(io.BytesIO(content))
+    *_, before, last, end = walk_chunks(cursor, read_header(cursor))
+    unchanged = 32, before
+    extents = [(0, 32), (last, end)]
+    assert loaded(path, closed(encoded(path, extents, NEW_HEAD, unchanged)))
+    for wrong in ((before, end), (last + 8, end), (last, end - 1)):
+        with pytest.raises(StorageError, match="extents that a change overwrites"):
+            loaded(path, encoded(path, [(0, 32), wrong], NEW_HEAD, unchanged))
 
 
 def test_old_header_that_is_none(path):

@@ -14,7 +14,7 @@ import zipfile
 
 import blosc
 import numpy as np
-from builders import numbers, planned_append
+from builders import numbers, packed, planned_append
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
@@ -345,6 +345,19 @@ class AppendAndGrow(Append):
             sync=False,
             grow=True,
         )
+
+
+class AppendToPiped(AppendAndGrow):
+    """Append to a file without offsets, whose header may not state its chunks."""
+
+    def __init__(self, fields=(-1, -1), **options):
+        super().__init__(**options)
+        self.fields = fields
+
+    def prepare(self, folder):
+        content = bytearray(packed(numbers(self.old), offsets=False))
+        struct.pack_into("<iq", content, 12, *self.fields)
+        refill(folder / TARGET, bytes(content))
 
 
 class Repack(Operation):

@@ -145,9 +145,13 @@ def test_settings():
     dataset.convert("a.npy", "b.bcolz", cname="zlib", clevel=2, shuffle=False)
     with open("b.bcolz/meta/storage") as fp:
         assert '"cname": "zlib"' in fp.read()
-    with pytest.raises(UsageError, match="level"):
-        dataset.convert("a.npy", "c.bcolz", level=2)
+    with pytest.raises(UsageError, match="did you mean 'level'"):
+        dataset.convert("a.npy", "c.bcolz", levle=2)
     assert ["a.npy", "b.bcolz"] == sorted(os.listdir())
+    for name in ("c.bcolz", "c.blp"):
+        dataset.convert("a.npy", name, codec="zlib", level=2)
+    assert dataset.describe("b.bcolz")["codec"] == dataset.describe("c.bcolz")["codec"]
+    assert "zlib" == bloscpack.info("c.blp").first_chunk.codec
 
 
 # Attributes

@@ -41,7 +41,14 @@ def check_saved(recovery, expected, lost, fill=damage.FILL):
         wanted[start:stop] = fill
     found = dataset.open("new")
     assert wanted.tolist() == found[:].tolist()
-    assert found.attrs.asdict() == {"unit": "m"}
+    attributes = found.attrs.asdict()
+    note = attributes.pop("bloscpack_recovered", None)
+    assert attributes == {"unit": "m"}
+    assert (note is None) == (recovery.certain and not lost)
+    if note is not None:
+        assert [[*rows] for rows in lost] == note["filled"]
+        findings = dataset.verify("new").findings
+        assert ["recovered"] == [f.kind for f in findings if f.kind != "no-checksum"]
     assert bool(lost) == bool(recovery.losses)
     assert json.dumps(recovery.as_dict())
 
@@ -139,7 +146,12 @@ def test_a_table(layout, drop):
     x, y = (step, 2 * step), (2 * step, 3 * step)
     assert [("x", x), ("y", y)] == rows_of(recovery)
     found = dataset.open("new")
-    assert {"a": 1} == found.attrs.asdict()
+    attributes = found.attrs.asdict()
+    note = attributes.pop("bloscpack_recovered")
+    assert {"a": 1} == attributes
+    assert [[step, 3 * step]] == note["left_out" if drop else "filled"]
+    of_x = found["x"].attrs["bloscpack_recovered"]
+    assert [[*x]] == of_x["left_out" if drop else "filled"]
     assert dataset.verify("new").ok
     if drop:
         kept = [*range(step), *range(3 * step, 100)]

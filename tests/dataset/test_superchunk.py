@@ -398,7 +398,7 @@ def test_blocks_are_dropped_when_all_leaves_have_them(path):
     [
         (np.array([{}]), {}, "Python objects"),
         (np.zeros(()), {}, "holds rows"),
-        (np.arange(3), {"typesize": 1}, "unknown settings"),
+        (np.arange(3), {"typesize": 1}, "has no setting 'typesize'"),
         (np.arange(3), {"spare": -1}, "spare must be"),
         (np.arange(3), {"chunks": 0}, "a chunk must have"),
         (np.arange(3), {"chunks": 2, "shards": 3}, "a multiple of"),

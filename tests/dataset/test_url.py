@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from storage.servers import serving_folder
 
+import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._commit.guard import NewChange
 from bloscpack._commit.new_files import UNFINISHED
@@ -19,6 +20,7 @@ from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
 from bloscpack.dataset.commit_rules import DATASETS, writer_for
+from bloscpack.dataset.file_checks import DatasetReport
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
@@ -82,6 +84,23 @@ def check(group):
     assert "t/z" not in group
     with pytest.raises(KeyError):
         group["other"]
+
+
+def test_verify_chooses_the_check_of_datasets(url):
+    report = bloscpack.verify(url)
+    assert isinstance(report, DatasetReport)
+    assert [] == report.findings
+    assert dataset.verify(url).as_dict() == report.as_dict()
+
+
+def test_verify_over_http(web):
+    secret = "?token=secret"
+    for name in ("/g/t", "/g/in/a b"):
+        report = bloscpack.verify(web.url + name + secret)
+        assert isinstance(report, DatasetReport)
+        assert [] == report.findings
+    with pytest.raises(FileNotFoundError):
+        bloscpack.verify(web.url + "/g/other")
 
 
 def test_stores_with_lists(url):
@@ -156,6 +175,10 @@ def test_errors(web, folder):
     ):
         with pytest.raises(UsageError):
             call()
+    for call in (dataset.open, dataset.find, dataset.describe):
+        with pytest.raises(StorageError, match=r"no file system .* \(foo\)") as caught:
+            call("foo://x/y")
+        assert "foo://x/y" == caught.value.filename
     shard = folder / "g/in/a b/c/2/0"
     data = bytearray(shard.read_bytes())
     first = int.from_bytes(data[-68:-60], "little")  # in the index of four chunks

@@ -53,6 +53,72 @@ def test_numbers_of_rows(tmp_path, layout, name):
     assert [1.5] == dataset.create_array(tmp_path / "a", [1.5], **options)[:].tolist()
 
 
+ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 8_000), 2)
+
+
+class OtherLibrary:
+    """An array that can be sliced, as of Zarr."""
+
+    shape, dtype, ndim = ROUNDED.shape, ROUNDED.dtype, 1
+
+    def __getitem__(self, key):
+        return ROUNDED[key]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_settings_that_fit(tmp_path, layout):
+    def size(name, data=ROUNDED, **options):
+        path = tmp_path / name
+        how = {"layout": layout, "sync": False, **options}
+        with dataset.create_array(path, data, **how) as array:
+            assert ROUNDED.tolist() == array[:].tolist()
+            return array.cbytes
+
+    usual = size("usual")
+    assert usual == size("not", auto=False)
+    assert size("auto", auto=True) < 0.6 * usual
+    assert size("list", ROUNDED.tolist(), auto="ratio") < 0.6 * usual
+    assert size("lazy", OtherLibrary(), auto="speed") < 0.9 * usual
+    size("kept", auto=True, codec="zlib", level=1)
+    found = dataset.describe(tmp_path / "kept")
+    assert ("zlib", 1) == (found["codec"], found["level"])
+    columns = {"prices": ROUNDED, "days": np.arange(8_000)}
+    options = {"layout": layout, "auto": True}
+    with dataset.create_table(tmp_path / "t", columns, **options) as table:
+        assert table["prices"].cbytes < 0.6 * usual
+        table.add_column("more", ROUNDED, auto=True)
+        assert table["more"].cbytes == table["prices"].cbytes
+    for data in (None, iter([ROUNDED])):
+        with pytest.raises(UsageError, match="'auto' needs the items as an array"):
+            size("none", data, shape=(2,), dtype="f8", auto=True)
+    with pytest.raises(UsageError, match="the goal must be one of"):
+        size("none", auto="best")
+
+
+ROW = {"a": [1.5]}
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_names_of_settings(tmp_path, layout):
+    for path, settings in (
+        ("first", {"cname": "zlib", "clevel": 9}),
+        ("other", {"codec": "zlib", "level": np.int8(9)}),
+    ):
+        dataset.create_array(tmp_path / path, [1.5], layout=layout, **settings).close()
+        found = dataset.describe(tmp_path / path)
+        assert ("zlib", 9) == (found["codec"], found["level"])
+    for message, settings in (
+        ("'%s' has no setting 'clevl': did you mean 'clevel'" % layout, {"clevl": 9}),
+        ("did you mean 'chunks'", {"chunk_size": 9}),
+        ("'clevel' and 'level' are names", {"clevel": 9, "level": 9}),
+        ("has no setting 'dims': the settings are .*clevel", {"dims": 9}),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dataset.create_array(tmp_path / "a", [1.5], layout=layout, **settings)
+        with pytest.raises(UsageError, match=message):
+            dataset.create_table(tmp_path / "a", ROW, layout=layout, **settings)
+
+
 @pytest.mark.parametrize("shape", [(2**61,), (2**63,), (2**40, 2**40), (0, 2**62)])
 def test_shapes_that_are_too_large(tmp_path, shape):
     with pytest.raises(UsageError, match="an array has at most"):
@@ -140,7 +206,8 @@ def test_arguments(tmp_path):
         {"data": [1], "chunks": 0},
         {"data": [1], "chunks": 2**40},
         {"data": [1], "cname": "zip"},
-        {"data": [1], "level": 5},
+        {"data": [1], "lvl": 5},
+        {"data": [1], "level": 5, "clevel": 5},
         {"data": [1], "mode": "r"},
         {"data": [1], "attrs": {"a": object()}},
         {"data": [1], "attrs": {5: 1}},

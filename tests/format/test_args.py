@@ -3,9 +3,12 @@
 import copy
 import io
 import os
+import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from builders import prose
 
 import bloscpack as bp
 from bloscpack import args
@@ -417,8 +420,15 @@ def test_settings_as_keywords_and_dictionaries(names, pack):
 @pytest.mark.parametrize(
     ("message", "given"),
     [
-        ("unexpected keyword 'level': it is neither", {"level": 9}),
-        ("'blosc_args' has no field 'level', only", {"blosc_args": {"level": 9}}),
+        ("unexpected keyword 'clevl': did you mean 'clevel'\\?", {"clevl": 9}),
+        ("unexpected keyword 'codce': did you mean 'codec'\\?", {"codce": "zstd"}),
+        ("unexpected keyword 'nthread': did you mean 'nthreads'\\?", {"nthread": 2}),
+        ("unexpected keyword 'dims': the settings are typesize, clevel,", {"dims": 9}),
+        ("'blosc_args' has no field 'size': ", {"blosc_args": {"size": 9}}),
+        ("has no field 'clvel': did you mean", {"blosc_args": {"clvel": 9}}),
+        ("'clevel' and 'level' are names of the", {"level": 9, "clevel": 9}),
+        ("'cname' and 'codec' are", {"blosc_args": {"cname": "lz4", "codec": "lz4"}}),
+        ("'clevel' is given twice", {"level": 5, "blosc_args": {"clevel": 5}}),
         (
             "'clevel' is given twice: as a keyword and in 'blosc_args'",
             {"clevel": 5, "blosc_args": BloscArgs()},
@@ -443,6 +453,30 @@ def test_keywords_that_are_refused(names, pack, message, given):
         pack(names, **given)
     assert isinstance(caught.value, TypeError)
     assert not os.path.exists(names[3])
+
+
+@each_function
+def test_other_names_of_settings(names, pack):
+    pack(names, clevel=9, cname="zlib")
+    expected = contents(names[3])
+    for given in (
+        {"level": 9, "codec": "zlib"},
+        {"level": np.int8(9), "blosc_args": {"codec": "zlib"}},
+    ):
+        os.remove(names[3])
+        pack(names, **given)
+        assert expected == contents(names[3])
+
+
+def test_other_names_in_an_object():
+    assert BloscArgs(8, 9, cname="zlib") == BloscArgs(level=9, codec="zlib")
+    assert ["typesize", "clevel", "shuffle", "cname"] == [*BloscArgs(level=9)]
+    for message, given in (
+        ("did you mean 'clevel'", {"clevl": 9}),
+        ("'clevel' and 'level' are names", {"clevel": 5, "level": 9}),
+    ):
+        with pytest.raises(UsageTypeError, match=message):
+            BloscArgs(**given)
 
 
 @each_function
@@ -572,3 +606,115 @@ def test_names_of_siblings():
     assert "blosclz" == args.DEFAULT_CNAME
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         args.nothing  # noqa: B018
+
+
+# Settings that fit the data
+
+
+WORDS = " ".join(str(number**2) for number in range(9_000)).encode()
+ROUNDED = np.round(np.random.default_rng(3).normal(20, 5, 9_000), 1)
+TO_FIT = {
+    "file": (WORDS, lambda given: bp.pack_file_to_file("in", "out", **given)),
+    "pipe": (WORDS, lambda given: packed_pipe(given)),
+    "bytes": (WORDS, lambda given: bp.pack_bytes_to_file(WORDS, "out", **given)),
+    "in_memory": (
+        WORDS,
+        lambda given: keep("out", bp.pack_bytes_to_bytes(WORDS, **given)),
+    ),
+    "array": (ROUNDED, lambda given: bp.pack_ndarray_to_file(ROUNDED, "out", **given)),
+    "array_in_memory": (
+        ROUNDED,
+        lambda given: keep("out", bp.pack_ndarray_to_bytes(ROUNDED, **given)),
+    ),
+    "npy": (ROUNDED, lambda given: pack_npy_to_file("in.npy", "out", **given)),
+}
+each_to_fit = pytest.mark.parametrize(("data", "pack"), TO_FIT.values(), ids=TO_FIT)
+
+
+def feed(descriptor):
+    with os.fdopen(descriptor, "wb") as fp, suppress(BrokenPipeError):
+        fp.write(WORDS)
+
+
+def packed_pipe(given):
+    receiver, sender = os.pipe()
+    feeder = threading.Thread(target=feed, args=(sender,))
+    feeder.start()
+    try:
+        bp.pack_file_to_file("/dev/fd/%d" % receiver, "out", **given)
+    finally:
+        os.close(receiver)
+        feeder.join()
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    keep("in", WORDS)
+    np.save("in.npy", ROUNDED)
+
+
+def plain_of(name):
+    if bp.info(name).array is None:
+        return bp.unpack_bytes_from_file(name)[0]
+    return bp.unpack_ndarray_from_file(name)
+
+
+@each_to_fit
+def test_auto(data, pack, inputs):
+    pack({})
+    usual = os.path.getsize("out")
+    pack({"auto": False})
+    assert usual == os.path.getsize("out")
+    sizes = []
+    for auto in ("speed", True, "ratio"):
+        pack({"auto": auto})
+        np.testing.assert_array_equal(data, plain_of("out"))
+        sizes.append(os.path.getsize("out"))
+    assert sizes[2] < sizes[1] < 0.8 * usual
+    pack({"auto": "balanced"})
+    assert sizes[1] == os.path.getsize("out")
+
+
+@each_to_fit
+def test_auto_keeps_what_is_given(data, pack, inputs):
+    for given in (
+        {"codec": "zlib", "clevel": np.int8(3), "shuffle": 1},
+        {"blosc_args": {"cname": "zlib", "level": 3}, "shuffle": True},
+    ):
+        pack({"auto": True, "chunk_size": 4_000, "checksum": "crc32", **given})
+        found = bp.info("out")
+        assert (4_000, "crc32") == (found.header.chunk_size, found.checksum)
+        assert "zlib" == found.first_chunk.codec
+        assert found.first_chunk.filter == "shuffle"
+        np.testing.assert_array_equal(data, plain_of("out"))
+    pack({"auto": "ratio"})
+    assert bp.info("out").header.chunk_size == bp.info("out").nbytes
+    pack({"auto": "ratio", "chunk_size": "16K"})
+    assert 2**14 == bp.info("out").header.chunk_size
+
+
+def test_auto_keeps_a_chunk_size_that_is_the_default(inputs):
+    data = prose(3 * 2**20)
+    sizes = []
+    for given in ({}, {"chunk_size": "1M"}):
+        packed = bp.pack_bytes_to_bytes(data, auto=True, cname="zstd", **given)
+        sizes.append(bp.Reader(io.BytesIO(packed)).header.chunk_size)
+    assert [2**21, 2**20] == sizes
+
+
+@each_to_fit
+@pytest.mark.parametrize(
+    ("message", "given"),
+    [
+        ("the goal must be one of speed, balanced, ratio, not", {"auto": "best"}),
+        ("'auto' chooses what a BloscArgs", {"auto": True, "blosc_args": BloscArgs()}),
+        ("'clevel' must be in the range", {"auto": True, "level": 10}),
+        ("'clevel' is given twice", {"level": 3, "blosc_args": {"level": 3}}),
+        ("did you mean 'auto'", {"atuo": True}),
+    ],
+)
+def test_auto_is_refused(data, pack, inputs, message, given):
+    with pytest.raises(UsageError, match=message):
+        pack(given)
+    assert not os.path.exists("out")

@@ -192,8 +192,8 @@ def test_wrong_digest(name):
     with pytest.raises(ChecksumMismatch) as raised:
         check_digest(PLAIN, memoryview(wrong), checksum)
     assert (
-        "Checksum mismatch detected in chunk, expected: %r, received: %r"
-        % (wrong, checksum(PLAIN))
+        "Checksum mismatch detected in chunk, expected: %s, received: %s"
+        % (wrong.hex(), checksum(PLAIN).hex())
         == raised.value.message
     )
     with pytest.raises(ChecksumLengthMismatch):

@@ -241,8 +241,8 @@ def test_wrong_digest(digest):
     with pytest.raises(ChecksumMismatch) as raised:
         sections.decode_metadata(MetadataHeader(**BLANK), TEXT, digest)
     assert (
-        "Checksum mismatch detected in metadata expected: %r, received: %r"
-        % (digest, DIGEST)
+        "Checksum mismatch detected in metadata expected: %s, received: %s"
+        % (digest.hex(), DIGEST.hex())
         == raised.value.message
     )
 

@@ -40,7 +40,7 @@ def test_files(tmp_path):
 
 def test_without_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cramjam", None)
-    with pytest.raises(Unsupported, match=r"'bloscpack\[snappy\]'"):
+    with pytest.raises(Unsupported, match=r"pip install '\.\[snappy\]'"):
         bp.unpack_bytes_from_file(BLP / NAME)
 
 

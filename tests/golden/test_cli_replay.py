@@ -39,9 +39,9 @@ SAME_BLOSC = RECORD["versions"] == {
 
 # What ``-d`` lists and 0.16 did not know.
 NEW_ARGUMENTS = (
-    "auto|files_from|given|grow|max_app_chunks|max_meta_size|meta_checksum|meta_codec|"
+    "auto|create|files_from|given|grow|max_app_chunks|max_meta_size|meta_checksum|meta_codec|"
     "metadata_to|more|npy|output|output_dir|preserve|progress|quiet|raw|recursive|rm|"
-    "shard|sparse|suffix|sync"
+    "shard|skip_existing|sparse|suffix|sync|wait"
 )
 
 REPLACEMENTS = (

@@ -433,7 +433,7 @@ def test_command_refuses_metadata_before_it_appends(old, new, tmp_path):
     (tmp_path / "a.blp").write_bytes(packed(PLAIN, metadata=old))
     (tmp_path / "new").write_bytes(PLAIN)
     (tmp_path / "meta").write_text(json.dumps(new))
-    code, _, errors = blpk(tmp_path, "a", "-m", "meta", "a.blp", "new")
+    code, _, errors = blpk(tmp_path, "a", "--no-grow", "-m", "meta", "a.blp", "new")
     assert code != 0
     assert errors.startswith("blpk: error: ")
     assert packed(PLAIN, metadata=old) == (tmp_path / "a.blp").read_bytes()

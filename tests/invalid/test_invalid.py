@@ -52,6 +52,7 @@ NOT_IN_A_FILE = {
     "A8": "what writers do; readers bear with it",
     "A9": "what writers do; readers bear with it",
     "A13": "what writers do; readers bear with it",
+    "P8": "what writers do: tests/operations/test_append.py",
     "S1": "what readers ignore: tests/valid",
     "S2": "what has no trailer: tests/valid",
     "S3": "what a word means",

@@ -14,7 +14,7 @@ import threading
 import builders
 import numpy as np
 import pytest
-from builders import numbers, unpacked
+from builders import numbers, prose, unpacked
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
@@ -388,11 +388,60 @@ def test_no_room():
     assert isinstance(error, RuntimeError)
 
 
-@pytest.mark.parametrize("field", [8, 12])
-def test_unknown_sizes(field):
+def as_from_a_pipe(file_bytes, fields=(-1, -1), options=0):
+    """Return a file without offsets, as a pipe gets it: `fields` are its last two."""
+    header = bytearray(file_bytes)
+    header[5] |= options
+    struct.pack_into("<iq", header, 12, *fields)
+    return bytes(header)
+
+
+@pytest.mark.parametrize("options", [0, 1])
+@pytest.mark.parametrize("fields", [None, (-1, -1), (500, -1), (-1, 3)])
+@pytest.mark.parametrize("new", [1, 500, 501, 4000])
+def test_a_file_without_offsets_states_its_chunks_after_an_append(fields, new, options):
+    plain = numbers(2500) + numbers(new, seed=7)
+    pack = functools.partial(builders.packed, offsets=False)
+    original = pack(plain[:2500])
+    if fields is not None:
+        original = as_from_a_pipe(original, fields, options * (fields[1] == -1))
+    assert pack(plain) == appended(original, plain[2500:], needs_offsets=False)
+
+
+def test_unknown_sizes_become_known():
+    for field in (8, 12):
+        original = bytearray(packed(numbers(2500)))
+        struct.pack_into("<i", original, field, -1)
+        new = appended(bytes(original), numbers(700))
+        assert packed(numbers(2500) + numbers(700)) == new
+
+
+def test_chunks_that_differ_in_size():
+    """`recover` writes such files; only a copy with equal chunks can grow."""
     original = bytearray(packed(numbers(2500)))
-    struct.pack_into("<i", original, field, -1)
-    refused(bytes(original), b"new", UsageError, "number and size")
+    struct.pack_into("<i", original, 8, -1)
+    other = packed(numbers(900), entries=1)
+    start, stop = struct.unpack_from("<2q", original, BLOSCPACK_HEADER_LENGTH)
+    changed = original[:start] + other[40:] + original[stop:]
+    for i in (1, 2):
+        (offset,) = struct.unpack_from("<q", changed, 32 + 8 * i)
+        moved = offset + len(other) - 40 - (stop - start)
+        struct.pack_into("<q", changed, 32 + 8 * i, moved)
+    plain = unpacked(bytes(changed))
+    assert 2400 == len(plain)
+    refused(bytes(changed), b"new", UsageError, "differ in size")
+
+
+@pytest.mark.parametrize("cut", [1, 30])
+def test_a_file_from_a_pipe_that_ends_too_early(cut):
+    file = builders.packed(numbers(2500), offsets=False)
+    original = as_from_a_pipe(file)[:-cut]
+    refused(original, b"new", FormatError, needs_offsets=False)
+
+
+def test_a_file_from_a_pipe_without_content():
+    original = as_from_a_pipe(builders.packed(b"", offsets=False))[:32]
+    assert b"new" == unpacked(appended(original, b"new", needs_offsets=False))
 
 
 @pytest.mark.parametrize(
@@ -570,10 +619,36 @@ def test_settings_as_a_dictionary(settings):
     assert before == settings
 
 
+def test_settings_that_fit(tmp_path):
+    words = prose(200_000)
+    original = bloscpack.pack_bytes_to_bytes(prose(2500))
+    usual = len(appended(original, words))
+    for auto in (True, "ratio"):
+        found = appended(original, words, auto=auto)
+        assert len(found) < 0.7 * usual
+        assert prose(2500) + words == bloscpack.unpack_bytes_from_bytes(found)[0]
+    fixed = appended(original, words, auto=True, codec="zlib", level=1)
+    found = appended(original, words, {"cname": "zlib"}, auto="speed", clevel=1)
+    assert usual > len(fixed) == len(found)
+    refused(original, b"new", UsageError, "the goal must be one of", auto="best")
+    path = tmp_path / "a.blp"
+    bloscpack.save(path, np.round(np.linspace(0, 99, 50_000), 1))
+    size = path.stat().st_size
+    rows = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 1)
+    bloscpack.append_ndarray_to_file(rows, path, auto=True)
+    assert path.stat().st_size - size < 100_000
+    assert (rows == bloscpack.load(path)[50_000:]).all()
+    receiver, sender = os.pipe()
+    os.close(sender)
+    with open(receiver, "rb") as pipe, pytest.raises(UsageError, match="can seek"):
+        append_fp(io.BytesIO(original), pipe, 3, auto=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"level": 3}, "'blosc_args' has no field 'level', only: typesize, clevel"),
+        ({"lvl": 3}, "'blosc_args' has no field 'lvl': did you mean 'level'?"),
+        ({"dims": 3}, "'blosc_args' has no field 'dims': the settings are typesize"),
         (BloscpackArgs(), "'blosc_args' must be of type 'BloscArgs', not 'Bloscpack"),
         ("lz4", "'blosc_args' must be of type 'BloscArgs', not 'str'"),
     ],

@@ -90,7 +90,7 @@ def test_append_bytes_without_room(path):
     bp.pack_bytes_to_file(bytes(20), path, chunk_size=10, max_app_chunks=0)
     before = path.read_bytes()
     with pytest.raises(NotEnoughSpace) as caught:
-        append_bytes_to_file(b"new", path)
+        append_bytes_to_file(b"new", path, grow=False)
     assert str(path) == caught.value.filename
     assert before == path.read_bytes()
     assert [path.name] == os.listdir(path.parent)

@@ -315,7 +315,7 @@ OTHER = [
     ("a zstd file", b"\x28\xb5\x2f\xfd\x04\x00\x19\x00\x00abc"),
     ("a bzip2 file", bz2.compress(b"abc")),
     ("an xz file", lzma.compress(b"abc")),
-    ("a .npy file", b"\x93NUMPY\x01\x00"),
+    ("a .npy file; 'blpk compress --npy' packs its array", b"\x93NUMPY\x01\x00"),
     ("one that begins b'abcd'", b"abcd" * 10),
 ]
 
@@ -685,8 +685,10 @@ def test_arguments(path):
         (lambda: bp.open(path, "wb", clevel=10), ValueError),
         (lambda: bp.open(path, "wb", compresslevel=10), ValueError),
         (lambda: bp.open(path, "wb", compresslevel=3, clevel=3), TypeError),
-        (lambda: bp.open(path, "wb", level=3), TypeError),
-        (lambda: bp.open(path, "rb", level=3), TypeError),
+        (lambda: bp.open(path, "wb", level=3, clevel=3), TypeError),
+        (lambda: bp.open(path, "wb", level=3, compresslevel=3), TypeError),
+        (lambda: bp.open(path, "wb", lvl=3), TypeError),
+        (lambda: bp.open(path, "rb", lvl=3), TypeError),
         (lambda: bp.open(path, "wb", nthreads=0), ValueError),
         (lambda: bp.open(path, "wb", chunk_size=0), ValueError),
         (lambda: bp.open(path, "wb", checksum="other"), ValueError),

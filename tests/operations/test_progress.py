@@ -105,7 +105,7 @@ WITH_TOTAL = {
     "offsets": (
         {"offsets": False},
         lambda k: append("blp", "plain", grow=True, **k),
-        22000,
+        12000,
     ),
     "copy": (ROOM, lambda k: repack("blp", checksum="md5", **k), 10000),
     "cut": (ROOM, lambda k: repack("blp", chunk_size=1000, **k), 10000),

@@ -94,7 +94,7 @@ def readers(request):
     found = [name for name in names if has(name)]
     if not found:
         missing = " and ".join(names)
-        pytest.skip("no %s: install 'bloscpack[test-integrations]'" % missing)
+        pytest.skip("no %s: pip install '.[test-integrations]'" % missing)
     return found
 
 

@@ -18,6 +18,7 @@ import support
 from support import ROOT
 
 import bloscpack
+from bloscpack._cli.verb_table import VERBS
 
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "bloscpack"
@@ -461,7 +462,7 @@ def test_paths_and_pages_named_exist(page):
 def test_every_page_is_in_the_contents():
     text = (DOCS / "index.rst").read_text("utf-8")
     assert {page.stem for page in PAGES} - {"index"} <= set(
-        re.findall(r"^   (\w+)$", text, re.M)
+        re.findall(r"^   ([\w-]+)$", text, re.M)
     )
 
 
@@ -478,14 +479,12 @@ def test_exit_codes_are_those_of_the_command():
 def test_options_are_those_of_the_command():
     from bloscpack.cli import create_parser
 
-    parser = create_parser()
-    subparsers = next(a for a in parser._actions if a.dest == "subcommand").choices
-    options = {
-        option
-        for some in (parser, *subparsers.values())
-        for action in some._actions
-        for option in action.option_strings
-    }
+    options, todo = set(), [create_parser()]
+    for parser in todo:  # also those of the verbs and of their actions
+        for action in parser._actions:
+            options.update(action.option_strings)
+            if isinstance(action.choices, dict):
+                todo += action.choices.values()
     text = (DOCS / "cli.rst").read_text("utf-8")
     listed = re.findall(r"^``-.*$", text, re.M)
     assert options == set(re.findall(r"``(-[\w=-]+)``", " ".join(listed)))
@@ -518,6 +517,34 @@ def test_every_bug_of_old_is_answered():
     answers = text.partition("The bugs of 0.16.0\n")[2].partition("\nPipes\n")[0]
     numbers = re.findall(r"^(\d+)\. \*", answers, re.M)
     assert list(range(1, 32)) == list(map(int, numbers))
+
+
+def test_table_of_verbs():
+    """The table at the top of cli.rst has each verb, in the order of `blpk help`."""
+    text = (DOCS / "cli.rst").read_text("utf-8")
+    table = text.partition(":name: verbs\n")[2].partition("\n\nFifteen")[0]
+    rows = re.findall(
+        r"^   \* - `?([a-z]+)(?: <\w+, \w_>`)?_?_?\n     -(?: (\w))?$", table, re.M
+    )
+    found = [(name, letter or None) for name, letter in rows[1:]]
+    assert [(verb.name, verb.letter) for verb in VERBS] == found
+
+
+def test_install_commands_work_in_a_clone():
+    """A package index has another program: release 0.16.0 of the original."""
+    texts = [*PAGES, *MODULES, *ROOT.glob("*.rst"), *ROOT.glob("bench/*.rst")]
+    texts += [*ROOT.glob("tests/**/*.rst"), *ROOT.glob("test_cmdline/*.t")]
+    wrong = re.compile(
+        r"bloscpack\[[a-z-]+\]|pip install -?-?[a-z-]* ?\.\[|git clone http"
+    )
+    assert [] == [path for path in texts if wrong.search(path.read_text("utf-8"))]
+    extras = (ROOT / "pyproject.toml").read_text("utf-8")
+    for path in texts:
+        for names in re.findall(
+            r"pip install '\.\[([^]%]+)\]'", path.read_text("utf-8")
+        ):
+            for name in names.split(","):
+                assert re.search("^%s = " % name, extras, re.M), (path, name)
 
 
 # Building

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from support import ROOT, environment
+from support import ROOT, environment, grouped_reasons
 
 import bloscpack
 
@@ -49,3 +49,18 @@ def test_shell_examples(tmp_path):
     for line in lines:
         subprocess.run(line, shell=True, check=True, env=variables)
     assert (tmp_path / "copy.dat").read_bytes() == (tmp_path / "data.dat").read_bytes()
+
+
+def test_summary_groups_the_reasons_of_skipped_tests():
+    reasons = [
+        *("Skipped: could not import 'zarr': No module named 'zarr'", "needs zarr 3"),
+        *("fish is not installed", "Skipped: the extra 's3' is not installed"),
+        *["needs several users"] * 3,
+        *("a", "b"),
+    ]
+    assert [
+        "    4  needs what is not installed: fish, s3, zarr",
+        "    3  needs several users",
+        "    2  other reasons: pytest -rs lists them",
+    ] == grouped_reasons(reasons, most=2)
+    assert [] == grouped_reasons([])

@@ -55,6 +55,18 @@ def test_dir_is_all():
         assert hasattr(bp, name)
 
 
+def test_dir_of_dataset_is_what_is_documented():
+    from bloscpack import dataset
+
+    text = (ROOT / "docs" / "api.rst").read_text("utf-8")
+    text = text.partition(".. currentmodule:: bloscpack.dataset")[2]
+    text = text.partition("Several arrays in one file")[0]
+    pattern = r"^\.\. auto(?:function|class):: (?:bloscpack\.dataset\.)?(\w+)(?:\(\))?$"
+    assert sorted(re.findall(pattern, text, re.MULTILINE)) == dir(dataset)
+    for name in dir(dataset):
+        assert callable(getattr(dataset, name))
+
+
 def test_star():
     names = {}
     exec("from bloscpack import *", names)
@@ -122,6 +134,7 @@ def test_signature_is_that_of_the_function(name):
     module = importlib.import_module("bloscpack." + name)
     assert getattr(bp, name) is module
     assert callable(module)
+    assert "<function and module 'bloscpack.%s'>" % name == repr(module)
     function = getattr(module, name)
     assert inspect.isfunction(function)
     assert inspect.signature(function) == inspect.signature(module)

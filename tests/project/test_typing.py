@@ -23,7 +23,20 @@ reveal_type(bp.verify("a").nintact)  # note: "int"
 reveal_type(bp.info("a").header.nchunks)  # note: "int"
 bp.pack_bytes_to_bytes(b"", clevel=9, checksum=None, blosc_args={"cname": "zstd"})
 bp.pack_bytes_to_bytes(b"", clevel="9")  # error: incompatible type "str"
-bp.pack_bytes_to_bytes(b"", level=9)  # error: Unexpected keyword argument "level"
+bp.pack_bytes_to_bytes(b"", level=9, codec="zstd", auto="ratio")
+bp.pack_bytes_to_bytes(b"", levl=9)  # error: Unexpected keyword argument "levl"
+bp.append("a", "b", level=9)
+bp.BloscArgs(4, level=9, codec="zstd")
+bp.BloscArgs(levl=9)  # error: Unexpected keyword argument "levl"
+bp.append("a", "b", auto=True, grow=True)
+bp.repack("a", codec="zstd")
+bp.save("a", [1, 2], metadata={"unit": "m"}, level=9, chunk_size="1M", nthreads=2)
+bp.save("a", {"x": [1.5], "y": bp.load("b")}, auto="speed")
+bp.save("a", object)  # error: Argument 2 to "save" has incompatible type
+bp.save("a", [1], shard=True)  # error: Unexpected keyword argument "shard"
+reveal_type(bp.load("a"))  # note: "Any"
+reveal_type(bp.load("a", return_metadata=True)[0])  # note: "Any"
+bp.load("a", return_metadata=True)[2]  # error: Tuple index out of range
 reveal_type(bp.unpack_ndarray_from_file("a"))  # note: "numpy.ndarray[
 reveal_type(bp.unpack_ndarray_from_file("a", return_metadata=True))  # note: "tuple[
 checks.verify_fp("a")  # error: incompatible type "str"

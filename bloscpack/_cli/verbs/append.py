@@ -1,16 +1,45 @@
-"""``blpk append``: add plain data to a Bloscpack file, in place."""
+"""``blpk append``: add plain data to a Bloscpack file, in place, or to a dataset."""
 
 from __future__ import annotations
 
+import errno
+import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 
 from ... import log
-from ..named import named
-from ..options import METADATA, add, add_blosc_options
+from ..._storage.paths import is_url
+from ...defaults import DEFAULT_TYPESIZE
+from ...exceptions import StorageError
+from ..console import STREAM, check_exists, name_of_input
+from ..exit_codes import WrongUsage
+from ..named import named, process_append_args, why_not_plain
+from ..options import (
+    METADATA,
+    add,
+    add_blosc_options,
+    blosc_args,
+    process_metadata_args,
+    set_help,
+)
+from ..progress import shown
+
+HELP = """\
+add plain data to a file, or rows to a dataset, in one step: whatever
+interrupts it, the old content or all of the new one is there
+
+examples:
+  %(prog)s log.blp today.log
+  %(prog)s --npy rows.blp more.npy             rows of an array
+  %(prog)s --create --wait 60 log.blp today.log
+"""
+# The end of the name of a dataset, which --create makes.
+DATASET = ".zarr"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
+    set_help(parser, HELP)
     add_blosc_options(parser, None)
     add(parser, "original_file <original_file>", "file or dataset to append to")
     add(parser, "new_file <new_file>", "file or dataset to append from")
@@ -21,15 +50,94 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(parser, *METADATA)
     add(parser, "--npy", "append the rows of a .npy file to an array")
+    room = parser.add_mutually_exclusive_group()
     add(
-        parser,
+        room,
         "--grow",
         "rewrite the original file with more room if it has no room for the new "
-        "chunks or the metadata",
+        "chunks or the metadata (default)",
+        default=True,
     )
+    no_grow = {"action": "store_false", "dest": "grow"}
+    add(room, "--no-grow", "report an error if there is no room", **no_grow)
+    add(
+        parser,
+        "--create",
+        "make the original file if there is none, as compress\n"
+        "does; if its name ends with %s, a dataset" % DATASET,
+    )
+    add(
+        parser,
+        "--wait <seconds>",
+        "wait so long for another writer (default: 0)",
+        type=_seconds,
+        default=0,
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if not seconds >= 0:
+        raise WrongUsage("--wait must be a number of seconds, not '%s'" % text)
+    return seconds
 
 
 def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
-    named(args.original_file).append(args)
+    name = args.original_file
+    if name != STREAM and not is_url(name) and not os.path.lexists(name):
+        if not args.create:
+            check_exists("original file", name)
+        _create(args)
+        return
+    try:
+        named(name).append(args)
+    except StorageError as error:
+        if error.errno == errno.EAGAIN:
+            error.strerror = "%s; --wait SECONDS waits for it" % error.strerror
+        raise
+
+
+def _create(args: Namespace) -> None:
+    """Make the original file, or the dataset, with the content of the new file."""
+    name, new_file = args.original_file, args.new_file
+    check_exists("new file", new_file)
+    options = {"nthreads": args.nthreads, "sync": args.sync is not False}
+    with shown(new_file, None, args.progress) as bar:
+        if name.rstrip(os.sep).endswith(DATASET):
+            from ...dataset import convert
+
+            if args.metadata is not None or new_file == STREAM:
+                raise WrongUsage("a new dataset is made of a file, without --metadata")
+            given = {key: getattr(args, key) for key in ("cname", "clevel", "shuffle")}
+            expect = None if bar is None else bar.expect
+            convert(new_file, name, progress=bar, expect=expect, **options, **given)
+            return
+        process_append_args(args)
+        settings, metadata = blosc_args(args), process_metadata_args(args)
+        if settings.typesize is None:
+            settings.typesize = DEFAULT_TYPESIZE
+        pack: Callable[..., None]
+        if args.npy:
+            from ...npy_io import pack_npy_to_file
+
+            pack = pack_npy_to_file
+        else:
+            from ...file_io import pack_file_to_file
+
+            pack = pack_file_to_file
+            wrong = why_not_plain(new_file, args)
+            if wrong:
+                raise WrongUsage(wrong)
+        pack(
+            name_of_input(new_file, seekable=True),
+            name,
+            blosc_args=settings,
+            metadata=metadata,
+            progress=bar,
+            **options,
+        )

@@ -1,16 +1,21 @@
 """``blpk bigfile``: list, show, create, change, copy and check BigFile trees.
 
 The actions have the names, and take the arguments, of the programs ``bigfile-ls``,
-``bigfile-cat`` and so on. `ACTIONS` has a record for each.
+``bigfile-cat`` and so on. `ACTIONS` has a record for each, `OPTIONS` their options.
+Before an action, an option has the meaning that it has for every verb; behind it, that
+of the action: ``-n`` is the number of data files where the action creates some.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy
 
@@ -20,7 +25,7 @@ from ...bigfile import Column, File, copy, verify
 from ...bigfile.attributes import FORMATS, AttributeSet, humane
 from ...bigfile.file import RawItems, Watched
 from ...bigfile.header import MODULUS, Array, DType, folded
-from ...log import encodable, printable
+from ...log import encodable, printable, verbose
 from ..console import console
 from ..display import say_json, say_json_list
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
@@ -34,7 +39,8 @@ if TYPE_CHECKING:
 # objects of Python, which need ten times as much memory.
 RAW_NBYTES = 2**22
 TEXT_NBYTES = 2**19
-
+# A conversion of printf with the size of a type in C, which Python does not know.
+_SIZED = re.compile("(%[-+ #0-9.]*)(?:hh|ll|[hlLjzt])(?=[a-zA-Z])")
 
 EXAMPLES = """\
 examples:
@@ -45,24 +51,26 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = "work with a BigFile tree, a folder of columns:\n" + "\n".join(
-        "  %-13s%s" % (name, a[1]) for name, a in ACTIONS.items()
-    )
+    parser.description = "work with a BigFile tree, a folder of columns"
     parser.epilog = EXAMPLES
-    add(parser, "action <action>", "see above", choices=[*ACTIONS])
-    add(parser, "tree <tree>", "the folder of the tree")
-    add(parser, "names <argument>", "see above", nargs="*", default=[])
+    actions: Any = parser.add_subparsers(
+        title="actions", metavar="<action>", dest="action", required=True
+    )
+    for name, action in ACTIONS.items():
+        add_action = partial(_add_action, action)
+        actions.add_parser(name, help=action.help, add_arguments=add_action)
+
+
+def _add_action(action: Action, parser: ArgumentParser) -> None:
+    """Add the arguments of an action to its parser."""
+    parser.usage = "%s [options] <tree> %s" % (parser.prog, action.usage)
+    parser.description = action.help
     parser.set_defaults(refuse=parser.error)
-    add(parser, "-l", "ls: all fields", dest="long")
-    add(parser, "-b", "cat: raw items", dest="binary")
-    add(parser, "-o <n>", "cat: first row", dest="offset", type=int, default=0)
-    add(parser, "-c <n>", "cat: the number of rows", dest="count", type=int)
-    add(parser, "-N <n>", "number of data files", dest="nfile", type=int)
-    add(parser, "-t <dtype>", "type of the items, like f4 or <i8", dest="dtype")
-    add(parser, "--nmemb <n>", "create: items in a row", type=int, default=1)
-    add(parser, "--size <n>", "create: rows, without any data", type=int)
-    add(parser, "--to <tree>", "copy: another tree")
-    add(parser, "--json", "print JSON, for programs")
+    add(parser, "tree <tree>", "the folder of the tree")
+    add(parser, "names <name>", "see above", nargs="*", default=[])
+    for option in action.options.split():
+        names, help_, properties = OPTIONS[option]
+        add(parser, names, help_, dest=option, **properties)
 
 
 def writes_data(args: Namespace) -> bool:
@@ -72,13 +80,13 @@ def writes_data(args: Namespace) -> bool:
 
 def run(args: Namespace) -> int:
     """Run the action."""
-    action, _, least, most = ACTIONS[args.action]
-    if not least <= len(args.names) <= most:
+    action = ACTIONS[args.action]
+    if not action.accepts(len(args.names)):
         raise WrongUsage(
-            "bigfile %s: wrong number of arguments: %s"
-            % (args.action, ACTIONS[args.action][1])
+            "bigfile %s: wrong number of arguments: expected <tree> %s"
+            % (args.action, action.usage)
         )
-    return action(args) or EXIT_OK
+    return action.run(args) or EXIT_OK
 
 
 def _open(args: Namespace, *, create: bool = False) -> File:
@@ -152,7 +160,7 @@ def _cat(args: Namespace) -> None:
             for rows in pieces():
                 console.put_bytes(rows.tobytes())
         else:
-            _put_text(pieces(), _formatter(column))
+            _put_text(pieces(), _formatter(column, args.format))
 
 
 def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
@@ -162,11 +170,25 @@ def _put_text(pieces: Iterator[Array], show: Callable[[object], str]) -> None:
         console.put(encodable(text, sys.stdout))
 
 
-def _formatter(column: Column) -> Callable[[object], str]:
+def _formatter(column: Column, given: str | None) -> Callable[[object], str]:
+    if given is not None:
+        return partial(_printed, _SIZED.sub(r"\1", given))
     kind = column.dtype.kind
     other = {"i": FORMATS["i8"], "u": FORMATS["i8"], "f": FORMATS["f8"]}.get(kind)
     show: Callable[[object], str] | None = FORMATS.get(column.dtype.str[1:], other)
     return show or (lambda value: printable(str(_plain(value))))
+
+
+def _printed(text: str, value: object) -> str:
+    """Return an item in a format of printf; a complex number is two numbers."""
+    plain = _plain(value)
+    plain = printable(plain) if isinstance(plain, str) else plain
+    try:
+        return text % (tuple(plain) if isinstance(plain, list) else (plain,))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WrongUsage(
+            "cat: the format '%s' can't show the item '%s': %s" % (text, value, error)
+        ) from error
 
 
 def _plain(value: object) -> object:
@@ -181,14 +203,14 @@ def _plain(value: object) -> object:
 
 
 def _create(args: Namespace) -> None:
-    tree = _open(args, create=True)
     name, *more = args.names
+    dtype = more[0] if more else args.dtype
+    row = None if dtype is None else _dtype((dtype, (args.nmemb,)))
+    tree = _open(args, create=True)
     _check_free(tree, name, args)
-    dtype = args.dtype if len(more) < 1 else more[0]
-    if dtype is None:
+    if row is None:
         tree.create(name).close()
         return
-    row = _dtype((dtype, (args.nmemb,)))
     nfile = 1 if args.nfile is None else args.nfile
     if args.size is not None:
         tree.create(name, row, args.size, nfile).close()
@@ -224,11 +246,38 @@ def _check_free(tree: File, name: str, args: Namespace) -> None:
         )
 
 
-def _repartition(args: Namespace) -> None:
-    block, new_block, nfile = args.names
-    if not nfile.isdecimal():
-        raise WrongUsage("expected a number of files, found '%s'" % nfile)
-    _copy_block(args, _open(args), block, new_block, int(nfile))
+def _repartition(args: Namespace) -> int:
+    first, *blocks = args.names
+    tree = _open(args)
+    if first.isdecimal():
+        work = partial(_rewrite, args, tree, int(first))
+        return for_each_file(blocks or tree.blocks, work)
+    if len(blocks) != 2 or not blocks[1].isdecimal():
+        raise WrongUsage("repartition: '%s' is not a number of files" % first)
+    _copy_block(args, tree, first, blocks[0], int(blocks[1]))
+    return EXIT_OK
+
+
+def _rewrite(args: Namespace, tree: File, nfile: int, block: str) -> None:
+    """Replace a block, in one step, by its copy in another number of files."""
+    from ...dataset.commit_rules import building
+    from ...dataset.conversion.bigfile_trees import is_only_tree
+
+    old = tree.open(block)
+    if not old.nmemb:
+        return  # it has attributes only
+    if not is_only_tree(old._folder):
+        raise Refusal("'%s' has files that are no files of a block" % old._folder)
+    verbose("writing '%s' to %s" % (block, counted(nfile, "file")))
+    sync = args.sync is not False
+    with (
+        shown(block, old.nbytes, args.progress) as bar,
+        building(old._folder, "w", sync, is_only_tree) as path,
+    ):
+        target, name = os.path.split(path)
+        dtype = None if args.dtype is None else _dtype(args.dtype)
+        new = File(target, nthreads=args.nthreads)
+        copy(tree, block, new, name, Nfile=nfile, dtype=dtype, progress=bar).close()
 
 
 def _copy(args: Namespace) -> None:
@@ -350,14 +399,54 @@ def _verify(args: Namespace) -> int:
     return EXIT_OK if report.ok else EXIT_DAMAGED
 
 
-# The function of each action, its arguments, and how many there are behind the tree.
-ACTIONS: dict[str, tuple[Callable[[Namespace], int | None], str, int, int]] = {
-    "ls": (_list, "[<block> ...]", 0, 10**6),
-    "cat": (_cat, "<block>", 1, 1),
-    "create": (_create, "<block> [<dtype> [<file of raw items>]]", 1, 3),
-    "repartition": (_repartition, "<block> <new block> <number of files>", 3, 3),
-    "get-attr": (_get_attr, "<block> [<attribute> ...]", 1, 10**6),
-    "set-attr": (_set_attr, "<block> <attribute> <value> ...", 3, 10**6),
-    "copy": (_copy, "[<block> [<new block>]] [--to <tree>]", 0, 2),
-    "verify": (_verify, "[<block> ...]", 0, 10**6),
+class Action(NamedTuple):
+    """An action, what it does, its arguments behind the tree, and its `OPTIONS`."""
+
+    run: Callable[[Namespace], int | None]
+    help: str
+    usage: str
+    options: str = ""
+
+    def accepts(self, count: int) -> bool:
+        """Return whether the action takes this number of arguments."""
+        least = self.usage.partition("[")[0].count("<")
+        return least <= count and (
+            count <= self.usage.count("<") or "..." in self.usage
+        )
+
+
+IN_PLACE = "<number of files> [<block> ...]"
+NEW_COPY = "<block> <new block> <number of files>"
+ITEMS = "<block> [<dtype> [<file of raw items>]]"
+ACTIONS = {
+    "ls": Action(_list, "list blocks", "[<block> ...]", "long json"),
+    "cat": Action(
+        _cat, "print rows of a block", "<block>", "binary format offset count json"
+    ),
+    "create": Action(_create, "create a block", ITEMS, "nfile dtype nmemb size"),
+    "repartition": Action(
+        _repartition, "change data files", "%s | %s" % (IN_PLACE, NEW_COPY), "dtype"
+    ),
+    "get-attr": Action(
+        _get_attr, "print attributes", "<block> [<attribute> ...]", "json"
+    ),
+    "set-attr": Action(
+        _set_attr, "set an attribute", "<block> <attribute> <value> ...", "dtype"
+    ),
+    "copy": Action(_copy, "copy blocks", "[<block> [<new block>]]", "nfile dtype to"),
+    "verify": Action(_verify, "check all data", "[<block> ...]", "json"),
+}
+# The names, the help and the properties of the options of actions.
+OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "long": ("-l", "show all fields", {}),
+    "binary": ("-b -B", "write raw items", {}),
+    "format": ("-f <format>", "format of an item for printf, like %%12.6f", {}),
+    "offset": ("-o <n>", "first row", {"type": int, "default": 0}),
+    "count": ("-c <n>", "number of rows", {"type": int}),
+    "nfile": ("-n -N <n>", "number of data files", {"type": int}),
+    "dtype": ("-t <dtype>", "type of the items, like f4 or <i8", {}),
+    "nmemb": ("--nmemb <n>", "items in a row", {"type": int, "default": 1}),
+    "size": ("-s --size <n>", "number of rows, without any data", {"type": int}),
+    "to": ("--to <tree>", "another tree", {}),
+    "json": ("--json", "print JSON, for programs", {}),
 }

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
+import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ... import log
-from ..._storage.base import read_up_to
 from ..._storage.paths import without_url
-from ..._storage.protocols import Readable
-from ..._storage.stream import size_of as size_left
-from ...args import BloscArgs
-from ...constants import MAX_BUFFERSIZE
+from ...args import BLOSC_ARGS, BloscArgs
+from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
@@ -23,8 +21,16 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import inputs, outputs
-from ..console import STREAM, descriptor_of, name_of_input, name_of_output
-from ..exit_codes import WrongUsage
+from ..console import (
+    STREAM,
+    console,
+    descriptor_of,
+    is_input,
+    name_of_input,
+    name_of_output,
+)
+from ..display import size_text
+from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..inputs import size_of
 from ..options import (
     KEPT,
@@ -40,7 +46,7 @@ from ..options import (
 from ..progress import shown
 
 if TYPE_CHECKING:
-    from ..._format.automatic import Setting
+    from ..._format.automatic import Read
 
 EXAMPLES = """examples:
   %(prog)s data.bin                     to data.bin.blp
@@ -49,8 +55,10 @@ EXAMPLES = """examples:
   tar c folder | %(prog)s - - > folder.tar.blp
 """
 
-# Fields of a setting that an option, a variable or the configuration file may fix.
-FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
+# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
+# least this size.
+WORTH_TELLING = 0.2
+LEAST_TO_TELL = 2**17
 
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
@@ -170,11 +178,29 @@ def run(args: Namespace) -> int:
         settings = blosc_args(args)
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
     metadata = process_metadata_args(args)
+    wanted = [job for job in todo if _is_wanted(job[0], args)]
 
     def act(in_file: str, out_file: str) -> None:
         compress(args, in_file, out_file, settings, metadata)
 
-    return inputs.run_jobs(todo, act, size_of, args.progress)
+    code = inputs.run_jobs(wanted, act, size_of, args.progress)
+    return code if len(wanted) == len(todo) else max(code, EXIT_COULD_NOT)
+
+
+def _is_wanted(in_file: str, args: Namespace) -> bool:
+    """Return whether to compress an input: ask if it is a Bloscpack file.
+
+    Without a terminal such a file is compressed, as in 0.16, with a warning.
+    """
+    if args.force or in_file == STREAM or not os.access(in_file, os.R_OK):
+        return True
+    if not inputs.begins_with(in_file, MAGIC):
+        return True
+    already = "'%s' is a Bloscpack file already" % in_file
+    if console.can_ask:
+        return console.ask(already + ": compress it again?")
+    log.notice(already + ", and is compressed again")
+    return True
 
 
 def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
@@ -185,14 +211,22 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     return args.in_file, out_file, blosc_args(args)
 
 
-def _settings(args: Namespace) -> dict[str, Any]:
-    """Return the settings of the file that are not left to the library."""
+def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
+    """Return the settings that are not left to the library."""
     given = {name: getattr(args, name) for name in FILE_SETTINGS}
     if args.shard and "checksum" not in getattr(args, "given", ()):
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
         given["checksum"] = DEFAULT_SHARD_CHECKSUM
-    return {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in given.items() if value is not None}
+    chosen = getattr(args, "given", ())
+    if not args.auto or "chunk_size" in chosen:
+        # A size with a suffix is rounded to whole items.
+        found["chunk_size"] = "%dB" % args.chunk_size
+    if not args.auto:
+        return {**found, "blosc_args": settings}
+    kept = {name: settings[name] for name in BLOSC_ARGS if name in chosen}
+    return {**found, "blosc_args": kept, "auto": args.auto}
 
 
 # One file
@@ -214,6 +248,7 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
+    _tell_of_auto(args, in_file, out_file)
     outputs.remove_input(in_file, before, args)
 
 
@@ -228,19 +263,14 @@ def _compress_plain(
         outputs.opened_output(in_fp, out_file, args) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size
-        source, chunk_size = in_fp, args.chunk_size
-        if args.auto:
-            source, settings, chunk_size = _chosen(args, in_fp, settings)
         with shown(in_file, size or None, args.progress) as bar:
             pack_fp_to_fp(
-                source,
+                in_fp,
                 out_fp,
-                chunk_size,
-                metadata,
-                settings,
+                metadata=metadata,
                 nthreads=args.nthreads,
                 progress=bar,
-                **_settings(args),
+                **_settings(args, settings),
             )
         in_size: int = in_fp.tell() if in_fp.seekable() else 0
     if descriptor_of(out_file) is None:
@@ -248,28 +278,47 @@ def _compress_plain(
     return in_size
 
 
-def _chosen(
-    args: Namespace, in_fp: BinaryIO, settings: BloscArgs
-) -> tuple[BinaryIO, BloscArgs, int]:
-    """Return the input, and the settings and the chunk size that fit its data."""
-    settings.check()  # the trials use the values
-    source, setting = sampled(args, in_fp)
-    return source, settings.of_setting(setting), setting.chunk_size
-
-
-def _chosen_for_npy(
-    args: Namespace, name: str, settings: BloscArgs
-) -> tuple[BloscArgs, int]:
-    """Return the settings and the chunk size that fit the array in a .npy file."""
+@contextmanager
+def _opened_npy(name: str) -> Iterator[tuple[BinaryIO, int, list[int]]]:
+    """Yield a .npy file at the items of its array, and their size and type size."""
     from ...npy_io import read_header
     from ...numpy_io import typesize_of
 
-    settings.check()
     with open(name, "rb") as fp:
         array = read_header(fp)
-        typesize = typesize_of(array.dtype)
-        setting = chosen_at(args, fp, array.nbytes, [typesize])
-    return settings.of_setting(setting), setting.chunk_size
+        yield fp, array.nbytes, [typesize_of(array.dtype)]
+
+
+def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
+    """Tell the user on a terminal, once, if ``--auto`` would save much.
+
+    Only the default settings are compared with those of ``--auto``.
+    """
+    from ..._format.automatic import FIELDS, Setting, saving
+
+    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
+    if chosen or args.auto is not False or getattr(args, "shard", False):
+        return
+    if console.quiet or sys.stderr is None or not sys.stderr.isatty():
+        return
+    if is_input(in_file) or not os.path.isfile(in_file) or not os.path.isfile(out_file):
+        return
+    size, nbytes = os.path.getsize(out_file), os.path.getsize(in_file)
+    if nbytes < LEAST_TO_TELL:
+        return
+    opened = _opened_npy(in_file) if args.npy else nullcontext(None)
+    used = Setting(*[getattr(args, name) for name in FIELDS])
+    with opened as npy, open(in_file, "rb") as plain:
+        fp, nbytes, typesizes = npy or (plain, nbytes, [])
+        if typesizes:
+            used = used.but(typesize=typesizes[0])
+        saved = saving(_reading(fp), nbytes, used, typesizes)
+    if saved > WORTH_TELLING:
+        args.auto = None  # the other files need no message
+        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
+        texts = name, size_text(round(size * (1 - saved))), size_text(size)
+        message = "--auto would make %s %s instead of %s" % texts
+        console.put_error(log.lines(message, sys.stderr))
 
 
 def _compress_npy(
@@ -279,92 +328,27 @@ def _compress_npy(
     from ...npy_io import pack_npy_to_file
 
     size = os.path.getsize(in_file) if in_file != STREAM else 0
-    name, chunk_size = name_of_input(in_file, seekable=args.auto), args.chunk_size
-    if args.auto:
-        settings, chunk_size = _chosen_for_npy(args, name, settings)
     with shown(in_file, size or None, args.progress) as bar:
         pack_npy_to_file(
-            name,
+            name_of_input(in_file),
             name_of_output(out_file),
-            "%dB" % chunk_size,  # a size with a suffix is rounded to whole items
-            settings,
             metadata=metadata,
             shard=args.shard,
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
             progress=bar,
-            **_settings(args),
+            **_settings(args, settings),
         )
     return size
 
 
-# The choice of --auto: a regular file is sampled in pieces from its whole length. The
-# sample of a pipe is its beginning, which is kept, and compressed with the rest.
-
-
-class _HeadAndRest(io.RawIOBase):
-    """The beginning of a pipe, which has been read, and then the rest of the pipe."""
-
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._parts: list[Readable] = [io.BytesIO(head), rest]
-        self._rest = rest
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def fileno(self) -> int:
-        """Return the descriptor of the pipe."""
-        return self._rest.fileno()
-
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        """Read into a buffer; return the number of bytes."""
-        while self._parts:
-            data = read_up_to(self._parts[0], len(buffer))
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
-            del self._parts[0]
-        return 0
-
-
-def sampled(args: Namespace, in_fp: BinaryIO) -> tuple[BinaryIO, Setting]:
-    """Return the setting for an input, and a file object with all its bytes.
-
-    The file object is `in_fp` at its current position, or replaces it.
-    """
-    from ..._format.automatic import HEAD
-
-    size = size_left(in_fp)
-    if size is not None:
-        return in_fp, chosen_at(args, in_fp, size)
-    head = read_up_to(in_fp, HEAD)
-    raw: Any = _HeadAndRest(head, in_fp)
-    return io.BufferedReader(raw), chosen_at(args, io.BytesIO(head), len(head))
-
-
-def chosen_at(
-    args: Namespace, fp: BinaryIO, size: int, typesizes: Sequence[int] = ()
-) -> Setting:
-    """Return the setting for the next `size` bytes of a file that can seek.
-
-    The position remains unchanged. `typesizes` are the type sizes of the data, if they
-    are known: they take precedence over the type size of the user.
-    """
-    from ..._format.automatic import choose
-
+def _reading(fp: BinaryIO) -> Read:
+    """Return a function that reads from the current position of a file on."""
     begin = fp.tell()
 
     def read(start: int, size: int) -> bytes:
         fp.seek(begin + start)
         return fp.read(size)
 
-    given = {*FIELDS} & {*getattr(args, "given", ())}
-    if typesizes:
-        given.discard("typesize")
-    fixed = {name: getattr(args, name) for name in given}
-    setting = choose(read, size, args.auto, typesizes, fixed)
-    fp.seek(begin)
-    log.verbose("settings chosen for the data: %s" % setting)
-    return setting
+    return read

@@ -1,4 +1,4 @@
-"""``blpk config``: show the settings in force and their sources."""
+"""``blpk config``: show the settings in force and their sources, and change them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from .. import settings
 from ..console import console
 from ..display import say_json
+from ..exit_codes import WrongUsage
 from ..options import add
 
 
@@ -16,20 +17,23 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description = (
         "show the settings in force and where each comes from: an environment\n"
         "variable, the configuration file, or the defaults. An option on the command\n"
-        "line wins over all of these.\n\n"
+        "line wins over all of these. With settings, change the file first.\n\n"
         "variables: %s; %s names another configuration file\n\n"
         "keys of the file: %s"
         % (" ".join(variables), settings.CONFIG_VARIABLE, " ".join(settings.CHECKS))
     )
     parser.epilog = (
         "examples:\n"
-        "  %(prog)s\n"
+        "  %(prog)s auto=true          compress with --auto from now on\n"
+        "  %(prog)s --unset auto       as before\n"
         "  BLPK_CODEC=zstd %(prog)s\n"
         '  $EDITOR "$(%(prog)s --path)"'
     )
     how = parser.add_mutually_exclusive_group()
     add(how, "--path", "show the name of the configuration file")
     add(how, "--json", "show everything as JSON")
+    add(how, "--unset <name>", "remove a setting from the file", action="append")
+    add(parser, "changes <name=value>", "settings for the file", nargs="*")
 
 
 def writes_data(args: Namespace) -> bool:
@@ -42,7 +46,13 @@ def run(args: Namespace) -> None:
     if args.path:
         console.put_line(settings.path())
         return
+    changes: dict[str, str | None] = dict(map(_change, args.changes))
+    changes.update(dict.fromkeys(args.unset or ()))
+    if changes:
+        settings.change(changes)
     found = settings.in_force()
+    if changes:
+        found = {name: found[name] for name in found if name in changes}
     if args.json:
         shown = {
             name: {"value": value, "source": source}
@@ -50,11 +60,18 @@ def run(args: Namespace) -> None:
         }
         say_json({"file": settings.path(), "settings": shown})
         return
-    width = max(map(len, found))
+    width = max(map(len, found), default=0)
     texts = {name: _text(value) for name, (value, _) in found.items()}
-    values = max(map(len, texts.values()))
+    values = max(map(len, texts.values()), default=0)
     for name, (_, source) in found.items():
         console.say("%-*s  %-*s  %s" % (width, name, values, texts[name], source))
+
+
+def _change(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise WrongUsage("expected a setting such as auto=true, found '%s'" % text)
+    return name, value
 
 
 def _text(value: object) -> str:

@@ -84,7 +84,8 @@ def run(args: Namespace) -> int:
     else:
         todo = inputs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
-            inputs.check_extension("input file", todo[0][0], args.suffix)
+            for name, _ in todo:
+                inputs.check_extension("input file", name, args.suffix)
     if args.metadata_to is not None and len(todo) > 1:
         raise WrongUsage("--metadata-to is for one input")
     return inputs.run_jobs(

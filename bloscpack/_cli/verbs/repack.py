@@ -13,6 +13,7 @@ from ..named import NamedFile
 from ..options import (
     METADATA,
     add,
+    add_auto_option,
     add_blosc_options,
     read_metadata,
     set_help,
@@ -21,13 +22,14 @@ from .compress import add_chunk_options, add_room_options
 
 # Arguments that are settings of `repack` under the same name.
 SETTINGS = (
-    *("typesize", "clevel", "shuffle", "cname", "checksum", "offsets", "shard"),
-    *("max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
+    *("auto", "typesize", "clevel", "shuffle", "cname", "checksum", "offsets"),
+    *("shard", "max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
 )
 HELP = """\
 rewrite files with other settings; what no option sets stays unchanged
 
 examples:
+  %(prog)s --auto data.blp              settings that fit the data
   %(prog)s -c zstd -l 9 data.blp        compress again
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
   %(prog)s -k sha256 data.blp           new digests, copied chunks
@@ -39,6 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     set_help(parser, HELP)
     add_blosc_options(parser, None, kept=True)
+    group = parser.add_argument_group(title="settings that fit the data")
+    add_auto_option(group.add_mutually_exclusive_group(), kept=True)
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
     metadata = group.add_mutually_exclusive_group()

@@ -3,10 +3,12 @@
 A goal is the speed of an assumed disk. The cost of a setting is the time to compress,
 to write the result to that disk and read it back, and to decompress.
 
-`Sample` reads whole chunks at regular intervals of a file. `Search` first tries the
-default and the setting that ``--auto`` chooses, so that the result is never worse. It
+`opened_sample` gives access to the plain bytes of a file, an array file or an array of
+a dataset. `Search` first tries the default and the setting that ``--auto`` chooses. It
 compares filters and type sizes with two codecs, then codecs, then levels, then chunk
-sizes, and continues with the best each time.
+sizes, and continues with the best each time. The choice of ``--auto`` is recommended
+unless another setting costs clearly less: measured times vary, even those of the
+processor, which other programs change less than the time of a clock.
 """
 
 from __future__ import annotations
@@ -15,18 +17,24 @@ import os
 import stat
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ... import log
 from ..._engine.blosc_settings import own_settings
+from ..._file.opened import open_parts
+from ..._file.repack_writing import array_typesizes
 from ..._format import automatic
 from ..._format.automatic import (
     CHUNK_SIZE,
     DEFAULT,
+    FIELDS,
     OVERHEAD,
+    THREADS,
     TYPESIZES,
+    Read,
     Setting,
     choose,
     chunk_text,
@@ -43,16 +51,18 @@ from ..._format.codecs import (
     NONE,
     SHUFFLE,
 )
-from ..._storage.paths import without_url
-from ..._storage.protocols import Seekable
+from ..._storage.paths import shown_name, without_url
 from ...constants import MAGIC, MAX_CLEVEL, MAX_TYPESIZE, NPY_MAGIC
 from ...exceptions import FormatError, StorageError, UsageError
 from ...log import printable
+from ...npy_io import read_header
+from ...numpy_io import typesize_of
 from ..console import STREAM, console, is_input, shown_input
 from ..display import parse_size, say_json, size_text, table
 from ..exit_codes import Refusal, WrongUsage
+from ..inputs import is_dataset
 from ..options import add, set_help
-from .compress import FIELDS
+from ..progress import shown
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
@@ -65,10 +75,11 @@ SECONDS = 10.0
 SHARE = 0.25
 # Minimum compression ratio that makes compressing worthwhile.
 WORTH = 1.02
-# A cost below this share of another is lower; closer costs count as equal, because
-# measured speeds vary.
-CLEARLY = 0.95
-FILTER_OPTIONS = {NONE: "--no-shuffle ", SHUFFLE: "", BITSHUFFLE: "--bitshuffle "}
+# Another setting is recommended if it costs less than this share of that of ``--auto``.
+CLEARLY = 0.9
+FILTER_OPTIONS = {NONE: " --no-shuffle", SHUFFLE: "", BITSHUFFLE: " --bitshuffle"}
+# The verbs that apply a setting to a sample.
+PLAIN, NPY, PACKED, DATASET = "compress", "compress --npy", "repack", "convert"
 # The first codecs, which try the filters.
 NPROBES = 2
 LEVEL = 5
@@ -83,14 +94,16 @@ TITLES = ("codec", "level", "type size", "chunk", "filter")
 
 
 HELP = """\
-try codecs, levels, filters, type and chunk sizes on a sample of a file,
-and show the command line for the best. The goals 'speed' and 'balanced'
-minimize the time to compress, to write and read at 2 GB/s or 100 MB/s, and
-to decompress; 'ratio' minimizes the size. All speeds are for one thread.
+try codecs, levels, filters, type and chunk sizes on a sample of the data, and
+show the command line for the best. A goal minimizes the time to compress, to
+write and read at 2 GB/s ('speed'), 100 MB/s ('balanced') or 2 MB/s ('ratio'),
+and to decompress. The choice of --auto is shown unless another one costs less
+than 90 %% of it. All speeds are for one thread, in time of the processor.
 
 examples:
-  %(prog)s data.npy                  the dtype tells the type size
-  %(prog)s --goal ratio data.raw     smallest file
+  %(prog)s data.npy                  command: blpk compress --npy
+  %(prog)s --goal ratio data.blp     command for a small file: blpk repack
+  %(prog)s prices.zarr/price         command: blpk convert
   %(prog)s --typesize 4 --sample 32M --seconds 60 data.raw
 """
 
@@ -102,7 +115,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     form = parser.add_mutually_exclusive_group()
     add(form, "--all", "show all trials, not only the best")
     add(form, "--json", "print an object")
-    add(parser, "file_ <file>", "plain file; a .npy file names its type size")
+    add(parser, "file_ <file>", "plain, .npy or .blp file, or array of a dataset")
 
 
 def _add_search_options(parser: ArgumentParser) -> None:
@@ -141,33 +154,20 @@ def _seconds(text: str) -> float:
 
 def run(args: Namespace) -> None:
     """Find settings and show them."""
-    without_url(args.file_, "a search on a sample")
-    sample = Sample(args.file_, _sample_size(args.sample))
+    size = _sample_size(args.sample)
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise WrongUsage("--typesize must be from 1 to %d" % MAX_TYPESIZE)
-    typesizes = sample.typesizes or TYPESIZES
-    if args.typesize is not None:
-        typesizes = (args.typesize,)
-    auto = _choice_of_auto(sample, args.goal, typesizes) if args.seconds else None
-    disk = GOALS[args.goal]
-    search = Search(sample, typesizes, disk, args.nthreads, args.seconds, auto)
-    search.run()
+    with (
+        opened_sample(args.file_, size, args.typesize) as sample,
+        shown(args.file_, None, args.progress) as bar,
+    ):
+        search = Search(sample, args.goal, args.seconds, bar)
+        search.run()
     if args.json:
-        say_json(as_dict(search, args.goal))
+        say_json(as_dict(search))
     else:
-        for line in report(search, args.goal, args.all):
+        for line in report(search, args.all):
             console.say(line)
-
-
-def _choice_of_auto(sample: Sample, goal: str, typesizes: Sequence[int]) -> Setting:
-    """Return the setting that ``--auto`` chooses for the file."""
-    with open(sample.path, "rb") as fp:
-
-        def read(start: int, size: int) -> bytes:
-            fp.seek(start)
-            return fp.read(size)
-
-        return choose(read, sample.nbytes, goal, typesizes)
 
 
 def _sample_size(text: str) -> int:
@@ -183,28 +183,30 @@ def _sample_size(text: str) -> int:
 # Settings and samples
 
 
-def command(setting: Setting, path: str, goal: str = DEFAULT_GOAL) -> str:
-    """Return the command line that compresses a file with a setting.
+def command(setting: Setting, path: str, verb: str = PLAIN, goal: str = "") -> str:
+    """Return the command line that applies a setting.
 
     No option sets a block size: ``--auto`` chooses it for the other settings.
     """
     import shlex
 
-    auto = "" if goal == DEFAULT_GOAL else "=" + goal
     name = path
     if is_input(path):
         name = STREAM
     elif path.startswith("-"):
         name = "./" + path
-    return "blpk compress %s-c %s -l %d %s-t %d -z %s %s" % (
-        "--auto%s " % auto if setting.blocksize else "",
-        setting.cname,
-        setting.clevel,
-        FILTER_OPTIONS[setting.shuffle],
-        setting.typesize,
-        chunk_text(setting.chunk_size),
-        shlex.quote(name),
-    )
+    text = "blpk " + verb
+    if setting.blocksize and verb != DATASET:
+        text += " --auto" if goal in ("", DEFAULT_GOAL) else " --auto=" + goal
+    text += " -c %s -l %d" % (setting.cname, setting.clevel)
+    is_default = setting.shuffle == SHUFFLE and verb == PACKED  # that of the file
+    text += " --shuffle" if is_default else FILTER_OPTIONS[setting.shuffle]
+    if verb in (PLAIN, PACKED):  # arrays get the size of their items
+        text += " -t %d" % setting.typesize
+    if verb != DATASET:
+        return text + " -z %s %s" % (chunk_text(setting.chunk_size), shlex.quote(name))
+    suffix = os.path.splitext(name.rstrip("/"))[1] or ".zarr"
+    return text + " %s new%s" % (shlex.quote(name), shlex.quote(suffix))
 
 
 class Trial(NamedTuple):
@@ -223,54 +225,100 @@ class Trial(NamedTuple):
 
 
 class Sample:
-    """Chunks at regular intervals of a file, `size` bytes in total.
+    """Chunks at regular intervals of plain data, `size` bytes in total.
 
-    ``typesizes`` come from the dtype of an .npy file, and are empty for other files;
-    ``is_packed`` is True for a Bloscpack file. Raises `Refusal` for an empty file and
-    for anything but a regular file.
+    ``read(start, size)`` returns a part of the `nbytes` bytes. `typesizes` are those to
+    try, and `verb` applies a setting.
     """
 
-    def __init__(self, path: str, size: int) -> None:
+    def __init__(
+        self, path: str, read: Read, nbytes: int, typesizes: Sequence[int], verb: str
+    ) -> None:
         self.path = path
-        self.size = size
-        with open(path, "rb") as fp:
-            status = os.fstat(fp.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise Refusal("'%s' is no regular file, and can't be sampled" % path)
-            if not status.st_size:
-                raise Refusal("'%s' is empty: nothing to try" % path)
-            self.nbytes = status.st_size
-            self.typesizes = npy_typesizes(fp)
-            fp.seek(0)
-            self.is_packed = fp.read(len(MAGIC)) == MAGIC
+        self.read = read
+        self.nbytes = nbytes
+        self.typesizes = typesizes or TYPESIZES
+        self.verb = verb
+        self.size = 0
+        if not nbytes:
+            raise Refusal("'%s' is empty: nothing to try" % shown_name(path))
 
     def pieces(self, chunk_size: int) -> list[bytes]:
         """Return the sampled chunks, for a chunk size."""
-        with open(self.path, "rb") as fp:
-            found = []
-            for start in piece_starts(self.nbytes, chunk_size, self.size):
-                fp.seek(start)
-                found.append(fp.read(min(chunk_size, self.nbytes)))
+        starts = piece_starts(self.nbytes, chunk_size, self.size)
+        found = [self.read(at, min(chunk_size, self.nbytes)) for at in starts]
         if not found[0]:
             raise StorageError("'%s' became shorter while it was read" % self.path)
         return found
 
 
-def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
-    """Return the type sizes to try for an .npy file, none for other files."""
-    if fp.read(len(NPY_MAGIC)) != NPY_MAGIC:
-        return ()
-    from ...npy_io import read_header
-    from ...numpy_io import typesize_of
+@contextmanager
+def opened_sample(path: str, size: int, typesize: int | None) -> Iterator[Sample]:
+    """Open the plain data of a file or an array; yield the sample.
 
-    fp.seek(0)
-    try:
-        dtype = read_header(fp).dtype
-    except (FormatError, UsageError):
-        return ()
-    size = typesize_of(dtype)
-    # The parts of complex numbers often compress better as separate items.
-    return (size, size // 2) if dtype.kind == "c" else (size,)
+    Raises `Refusal` for empty data, and for anything but a regular file or an array.
+    """
+    opened = _opened_dataset if is_dataset(path) else _opened_file
+    with opened(path) as sample:
+        sample.size = size
+        if typesize is not None:
+            sample.typesizes = (typesize,)
+        yield sample
+
+
+@contextmanager
+def _opened_dataset(path: str) -> Iterator[Sample]:
+    from ... import dataset
+
+    with dataset.open(path) as array:
+        if not isinstance(array, dataset.Array):
+            raise Refusal(
+                "'%s' is no array: name one of its arrays, as 'blpk list' shows them"
+                % shown_name(path)
+            )
+        row = max(array.nbytes // max(len(array) if array.shape else 1, 1), 1)
+
+        def read(start: int, size: int) -> bytes:
+            first, skip = divmod(start, row)
+            rows = (
+                array[first : -(-(start + size) // row)] if array.shape else array[()]
+            )
+            data: bytes = rows.tobytes()
+            return data[skip : skip + size]
+
+        yield Sample(path, read, array.nbytes, [typesize_of(array.dtype)], DATASET)
+
+
+@contextmanager
+def _opened_file(path: str) -> Iterator[Sample]:
+    without_url(path, "a search on a sample")
+    with open(path, "rb", buffering=0) as fp:
+        status = os.fstat(fp.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise Refusal("'%s' is no regular file, and can't be sampled" % path)
+        head = fp.read(len(NPY_MAGIC))
+        fp.seek(0)
+        if head.startswith(MAGIC):
+            with open_parts(path) as parts:
+                sizes = array_typesizes(parts.metadata)
+
+                def unpack(start: int, size: int) -> bytes:
+                    return parts.read(start, start + size)
+
+                yield Sample(path, unpack, parts.nbytes, sizes, PACKED)
+            return
+        nbytes, sizes, verb = status.st_size, [], PLAIN
+        if head == NPY_MAGIC:
+            with suppress(FormatError, UsageError):
+                array = read_header(fp)
+                nbytes, sizes, verb = array.nbytes, [typesize_of(array.dtype)], NPY
+        begin = fp.tell() if verb == NPY else 0
+
+        def read(start: int, size: int) -> bytes:
+            fp.seek(begin + start)
+            return fp.read(size)
+
+        yield Sample(path, read, nbytes, sizes, verb)
 
 
 # The search
@@ -279,39 +327,39 @@ def npy_typesizes(fp: Seekable) -> tuple[int, ...]:
 class Search:
     """Tries settings for about `seconds`, the most promising first.
 
-    `automatic` is the setting that ``--auto`` chooses: it is tried in any case.
-    ``default`` is the setting without options, with a type size to try. ``trials`` are
-    the results and ``left_out`` the settings that took too long, both by
-    key. ``complete`` is False if time ran out. ``seconds`` is the time of the search,
-    and ``tried`` the size of the sample in bytes.
+    ``automatic`` is the setting that ``--auto`` chooses, and ``default`` the setting
+    without options, with a type size to try: both are tried in any case. ``trials`` are
+    the results and ``left_out`` the settings that took too long, both by key.
+    ``complete`` is False if time ran out. ``seconds`` is the time of the search, and
+    ``tried`` the size of the sample in bytes. `progress` is called with the bytes that
+    each trial has compressed.
     """
 
     def __init__(
         self,
         sample: Sample,
-        typesizes: Sequence[int],
-        disk: float,
-        nthreads: int,
+        goal: str,
         seconds: float,
-        automatic: Setting | None = None,
+        progress: Callable[[int], object] | None = None,
     ) -> None:
         from ...constants import CNAME_AVAIL
 
         self.sample = sample
+        self.goal = goal
         self.trials: dict[Setting, Trial] = {}
         self.left_out: dict[Setting, Setting] = {}
         self.complete = True
         self.seconds = 0.0
         self.tried = 0
+        self._typesizes = sample.typesizes
         # The default setting, with a type size to try.
         self.default = DEFAULT
-        if DEFAULT.typesize not in typesizes:
-            self.default = DEFAULT.but(typesize=typesizes[0])
-        self._typesizes = typesizes
-        self._disk = disk
-        self._nthreads = nthreads
+        if DEFAULT.typesize not in self._typesizes:
+            self.default = DEFAULT.but(typesize=self._typesizes[0])
+        known = self._typesizes if self._typesizes is not TYPESIZES else ()
+        self.automatic = choose(sample.read, sample.nbytes, goal, known)
         self._limit = seconds
-        self._automatic = automatic
+        self._progress = progress
         self._codecs = [name for name in CODECS if name in CNAME_AVAIL]
         self._pieces: list[bytes] = []
         self._pieces_of = 0
@@ -319,36 +367,27 @@ class Search:
     def run(self) -> None:
         """Try all promising settings, or as many as the time allows."""
         self._start = perf_counter()
-        self._try([self.default])
-        if self._automatic is not None:
-            self._try([self._automatic], must_finish=True)
+        self._try([self.default, self.automatic], must_finish=True)
         self.tried = sum(map(len, self._pieces))
         self._try_filters()
         self._try_codecs()
         if max(trial.ratio for trial in self.trials.values()) >= WORTH:
             self._try_levels()
-            self._try_chunk_sizes()
+            if self.sample.verb != DATASET:  # which has no option for chunks
+                self._try_chunk_sizes()
         self.seconds = perf_counter() - self._start
 
     def cost(self, trial: Trial) -> float:
         """Return the seconds per plain byte to write it and read it back."""
-        work = (1 / trial.pack + 1 / trial.unpack) / self._nthreads
-        return automatic.cost(work, trial.ratio, self._disk)
+        work = (1 / trial.pack + 1 / trial.unpack) / THREADS
+        return automatic.cost(work, trial.ratio, GOALS[self.goal])
 
     @property
     def best(self) -> Trial:
-        """The trial of the lowest cost; among equal costs, the highest ratio decides.
-
-        Another chunk size than the default must reduce the cost by the factor CLEARLY.
-        """
-        trials = list(self.trials.values())
-        usual = [t for t in trials if t.setting.chunk_size == CHUNK_SIZE]
-        least = min(map(self.cost, usual))
-        others = [t for t in trials if self.cost(t) < CLEARLY * least]
-        if others:
-            return min(others, key=self.cost)
-        near = [t for t in usual if CLEARLY * self.cost(t) <= least]
-        return max(near, key=lambda trial: trial.ratio)
+        """The trial of the setting of ``--auto``, or one of a clearly lower cost."""
+        auto = self.trials[self.automatic]
+        best = min(self.trials.values(), key=self.cost)
+        return best if self.cost(best) < CLEARLY * self.cost(auto) else auto
 
     @property
     def pays(self) -> bool:
@@ -421,13 +460,9 @@ class Search:
         for setting in settings:
             if setting in self.trials or setting in self.left_out:
                 continue
-            # The first trial runs without regard to the time: a result needs one.
-            must_wait = must_finish or not self.trials
-            if not must_wait and not self._has_time():
+            if not must_finish and not self._has_time():
                 return
-            with own_settings:
-                own_settings.use_blocksize(setting.blocksize)
-                trial = self._measure(setting, must_wait)
+            trial = self._measure(setting, must_finish)
             if trial is None:
                 self.left_out[setting] = setting
                 log.verbose("%s: takes too long" % setting)
@@ -443,26 +478,33 @@ class Search:
         start = perf_counter()
         packing = unpacking = 0.0
         cbytes = nbytes = 0
-        for piece in self._pieces:
-            compressed, took = timed(partial(compress, piece, setting))
-            packing += took
-            _, took = timed(partial(decompress, compressed))
-            unpacking += took
-            nbytes += len(piece)
-            cbytes += len(compressed) + OVERHEAD
-            too_long = perf_counter() - start > SHARE * self._limit
-            if too_long and not must_wait and nbytes < sum(map(len, self._pieces)):
-                return None
+        with own_settings:
+            own_settings.use_blocksize(setting.blocksize)
+            for piece in self._pieces:
+                compressed, took = timed(partial(compress, piece, setting))
+                packing += took
+                _, took = timed(partial(decompress, compressed))
+                unpacking += took
+                nbytes += len(piece)
+                cbytes += len(compressed) + OVERHEAD
+                if self._progress is not None:
+                    self._progress(len(piece))
+                too_long = perf_counter() - start > SHARE * self._limit
+                if too_long and not must_wait and nbytes < sum(map(len, self._pieces)):
+                    return None
         return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
 
 
 def timed(act: Callable[[], Result]) -> tuple[Result, float]:
-    """Return the result of a function, and its shortest time in seconds."""
+    """Return the result of a function, and its shortest time of the processor.
+
+    The seconds are those of the calling thread, in which Blosc works.
+    """
     best = total = 0.0
     for i in range(REPEATS):
-        start = perf_counter()
+        start = thread_time()
         result = act()
-        took = perf_counter() - start
+        took = thread_time() - start
         best = took if i == 0 else min(best, took)
         total += took
         if total > MIN_MEASURED_SECONDS:
@@ -479,7 +521,7 @@ def pareto(trials: Iterable[Trial]) -> list[Trial]:
 # Output
 
 
-def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
+def report(search: Search, everything: bool) -> Iterator[str]:
     """Yield the lines of the report."""
     sample, best, trials = search.sample, search.best, search.trials
     yield "%s: %s, of which %s were tried with %d settings in %.1f s%s" % (
@@ -502,12 +544,12 @@ def report(search: Search, goal: str, everything: bool) -> Iterator[str]:
             )
     yield from table(rows, (0, 4))
     yield ""
-    yield "> best for '%s'   * no other is better in all   d the default" % goal
+    yield "> best for '%s'   * no other is better in all   d the default" % (
+        search.goal
+    )
     for setting in search.left_out.values():
         yield "too slow to be tried in time: %s" % setting
-    if sample.is_packed:
-        yield "this is a Bloscpack file, which is compressed already"
-    yield from _advice(search, goal)
+    yield from _advice(search)
 
 
 def _row(trial: Trial, mark: str) -> tuple[str, ...]:
@@ -525,10 +567,10 @@ def _row(trial: Trial, mark: str) -> tuple[str, ...]:
     )
 
 
-def _advice(search: Search, goal: str) -> Iterator[str]:
-    best, path = search.best, search.sample.path
+def _advice(search: Search) -> Iterator[str]:
+    best, sample, goal = search.best, search.sample, search.goal
     if search.pays:
-        yield printable(command(best.setting, path, goal))
+        yield printable(command(best.setting, sample.path, sample.verb, goal))
         return
     highest = max(trial.ratio for trial in search.trials.values())
     yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (
@@ -539,7 +581,7 @@ def _advice(search: Search, goal: str) -> Iterator[str]:
         yield "the highest ratio is %.3f: see --goal ratio" % highest
 
 
-def as_dict(search: Search, goal: str) -> JsonObject:
+def as_dict(search: Search) -> JsonObject:
     """Return the result as a JSON object."""
     front = pareto(search.trials.values())
     sample = search.sample
@@ -559,12 +601,14 @@ def as_dict(search: Search, goal: str) -> JsonObject:
         "file": sample.path,
         "nbytes": sample.nbytes,
         "sample": search.tried,
-        "goal": goal,
+        "goal": search.goal,
         "seconds": search.seconds,
         "complete": search.complete,
         "pays": search.pays,
         "command": (
-            command(search.best.setting, sample.path, goal) if search.pays else None
+            command(search.best.setting, sample.path, sample.verb, search.goal)
+            if search.pays
+            else None
         ),
         "trials": trials,
     }

@@ -60,13 +60,17 @@ def run(args: Namespace) -> int:
     """Check the files and datasets; return the worst exit code."""
     reports: list[JsonObject] = []
 
+    def add(path: str, report: Report, **more: object) -> None:
+        fields = {"file": plain_name(path), **report.as_dict(), "error": None}
+        reports.append({**fields, **more})
+
     def act(path: str) -> int:
         item = named(path)
         with shown(path, item.plain_size, args.progress) as bar:
             report = item.verify(args.nthreads, bar)
         code, state = state_of(report)
         if args.json:
-            reports.append({"file": plain_name(path), **report.as_dict()})
+            add(path, report)
         elif not (args.quiet and report.ok):
             counts = item.counts(report, state == DAMAGED)
             console.say("%s: %s (%s)" % (shown_input(path), state, counts))
@@ -75,8 +79,8 @@ def run(args: Namespace) -> int:
 
     def failed(path: str, error: BaseException) -> None:
         report_failure(path, error)
-        names = {"file": plain_name(path), "filename": plain_name(path)}
-        reports.append({**names, "ok": False, "error": message_of(error)})
+        unread = Report(plain_name(path), nbytes=None)
+        add(path, unread, ok=False, error=message_of(error))
 
     def size_of(path: str) -> int | None:
         try:

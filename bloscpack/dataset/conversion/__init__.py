@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_distinct
 from ..._format.dtypes import check_unit
+from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.protocols import Path
 from ...abstract_io import Progress
@@ -160,14 +161,16 @@ def source_format(path: str) -> Format:
     if os.path.isdir(path):
         return _folder_format(path)
     with open(path, "rb") as fp:
-        begin = fp.read(max(len(found.begins) for found in FORMATS.values()))
+        begin = fp.read(PREFIX_LENGTH)
+        size = os.fstat(fp.fileno()).st_size
     found = _file_format(path, begin)
     if found is None:
         raise NotReadable(
             "expected a file or folder of one of the formats %s, found %s"
             % (
                 ", ".join(FORMATS),
-                "a file that begins %r" % begin[:8] if begin else "an empty file",
+                name_format(begin, size)
+                or ("a file that begins %r" % begin[:8] if begin else "an empty file"),
             ),
             filename=path,
         )

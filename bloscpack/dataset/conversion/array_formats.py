@@ -92,7 +92,34 @@ def read_npy(path: str, request: Request) -> Content:
     with naming_errors(path), open(path, "rb") as fp:
         array = read_header(fp)
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
-    return _content(lambda: open(path, "rb"), array, path)
+        offset = fp.tell()
+
+    def open_() -> IO[bytes]:
+        return open(path, "rb")
+
+    content = _content(open_, array, path)
+    content.array = _Mapped(path, array, offset)
+    return content
+
+
+class _Mapped:
+    """The items of a ``.npy`` file, mapped for each read: any index reads a part."""
+
+    def __init__(self, path: str, array: Array, offset: int) -> None:
+        self._path, self._array, self._offset = path, array, offset
+
+    def __getitem__(self, key: Any) -> Array:
+        items = self._array
+        if items.nbytes:
+            items = numpy.memmap(
+                self._path,
+                items.dtype,
+                "r",
+                self._offset,
+                items.shape,
+                order="F" if items.flags.fnc else "C",
+            )
+        return numpy.array(items[key])
 
 
 def read_raw(path: str, request: Request) -> Content:
@@ -303,8 +330,10 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         lazy.dtype,
         lazy.shape,
         partial(_rows_of_lazy, lazy),
-        _attributes(lazy.metadata),
+        attributes_of(lazy.metadata),
         read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+        array=lazy,
+        chunks=lazy._parts,
     )
 
 
@@ -322,14 +351,14 @@ def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Arra
         yield lazy[..., part].T if transposed else lazy[part]
 
 
-def _attributes(metadata: Json) -> JsonObject:
+def attributes_of(metadata: Json) -> JsonObject:
     if metadata is None:
         return {}
     return metadata if isinstance(metadata, dict) else {METADATA: metadata}
 
 
 def _metadata(attrs: JsonObject) -> Json:
-    """Return the metadata for attributes; `_attributes` is the inverse."""
+    """Return the metadata for attributes; `attributes_of` is the inverse."""
     if list(attrs) == [METADATA] and not isinstance(attrs[METADATA], dict):
         return attrs[METADATA]
     return attrs or None

@@ -128,7 +128,13 @@ def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupConte
         request.note_loss("which rows of '%s' were never written" % name)
     stored = _stored_dtype(layout)
     shape = (column.size, *stored.shape)
-    return ArrayContent(stored.base, shape, partial(_rows, column, stored), attrs=attrs)
+    return ArrayContent(
+        stored.base,
+        shape,
+        partial(_rows, column, stored),
+        attrs=attrs,
+        array=column if stored.base == layout.dtype else None,
+    )
 
 
 def _stored_dtype(layout: Header) -> DType:

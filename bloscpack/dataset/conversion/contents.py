@@ -23,10 +23,17 @@ from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ...abstract_io import Progress
-from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ...exceptions import (
+    DamageError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+    install_hint,
+)
 from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
+    from ..._file.array_reader import ChunkSource
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -126,8 +133,8 @@ def import_package(name: str, extra: str, purpose: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "%s needs the package %s: pip install 'bloscpack[%s]'"
-            % (purpose, name.partition(".")[0], extra)
+            "%s needs the package %s: %s"
+            % (purpose, name.partition(".")[0], install_hint(extra))
         ) from error
 
 
@@ -166,8 +173,8 @@ class ArrayContent:
     dtype, shape
         Those of the array.
     read
-        Yields blocks of rows, in order. An array without axes is one block. None for a
-        column that is read with the other columns of its table.
+        Yields blocks of rows, in order. An array without axes is one block. None if
+        `array` is read, or for a column that is read with the others of its table.
     attrs
         The attributes.
     fill_value
@@ -179,6 +186,11 @@ class ArrayContent:
         of the items in the source. None for an array in C order.
     may_be_lost
         Whether the array is left out, and named, if the target can't hold it.
+    array
+        What reads any of its items by an index of NumPy; None if there are only blocks.
+    chunks
+        The chunks whose plain bytes are the items in the order of the source; None for
+        other arrays.
     """
 
     dtype: DType
@@ -189,6 +201,8 @@ class ArrayContent:
     dims: Sequence[str | None] | None = None
     read_stored: Callable[[], Iterable[Array]] | None = None
     may_be_lost: bool = False
+    array: Any = None
+    chunks: ChunkSource | None = None
 
     kind = "array"
 
@@ -221,8 +235,23 @@ class ArrayContent:
 
     def rows(self) -> Iterable[Array]:
         """Return blocks of rows."""
-        assert self.read is not None
-        return self.read()
+        return self.parts(range(self.shape[0])) if self.read is None else self.read()
+
+    def parts(self, rows: range) -> Iterator[Array]:
+        """Yield some rows in blocks, without reading the others if that is possible."""
+        if self.array is None:
+            yield from (block[part] for block, part in _overlaps(self.rows(), rows))
+            return
+        factor = FORTRAN_FACTOR if self.fortran else 1
+        step = rows_in_block(self.row_nbytes * rows.step, self.chunk_rows, factor)
+        for part in cut_rows(rows, step):
+            yield self.array[part.start : part.stop : part.step]
+
+    @property
+    def chunk_rows(self) -> int:
+        """Number of rows that are compressed together; 1 if unknown."""
+        chunks: tuple[int, ...] = getattr(self.array, "chunks", ())
+        return max([1, *chunks[:1]])
 
     def stream(self) -> RowStream:
         """Return the rows, to be taken in any number at a time."""
@@ -262,12 +291,35 @@ class TableContent:
     def members(self) -> dict[str, Content]:
         """The columns, each as an array that can be read without the others."""
         return {
-            name: column if column.read else replace(column, read=self._reader(name))
+            name: replace(column, read=self._reader(name))
+            if column.read is None and column.array is None
+            else column
             for name, column in self.columns.items()
         }
 
     def _reader(self, name: str) -> Callable[[], Iterable[Array]]:
         return lambda: (block[name] for block in self.read())
+
+    def only(self, names: Iterable[str]) -> TableContent:
+        """Return a table of some columns."""
+        columns = {name: self.columns[name] for name in names}
+
+        def blocks() -> Iterator[Columns]:
+            for block in self.read():
+                yield {name: block[name] for name in columns}
+
+        return replace(self, columns=columns, read=blocks)
+
+    def parts(self, rows: range) -> Iterator[Columns]:
+        """Yield some rows in blocks, without reading the others if that is possible."""
+        if any(column.array is None for column in self.columns.values()):
+            for block, selected in _overlaps(self.read(), rows):
+                yield {name: block[name][selected] for name in self.columns}
+            return
+        unit = max((column.chunk_rows for column in self.columns.values()), default=1)
+        for cut in cut_rows(rows, rows_in_block(self.row_nbytes * rows.step, unit)):
+            part = slice(cut.start, cut.stop, cut.step)
+            yield {name: column.array[part] for name, column in self.columns.items()}
 
     @property
     def row_nbytes(self) -> int:
@@ -305,7 +357,12 @@ def nodes_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]]:
     """Yield the contents and all members and columns, with slashes in their names."""
     yield name, content
     for inner, member in content.members.items():
-        yield from nodes_of(member, "%s/%s" % (name, inner) if name else inner)
+        yield from nodes_of(member, inside(name, inner))
+
+
+def inside(name: str, inner: str) -> str:
+    """Return the name of a member or a field of something; its name may be empty."""
+    return "%s/%s" % (name, inner) if name else inner
 
 
 def named_arrays(content: Content) -> Iterator[tuple[str, ArrayContent]]:
@@ -334,6 +391,14 @@ def as_array(content: Content) -> ArrayContent:
             yield items
 
     return ArrayContent(dtype, (table.length,), rows, table.attrs)
+
+
+def with_rows(array: ArrayContent) -> ArrayContent:
+    """Return an array; one without axes gets an axis of length 1."""
+    if array.shape:
+        return array
+    blocks = (block.reshape(1) for block in array.rows())
+    return replace(array, shape=(1,), read=lambda: blocks, array=None, chunks=None)
 
 
 def is_table(content: Content) -> bool:
@@ -426,6 +491,25 @@ def has_attributes_around(content: Content) -> bool:
 
 
 # Blocks
+
+
+def cut_rows(rows: range, count: int) -> Iterator[range]:
+    """Yield ranges of at most `count` rows."""
+    for start in range(0, len(rows), count):
+        yield rows[start : start + count]
+
+
+def _overlaps(blocks: Iterable[Block], rows: range) -> Iterator[tuple[Block, slice]]:
+    """Yield the blocks that have some of the rows, and which rows of the block."""
+    start = 0
+    for block in blocks:
+        if start >= rows.stop:
+            break
+        length = len(next(iter(block.values())) if isinstance(block, dict) else block)
+        first = max(rows.start, start + (rows.start - start) % rows.step)
+        if first < start + length:
+            yield block, slice(first - start, rows.stop - start, rows.step)
+        start += length
 
 
 def regrouped(blocks: Iterable[Columns], count: int) -> Iterator[Columns]:

@@ -7,8 +7,9 @@ written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from os.path import join, lexists
 from typing import TYPE_CHECKING
@@ -36,12 +37,10 @@ from .contents import (
     as_table,
     is_table,
     regrouped,
-    rows_in_block,
 )
 
 if TYPE_CHECKING:
-    from ..._format.dtypes import Array as Items
-    from .contents import Columns, Content, Request
+    from .contents import Content, Request
 
 # Number of plain bytes of a block of rows that is appended to a table.
 TABLE_NBYTES = 32 * 2**20
@@ -66,7 +65,7 @@ def _content(
         raise
     request.resources.enter_context(found)
     if isinstance(found, Array):
-        return _array_content(found)
+        return _array_content(found, len(found))
     if isinstance(found, Table):
         return _table_content(found)
     # The copy of a group must not lack a member without a word.
@@ -96,47 +95,32 @@ def _add_files(
         request.note_loss("the file '%s'" % join(path, file))
 
 
-def _array_content(array: Array) -> ArrayContent:
+def _array_content(array: Array, length: int) -> ArrayContent:
+    """Return the first rows of an array."""
+    parts = array._layout.parts()
     dims = getattr(array._layout, "dims", None)
     return ArrayContent(
         array.dtype,
-        array.shape,
-        partial(_rows, array, array.shape[0]),
+        (length, *array.shape[1:]),
+        None,
         array.attrs.asdict(),
         array.fill_value,
         dims if any(dims or ()) else None,
+        array=array,
+        # The fields of an item may have files of their own.
+        chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
     )
-
-
-def _rows(array: Array, length: int) -> Iterator[Items]:
-    row = array.nbytes // max(1, array.shape[0])
-    step = rows_in_block(row, array.chunks[0])
-    for start in range(0, length, step):
-        yield array[start : min(start + step, length)]
 
 
 def _table_content(table: Table) -> TableContent:
     length = len(table)
     columns = {
-        name: ArrayContent(
-            column.dtype,
-            (length, *column.shape[1:]),
-            partial(_rows, column, length),
-            column.attrs.asdict(),
-            column.fill_value,
-        )
+        name: replace(_array_content(column, length), dims=None)
         for name, column in table.columns.items()
     }
-    unit = max((column.chunks[0] for column in table.columns.values()), default=1)
-
-    def blocks() -> Iterator[Columns]:
-        row = sum(column.row_nbytes for column in columns.values())
-        step = rows_in_block(row, unit)
-        for start in range(0, length, step):
-            part = slice(start, min(start + step, length))
-            yield {name: column[part] for name, column in table.columns.items()}
-
-    return TableContent(columns, length, blocks, table.attrs.asdict())
+    attrs = table.attrs.asdict()
+    content = TableContent(columns, length, lambda: content.parts(range(length)), attrs)
+    return content
 
 
 # Writing

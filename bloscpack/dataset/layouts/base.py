@@ -15,15 +15,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
+import numpy
+
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
+from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
-from ..rows import check_fill_value, check_nbytes, row_count
+from ..rows import check_fill_value, check_nbytes, is_array, row_count
 from .array_files import MAX_RATIO, ChunkFiles
 
 if TYPE_CHECKING:
@@ -53,6 +56,9 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
+# Parameters of `create_array`, which messages propose.
+PARAMETERS = ("shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode")
+
 # Returns a number of rows, when it is known.
 Length = Callable[[], int]
 
@@ -81,7 +87,10 @@ class NewArray:
     attrs
         The attributes.
     settings
-        Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``.
+        Settings of Blosc, such as ``{'cname': 'zstd', 'clevel': 9}``. ``auto`` is
+        replaced by settings that fit the sample.
+    sample
+        The items, or None if they can't be read before they are written.
     """
 
     dtype: DType
@@ -93,13 +102,15 @@ class NewArray:
     shards: int | None = None
     dims: Sequence[str | None] | None = None
     column: str | None = None
+    sample: InitVar[Any] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, sample: Any) -> None:
         check_known(self.dtype)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
         self.chunks = row_count(self.chunks, "chunks")
         self.shards = row_count(self.shards, "shards")
+        self.settings = _fitted(self.settings, sample, self.dtype)
 
     @property
     def row_nbytes(self) -> int:
@@ -107,13 +118,40 @@ class NewArray:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     def check_settings(self, known: Iterable[str], layout: str) -> None:
-        """Raise `UsageError` for settings that a layout does not have."""
-        unknown = set(self.settings).difference(known)
-        if unknown:
-            raise UsageError(
-                "unknown settings: %s; the layout '%s' has %s"
-                % (", ".join(sorted(unknown)), layout, ", ".join(known))
-            )
+        """Raise `UsageError` for settings that a layout does not have.
+
+        The others get their first names, and numbers of Python.
+        """
+        from ...args import known_settings
+        from ...headers import plain_number
+
+        refusal = "the layout '%s' has no setting %%r" % layout
+        found = known_settings(self.settings, tuple(known), refusal, PARAMETERS)
+        self.settings = {name: plain_number(found[name]) for name in found}
+
+
+def _fitted(
+    settings: Mapping[str, Any], sample: Any, dtype: DType
+) -> Mapping[str, Any]:
+    """Return settings without ``auto``: with those that fit the sample."""
+    if not settings.get("auto"):
+        return {name: settings[name] for name in settings if name != "auto"}
+    if sample is None or isinstance(sample, Iterator):
+        raise UsageError("'auto' needs the items as an array, to try settings on them")
+    from ..._storage.stream import HEAD
+    from ...args import fit_settings
+    from ...numpy_io import PlainNumpySource, typesize_of
+
+    items = sample if is_array(sample) else numpy.asarray(sample)
+    if not isinstance(items, numpy.ndarray):  # an array of another library
+        row = math.prod(items.shape[1:]) * dtype.itemsize
+        items = numpy.asarray(items[: max(1, HEAD // max(row, 1))])
+    source, found = PlainNumpySource(items.astype(dtype, copy=False)), dict(settings)
+    typesizes = (typesize_of(dtype),)
+    data = source.read, source.size
+    args: Any = fit_settings(found, DEFAULT_CHUNK_SIZE, None, data, typesizes)[1]
+    fitted = {"cname": args.cname, "clevel": args.clevel, "shuffle": int(args.shuffle)}
+    return {**found, **fitted}
 
 
 class NodeLayout(ABC):

@@ -36,6 +36,7 @@ from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
+    from ..._storage.protocols import Buffer
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
 RUN_NBYTES = 2 * 2**20
@@ -337,6 +338,13 @@ class ShardFiles(ChunkFiles):
             else:
                 yield content[: extent[1]]
                 content = content[extent[1] :]
+
+    def stored_chunk(self, number: int) -> Buffer | None:
+        """Return a chunk and its digest, valid until the next call in this thread.
+
+        None if it was never written, or is not in a local file.
+        """
+        return None if self.folder.is_remote else next(self._frames([number]))
 
     def _read(self, file: ShardIndex, extents: list[tuple[int, int]]) -> memoryview:
         """Return the bytes of several extents, one after the other."""

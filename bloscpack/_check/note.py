@@ -1,0 +1,96 @@
+"""The note that `recover` leaves in the metadata of a new file or dataset.
+
+It says which bytes, rows or chunks of the damaged one are lost (docs/damage.rst, The
+note of a recovery). The same damaged bytes give the same note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..serializers import Json, JsonObject
+    from .findings import Pair
+
+# Key of the note.
+KEY = "bloscpack_recovered"
+# Key of the note of an earlier recovery, in a note.
+EARLIER = "earlier"
+# Maximum number of ranges in a note, and of those that are shown.
+RANGES_KEPT = 1000
+RANGES_SHOWN = 8
+
+
+def with_note(
+    metadata: JsonObject | None,
+    unit: str,
+    filled: Sequence[Pair],
+    left_out: Sequence[Pair],
+    fill: int | None,
+    *,
+    certain: bool,
+    lost: bool,
+) -> JsonObject:
+    """Return the metadata of a recovered file or dataset with the note of its losses.
+
+    `filled` and `left_out` are ranges of the `unit`. `fill` is the byte in place of
+    those that are filled, None for the fill value of the array. `certain` is
+    `Recovery.certain`. `lost` says that the metadata are lost themselves.
+    """
+    old = metadata or {}
+    room = max(0, RANGES_KEPT - len(filled))
+    note: JsonObject = {
+        "unit": unit,
+        "filled": [[*pair] for pair in filled[:RANGES_KEPT]],
+        "left_out": [[*pair] for pair in left_out[:room]],
+        "fill": fill,
+        "certain": certain,
+        "metadata_lost": lost,
+    }
+    more = len(filled) + len(left_out) - RANGES_KEPT
+    if more > 0:
+        note["more"] = more
+    if KEY in old:
+        note[EARLIER] = old[KEY]
+    return {**old, KEY: note}
+
+
+def told(metadata: Json) -> str:
+    """Return the note in metadata as a sentence; '' if there is none.
+
+    The metadata may have any content.
+    """
+    if not isinstance(metadata, dict) or KEY not in metadata:
+        return ""
+    note = metadata[KEY] if isinstance(metadata[KEY], dict) else {}
+    fill = note.get("fill")
+    value = "the fill value" if fill is None else "bytes %.9r" % fill
+    parts = [
+        "%.9s %s %s" % (note.get("unit"), ", ".join(ranges), what)
+        for key, what in (
+            ("filled", "are filled with " + value),
+            ("left_out", "are left out"),
+        )
+        if (ranges := _ranges(note.get(key)))
+    ]
+    if note.get("more"):
+        parts.append("and more")
+    if note.get("metadata_lost"):
+        parts.append("metadata are lost")
+    if not note.get("certain"):
+        parts.append("the numbers of chunks are not certain")
+    if EARLIER in note:
+        parts.append("and an earlier recovery has a note")
+    return "recovered from damage: %s" % "; ".join(parts)
+
+
+def _ranges(value: Json) -> list[str]:
+    """Return the first ranges in words; none for a value that is no list of them."""
+    found = value if isinstance(value, list) else []
+    texts = [
+        "%d to %d" % tuple(pair)
+        for pair in found[:RANGES_SHOWN]
+        if isinstance(pair, list) and [*map(type, pair)] == [int, int]
+    ]
+    return texts + ["..."] * (len(found) > RANGES_SHOWN)

@@ -1,0 +1,255 @@
+"""The contents of a file or folder that the user named, of all formats that are read.
+
+To what `convert` reads, this adds files of plain bytes, archives of `savez`, and the
+members inside of a file or a tree, whose names follow its name: ``archive.zip/a``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from .._file.opened import open_parts
+from .._format.zip_format import LOCAL_SIGNATURE
+from .._storage.paths import is_url, shown_name
+from ..constants import MAGIC
+from ..dataset.conversion import FORMATS, source_format
+from ..dataset.conversion.array_formats import (
+    attributes_of,
+    read_archive,
+    read_blp,
+)
+from ..dataset.conversion.bigfile_trees import is_tree
+from ..dataset.conversion.contents import (
+    ArrayContent,
+    GroupContent,
+    Request,
+    TableContent,
+    as_table,
+    with_rows,
+)
+from ..exceptions import NotANumpyArray, NotReadable
+from .console import DEVICE, STREAM, check_exists, name_of_input, plain_name
+from .display import shorten
+from .exit_codes import Refusal, WrongUsage
+from .inputs import begins_with, is_dataset
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from .._format.dtypes import Array
+    from ..dataset.conversion.contents import Content
+
+    Rows: TypeAlias = ArrayContent | TableContent
+
+# The names of the formats of `savez`, and of files of any other format.
+ARCHIVE, BYTES = "archive", "bytes"
+BYTE = numpy.dtype("u1")
+# Maximum number of characters of names of members in a message.
+MOST_SHOWN = 60
+
+
+@dataclass(eq=False)
+class BytesContent(ArrayContent):
+    """Plain bytes, as an array of them."""
+
+    kind = "bytes"
+
+
+@dataclass(eq=False)
+class Opened:
+    """What is in a file or folder.
+
+    Attributes
+    ----------
+    name
+        Its name, as programs name it.
+    path
+        The file or folder; standard input has one, too.
+    member
+        The name of the member inside of it; empty for all of it.
+    format
+        The name of the format.
+    content
+        The contents.
+    """
+
+    name: str
+    path: str
+    member: str
+    format: str
+    content: Content
+
+    @property
+    def holds_attributes(self) -> bool:
+        """Whether files of this format can have attributes."""
+        found = FORMATS.get(self.format)
+        return self.format != BYTES and (found is None or found.attributes)
+
+    @property
+    def is_plain_file(self) -> bool:
+        """Whether it is all of a local file that is no Bloscpack file."""
+        is_packed = self.format in (ARCHIVE, "blp")
+        return os.path.isfile(self.path) and not (self.member or is_packed)
+
+
+@contextmanager
+def opened(name: str, nthreads: int) -> Iterator[Opened]:
+    """Open what has a name; it is closed when the context ends."""
+    request = Request("", nthreads=nthreads)
+    with request.resources:
+        path, members = _split(_seekable(name, request))
+        found, content = _read(path, request)
+        for number, member in enumerate(members):
+            if member not in content.members:
+                place = "/".join([shown_name(path), *members[:number]])
+                names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
+                text = "there is no '%s' in '%s', which has %s"
+                raise Refusal(text % (member, place, names))
+            content = content.members[member]
+        yield Opened(plain_name(name), path, "/".join(members), found, content)
+
+
+def _seekable(name: str, request: Request) -> str:
+    """Return the path of an input; a pipe is copied to a temporary file."""
+    if name == STREAM or not os.path.exists(name):
+        return name_of_input(name, seekable=True)
+    if os.path.isfile(name) or os.path.isdir(name):
+        return name
+    spool = request.resources.enter_context(TemporaryFile())  # noqa: SIM115
+    with open(name, "rb") as fp:
+        copyfileobj(fp, spool)
+    spool.flush()
+    return DEVICE % spool.fileno()
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """Return the file or folder of a name, and the members in it that follow."""
+    if is_url(path):
+        return path, []
+    outer, members = path.rstrip(os.sep) or path, list[str]()
+    while not _is_source(outer):
+        outer, _, last = outer.rpartition("/")
+        members.insert(0, last)
+        if not outer:
+            check_exists("file", path)
+            return path, []
+    return outer, members
+
+
+def _is_source(path: str) -> bool:
+    """Return whether a path is a file, or a folder that is not a part of another."""
+    if os.path.isdir(path):
+        is_block = os.path.isfile(os.path.join(path, "header"))
+        return is_dataset(path) or not (
+            is_block and is_tree(os.path.dirname(path) or ".")
+        )
+    return os.path.exists(path)
+
+
+def _read(path: str, request: Request) -> tuple[str, Content]:
+    """Return the name of the format, and the contents."""
+    if is_url(path) and not is_dataset(path):
+        try:
+            return _read_packed(path, request)
+        except NotReadable as error:
+            if not (error.prefix or b"").startswith(LOCAL_SIGNATURE):
+                raise
+            return ARCHIVE, read_archive(path, request)
+    if begins_with(path, MAGIC):
+        return _read_packed(path, request)
+    found = source_format(path)
+    return found.name, found.read(path, request)
+
+
+def _read_packed(path: str, request: Request) -> tuple[str, Content]:
+    try:
+        return "blp", read_blp(path, request)
+    except NotANumpyArray:
+        parts = request.resources.enter_context(open_parts(path))
+        content = _bytes(parts.read, parts.nbytes)
+        content.chunks = parts
+        content.attrs = attributes_of(parts.user_metadata)
+        return "blp", content
+
+
+@contextmanager
+def opened_bytes(path: str) -> Iterator[BytesContent]:
+    """Open a local file as plain bytes, whatever its format."""
+    with open(path, "rb") as fp:
+
+        def read(start: int, stop: int) -> bytes:
+            fp.seek(start)
+            return fp.read(stop - start)
+
+        yield _bytes(read, os.fstat(fp.fileno()).st_size)
+
+
+class _Bytes:
+    """Plain bytes that are read by slices."""
+
+    def __init__(self, read: Any) -> None:
+        self._read = read
+
+    def __getitem__(self, rows: slice) -> Array:
+        return numpy.frombuffer(self._read(rows.start, rows.stop), BYTE)[:: rows.step]
+
+
+def _bytes(read: Any, nbytes: int) -> BytesContent:
+    content = BytesContent(BYTE, (nbytes,), array=_Bytes(read))
+    content.read = lambda: content.parts(range(nbytes))
+    return content
+
+
+# Parts of contents
+
+
+def rows_of(found: Opened) -> Rows:
+    """Return an array with an axis or more, or a table; raise `Refusal` for a group."""
+    content = found.content
+    if isinstance(content, GroupContent):
+        raise WrongUsage(
+            "'%s' is a group: name an array or a table in it, such as '%s/%s'"
+            % (found.name, found.name, next(iter(content.members), "a"))
+        )
+    return content if isinstance(content, TableContent) else with_rows(content)
+
+
+def row_count(content: Rows) -> int:
+    """Return the number of rows."""
+    return content.length if isinstance(content, TableContent) else content.shape[0]
+
+
+def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
+    """Return some rows, and some fields or columns; only these are read."""
+    numbers = range(*rows.indices(row_count(content)))
+    if isinstance(content, ArrayContent):
+        found = replace(
+            content,
+            shape=(len(numbers), *content.shape[1:]),
+            read=partial(content.parts, numbers),
+            read_stored=None,
+            array=None,
+            chunks=None,
+        )
+        return found if fields is None else _checked(as_table(found), fields)
+    table = content if fields is None else _checked(content, fields)
+    return replace(table, length=len(numbers), read=partial(table.parts, numbers))
+
+
+def _checked(table: TableContent, fields: list[str]) -> TableContent:
+    """Return some columns of a table; raise `Refusal` if one is missing."""
+    for name in fields:
+        if name not in table.columns:
+            raise WrongUsage(
+                "--fields: there is no '%s' among %s" % (name, ", ".join(table.columns))
+            )
+    return table.only(fields)

@@ -1,0 +1,103 @@
+"""Statistics as JSON and as text, with a histogram of block characters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy
+
+from ..dataset.description import dtype_text
+from .display import UNKNOWN
+from .row_text import fitted
+
+if TYPE_CHECKING:
+    from .._format.dtypes import DType
+    from ..dataset.conversion.statistics import Summary
+    from ..serializers import Json, JsonObject
+
+# Number of bars of a histogram, and of characters of the longest.
+BARS, BAR_WIDTH = 16, 40
+# The characters of bars by height, for terminals with Unicode, and for others.
+HEIGHTS = "▁▂▃▄▅▆▇█", ".:-=+*#@"
+MORE = "(%d more columns: --json shows all)"
+# Limits of 64-bit integers, which times are.
+LEAST, MOST = -(2**63) + 1, 2**63 - 1
+
+
+def as_json(found: Summary) -> JsonObject:
+    """Return the statistics of an array."""
+    dtype = found.dtype
+    period = numpy.dtype(dtype.str.replace("M", "m")) if dtype.kind == "M" else dtype
+    bars = found.histogram.bars(BARS)
+    return {
+        "name": found.name,
+        "dtype": dtype_text(dtype),
+        "of": found.measure,
+        "count": found.count,
+        "missing": found.missing,
+        "infinite": found.infinite,
+        "min": _value(found.low, dtype),
+        "mean": _value(found.mean, dtype),
+        "max": _value(found.high, dtype),
+        "std": _value(found.deviation, period),
+        "histogram": [
+            {"from": _value(start, dtype), "to": _value(stop, dtype), "count": count}
+            for start, stop, count in bars
+        ],
+    }
+
+
+def _value(value: float | None, dtype: DType) -> Json:
+    """Return a number, or a time as text."""
+    if dtype.kind not in "mM" or value is None:
+        return value
+    number = numpy.array(min(max(round(value), LEAST), MOST), "i8")
+    return str(number.view(dtype.newbyteorder("=")))
+
+
+def statistics_lines(all_found: Sequence[JsonObject]) -> Iterator[str]:
+    """Yield a table with small histograms, or for one array with a larger one."""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    heights = HEIGHTS[
+        "\\u" in HEIGHTS[0].encode(encoding, "backslashreplace").decode(encoding)
+    ]
+    is_single = len(all_found) == 1
+    columns = [["", *map(_name, all_found)]]
+    for key in ("count", "missing", "infinite", "min", "mean", "max", "std"):
+        texts = [_text(found[key]) for found in all_found]
+        if key not in ("missing", "infinite") or set(texts) != {"0"}:
+            columns.append([key, *texts])
+    if not is_single:
+        bars = [_small_histogram(found["histogram"], heights) for found in all_found]
+        columns.append(["histogram".ljust(BARS), *bars])
+    yield from fitted(columns, more=MORE)
+    if is_single:
+        yield ""
+        yield from _large_histogram(all_found[0]["histogram"], heights[-1])
+
+
+def _name(found: JsonObject) -> str:
+    return " of ".join(filter(None, (found["of"], found["name"])))
+
+
+def _text(value: Json) -> str:
+    if value is None:
+        return UNKNOWN
+    return "%.6g" % value if isinstance(value, float) else str(value)
+
+
+def _small_histogram(bars: Sequence[JsonObject], heights: str) -> str:
+    most = max((bar["count"] for bar in bars), default=1)
+    steps = [-(-bar["count"] * len(heights) // most) for bar in bars]
+    return "".join((" " + heights)[step] for step in steps).ljust(BARS)
+
+
+def _large_histogram(bars: Sequence[JsonObject], full: str) -> Iterator[str]:
+    """Yield a line for each bar: where it begins and ends, its count, its length."""
+    most = max((bar["count"] for bar in bars), default=1)
+    columns = [[key, *(_text(b[key]) for b in bars)] for key in ("from", "to", "count")]
+    lengths = [-(-bar["count"] * BAR_WIDTH // most) for bar in bars]
+    drawn = [(full * length).ljust(BAR_WIDTH) for length in lengths]
+    yield from fitted([*columns, [" " * BAR_WIDTH, *drawn]], more=MORE)

@@ -1,0 +1,195 @@
+"""``blpk diff``: compare the contents of two files or folders, of any formats.
+
+The exit codes are those of diff: 0 if the contents are equal, 1 if not, 2 for wrong
+usage and for a file that can't be read; and 3 for damaged data.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ... import log
+from ..._storage.paths import shown_name
+from ...constants import EXTENSION
+from ...dataset.conversion.comparison import Comparison, Items
+from ...dataset.frames import shown_items
+from ...exceptions import BloscpackError, NotReadable
+from ..console import STREAM, console
+from ..contents import BYTES, Opened, opened, opened_bytes
+from ..display import json_text, say_json, shorten, size_text, table
+from ..exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_OK,
+    EXIT_USAGE,
+    Refusal,
+    WrongUsage,
+    exit_code,
+    printable_message_of,
+)
+from ..options import add, set_help
+from ..progress import shown
+from ..row_text import json_values
+
+if TYPE_CHECKING:
+    from ...serializers import Json, JsonObject
+
+EXIT_DIFFERENT = 1
+# Maximum number of characters shown of an attribute.
+MOST_SHOWN = 60
+
+HELP = """\
+compare two files, datasets or folders of any formats that convert reads:
+dtype, shape, items and attributes; exit code 0 if they are equal, 1 if
+not, 2 if one can't be read, 3 if one is damaged. Nothing is printed if
+they are equal; -q prints nothing at all. NaN equals NaN. Chunks that have
+the same bytes are not decompressed: 'blpk verify' checks them.
+
+examples:
+  %(prog)s old.zarr new.zarr
+  %(prog)s data.npy data.blp
+  %(prog)s data.csv data.csv.blp        the file and its plain bytes
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    set_help(parser, HELP)
+    add(parser, "--json", "print an object with all differences")
+    add(parser, "a <a>", "file, dataset, folder or URL")
+    add(parser, "b <b>", "file, dataset, folder or URL to compare with")
+
+
+def run(args: Namespace) -> int:
+    """Compare two contents; return the exit code."""
+    if args.a == args.b == STREAM:
+        raise WrongUsage("one of two files can be standard input, not both")
+    try:
+        with shown(args.a, None, args.progress) as bar, ExitStack() as stack:
+            a, b = _open_both(stack, args)
+            found = Comparison(
+                a.holds_attributes and b.holds_attributes, args.quiet, bar
+            )
+            if bar is not None:
+                bar.expect(a.content.nbytes)
+            found.compare(a.content, b.content)
+            log.verbose("equal without decompressing: %s" % size_text(found.nbytes))
+            _show(args, found, a, b)
+    except BrokenPipeError:
+        raise
+    except (BloscpackError, OSError) as error:
+        if exit_code(error) != EXIT_COULD_NOT:
+            raise
+        text, _, hint = printable_message_of(error).partition("\n")
+        trouble = Refusal(text, hint)
+        trouble.exit_code = EXIT_USAGE  # the other code means a difference
+        raise trouble from error
+    return EXIT_OK if found.is_equal else EXIT_DIFFERENT
+
+
+def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
+    """Open two contents, both as plain bytes if one of them is."""
+    a, b = (_open(stack, name, args.nthreads) for name in (args.a, args.b))
+    if "bytes" in (a.content.kind, b.content.kind):
+        for found in (a, b):
+            if found.content.kind != "bytes" and found.is_plain_file:
+                found.content = stack.enter_context(opened_bytes(found.path))
+    return a, b
+
+
+def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
+    try:
+        return stack.enter_context(opened(name, nthreads))
+    except NotReadable:
+        if name.endswith(EXTENSION) or not os.path.isfile(name):
+            raise
+        content = stack.enter_context(opened_bytes(name))
+        return Opened(name, name, "", BYTES, content)
+
+
+# What differs
+
+
+def _show(args: Namespace, found: Comparison, a: Opened, b: Opened) -> None:
+    if args.json:
+        say_json(
+            {
+                "a": a.name,
+                "b": b.name,
+                "equal": found.is_equal,
+                "differences": found.notes,
+                "items": [_as_json(items) for items in found.items],
+            }
+        )
+    elif not args.quiet:
+        for line in _lines(found, a, b):
+            console.say(line)
+
+
+def _as_json(items: Items) -> JsonObject:
+    return {
+        "name": items.name,
+        "compared": items.total,
+        "differing": items.differing,
+        "first": [
+            {"index": list(index), "a": _json_of(a), "b": _json_of(b)}
+            for index, a, b in items.first
+        ],
+        "largest": _json_of(items.largest),
+        "relative": items.relative,
+    }
+
+
+def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
+    for note in found.notes:
+        where = note["name"] + ": " if note["name"] else ""
+        if note["what"] not in ("members", "columns", "attributes"):
+            yield "%s%s: %s and %s" % (where, note["what"], *map(_value, _sides(note)))
+            continue
+        for names, side in zip(_sides(note), (a, b), strict=True):
+            if names:
+                text = "%s%s only in '%s': %s"
+                listed = shorten(", ".join(names), MOST_SHOWN)
+                yield text % (where, note["what"], shown_name(side.name), listed)
+    for items in found.items:
+        if not items.differing:
+            continue
+        where = items.name + ": " if items.name else ""
+        text = "%s%d of %d items differ" % (where, items.differing, items.total)
+        if items.largest is not None:
+            form = "%.6g" if isinstance(items.largest, float) else "%s"
+            text += ", by %s at most" % form % items.largest
+        if items.relative is not None:
+            text += " (relative: %.3g)" % items.relative
+        yield text
+        rows = [("index", "first", "second")]
+        for index, left, right in items.first:
+            if left.dtype != right.dtype:  # all digits of both
+                left, right = numpy.asarray([left, right])
+            rows.append((str(list(index)), _text_of(left), _text_of(right)))
+        yield from ("  " + line for line in table(rows, left=(0, 1)))
+        if items.differing > len(items.first):
+            yield "  ..."
+
+
+def _sides(note: JsonObject) -> tuple[Json, Json]:
+    return note["a"], note["b"]
+
+
+def _value(value: Json) -> str:
+    text = json_text(value, True, getattr(sys.stdout, "encoding", None) or "ascii")
+    return shorten(text if not isinstance(value, str) else value, MOST_SHOWN)
+
+
+def _text_of(value: Any) -> str:
+    return shown_items(numpy.asarray([value]))[0]
+
+
+def _json_of(value: Any) -> Json:
+    return json_values(numpy.asarray([value]))[0]

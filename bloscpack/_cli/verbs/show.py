@@ -1,0 +1,239 @@
+"""``blpk show``: what is in a file: shape, sizes, and the first and last rows.
+
+As text, a row has a line. Only the rows that are shown are read. The other forms, for
+programs, hold all selected rows, and are written in blocks.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from ... import log
+from ...dataset.conversion import FORMATS
+from ...dataset.conversion.contents import Request, named_arrays
+from ...dataset.conversion.statistics import summaries
+from ...dataset.description import dtype_text
+from ...describe import ratio_of
+from ...log import encodable, printable
+from ..console import STREAM, console
+from ..contents import Opened, opened, rows_of, selected
+from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
+from ..exit_codes import WrongUsage
+from ..inputs import is_dataset
+from ..named import named
+from ..options import add, set_help
+from ..progress import shown
+from ..row_text import json_rows, row_lines, shown_spans
+from ..statistics_text import as_json, statistics_lines
+from .cat import parse_rows
+
+if TYPE_CHECKING:
+    from ...serializers import JsonObject
+    from ..contents import Rows
+    from ..progress import Bar
+
+TABLE = "table"
+FORMS = (TABLE, "csv", "json", "npy")
+SETTINGS = ("codec", "level", "filter")
+
+HELP = """\
+show the shape, the sizes and the first and last rows of a file or dataset;
+all formats that convert reads. A member is named behind the file: a.zip/x.
+With --format csv, json or npy all rows, or those of --rows, are written.
+
+examples:
+  %(prog)s --rows 10:20 --fields time,price prices.zarr
+  %(prog)s --stats data.blp
+  %(prog)s --format csv prices.zarr | head
+"""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add the options of the verb."""
+    set_help(parser, HELP)
+    add(parser, "--rows <A:B:C>", "rows from A to B, every C-th one, as in Python")
+    add(parser, "--fields <a,b>", "only these fields or columns")
+    forms = "%s (default: %s)" % (", ".join(FORMS), TABLE)
+    add(parser, "--format <format>", forms, choices=FORMS, default=TABLE)
+    add(parser, "--stats", "read all items: extremes, mean, NaN, and a histogram")
+    add(parser, "--json", "print an object with description and rows")
+    add(parser, "file_ <file>", "file, dataset, folder or URL; - may be a pipe")
+
+
+def writes_data(args: Namespace) -> bool:
+    """Return whether standard output gets rows for programs."""
+    return bool(args.format != TABLE)
+
+
+def run(args: Namespace) -> None:
+    """Show the contents."""
+    rows = None if args.rows is None else parse_rows(args.rows)
+    fields = None if args.fields is None else args.fields.split(",")
+    is_data = writes_data(args)
+    if is_data and (args.stats or args.json):
+        raise WrongUsage("--format can't be combined with --stats or --json")
+    if args.format == "npy" and sys.stdout.isatty() and not args.force:
+        raise WrongUsage(
+            "items are not written to a terminal; redirect them, or use --force"
+        )
+    with (
+        shown(args.file_, None, args.progress) as bar,
+        opened(args.file_, args.nthreads) as found,
+    ):
+        content = found.content
+        if rows or fields or is_data:
+            content = part = selected(rows_of(found), rows or slice(None), fields)
+        if bar is not None:
+            bar.expect(content.nbytes)
+        if is_data:
+            _write(part, args.format, bar)
+            return
+        lines: Iterable[str]
+        described = describe(found)
+        if args.stats:
+            described["stats"] = [as_json(each) for each in summaries(content, bar)]
+            lines = statistics_lines(described["stats"])
+        elif content.kind == "group":
+            lines = _member_lines(described["arrays"])
+        else:
+            source = rows_of(found)
+            parts = [
+                (
+                    span,
+                    selected(source, slice(span.start, span.stop, span.step), fields),
+                )
+                for span in shown_spans(source, rows)
+            ]
+            lines = row_lines(parts)
+            described["parts"] = [_part(*part) for part in parts if args.json]
+        if args.json:
+            say_json(described)
+            return
+        for line in (*_head(described), ""):
+            console.say(line)
+        for line in lines:
+            console.say(line)
+
+
+def _part(span: range, part: Rows) -> JsonObject:
+    """Return some rows for a program."""
+    rows = [row for piece in json_rows(part) for row in piece]
+    return {"start": span.start, "step": span.step, "rows": rows}
+
+
+class _Output(io.RawIOBase):
+    """Standard output; what a terminal would obey is escaped there."""
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write text in UTF-8, or any bytes if there is no terminal."""
+        if sys.stdout.isatty():
+            lines = map(printable, bytes(data).decode().split("\n"))
+            console.put(encodable("\n".join(lines), sys.stdout))
+        else:
+            console.put_bytes(bytes(data))
+        return len(data)
+
+
+class _ToOutput(Request):
+    """A conversion to standard output."""
+
+    def new_file(self) -> AbstractContextManager[BinaryIO]:
+        """Return the context of standard output."""
+        return nullcontext(cast("BinaryIO", _Output()))
+
+
+def _write(content: Rows, form: str, bar: Bar | None) -> None:
+    """Write rows for programs."""
+    request = _ToOutput("", progress=bar)
+    if form == "json":
+        say_json_list(json_rows(content))
+    else:
+        FORMATS[form].write(content, request)
+    for what in request.lost:
+        log.notice("%s can't hold %s" % (form, what))
+
+
+# Description
+
+
+def describe(found: Opened) -> JsonObject:
+    """Return what is known without reading items."""
+    arrays = [
+        {
+            "name": name,
+            "dtype": dtype_text(array.dtype),
+            "shape": [*array.shape],
+            "nbytes": array.nbytes,
+            "cbytes": getattr(array.array, "cbytes", None),
+        }
+        for name, array in named_arrays(found.content)
+    ]
+    return {
+        "file": found.name,
+        "format": found.format,
+        "kind": found.content.kind,
+        "nbytes": found.content.nbytes,
+        **_stored(found),
+        "arrays": arrays,
+        "attributes": found.content.attrs,
+    }
+
+
+def _stored(found: Opened) -> JsonObject:
+    """Return the size and the settings of the file, if it is shown as a whole."""
+    cbytes, settings = None, {}
+    if found.member:
+        return {}
+    if found.format == "blp" or is_dataset(found.path):
+        described = named(found.path).describe()[0]
+        cbytes = described["cbytes"]
+        # All columns have the settings of the first one, unless each has its own.
+        columns = described.get("columns") or [described]
+        settings = described.get("first_chunk") or columns[0]
+    elif os.path.isfile(found.path):
+        cbytes = os.path.getsize(found.path)
+    if cbytes is None:
+        return {}
+    ratio = ratio_of(found.content.nbytes, cbytes)
+    chosen = {key: settings[key] for key in SETTINGS if key in settings}
+    return {"cbytes": cbytes, "ratio": ratio, **chosen}
+
+
+def _head(described: JsonObject) -> Iterator[str]:
+    name = "standard input" if described["file"] == STREAM else described["file"]
+    kind, arrays = described["kind"], described["arrays"]
+    what = "%d arrays" % len(arrays)
+    if kind in ("array", "bytes"):
+        shape = tuple(arrays[0]["shape"])
+        what = "dtype %s, shape %s" % (shorten(arrays[0]["dtype"], 40), shape)
+    elif kind == "table" and arrays:
+        what = "%d rows and %d columns" % (arrays[0]["shape"][0], len(arrays))
+    yield "%s: %s (%s) of %s" % (name, kind, described["format"], what)
+    parts = ["plain " + size_text(described["nbytes"])]
+    if "cbytes" in described:
+        sizes = size_text(described["cbytes"]), described["ratio"]
+        parts.append("packed %s, ratio %.2f" % sizes)
+    known = [key for key in SETTINGS if described.get(key) is not None]
+    yield ", ".join([*parts, *("%s %s" % (key, described[key]) for key in known)])
+
+
+def _member_lines(members: list[JsonObject]) -> list[str]:
+    rows = [("plain", "packed", "ratio", "array", "name")]
+    for member in members:
+        nbytes, cbytes = member["nbytes"], member["cbytes"]
+        stored = UNKNOWN, UNKNOWN
+        if cbytes is not None:
+            stored = size_text(cbytes), "%.2f" % ratio_of(nbytes, cbytes)
+        array = shorten("%s %s" % (member["dtype"], tuple(member["shape"])), 60)
+        rows.append((size_text(nbytes), *stored, array, member["name"]))
+    return table(rows, left=(3,))

@@ -1,0 +1,225 @@
+"""Save arrays with settings that fit them, and load them: ``save`` and ``load``.
+
+One array becomes an array file, several an archive of `savez`. `load` reads both, and
+returns what was saved; nothing stays open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy
+
+from ._commit.replacing import replacing
+from ._file.archive_writing import ArchiveSettings
+from ._format.shard import row_nbytes
+from ._storage.base import Storage
+from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
+from .exceptions import NotReadable, UsageTypeError, UsageValueError
+from .fp_io import CompressedFPSink
+from .lazy_array import open_ndarray
+from .numpy_io import as_shard, pack_ndarray, storable, unpack_ndarray_from_file
+from .zip_io import loadz, write_arrays
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from typing_extensions import Unpack
+
+    from .args import AnyLimits, LoopKeywords
+    from .serializers import Json
+
+    class SaveKeywords(LoopKeywords, total=False):
+        """The settings of `save`."""
+
+        chunk_size: int | str
+
+
+# The size in bytes of a row from which an array is no shard, whose chunks are whole
+# rows: such chunks would be longer than the longest that `auto` chooses.
+LONG_ROW = 8 * 2**20
+# The least size in bytes of a chunk, for arrays that begin with a few rows and grow.
+SHORTEST_CHUNK = 4 * 2**10
+
+
+def save(
+    file: Path | Writable,
+    arrays: ArrayLike | Mapping[str, ArrayLike],
+    *,
+    metadata: object = None,
+    auto: bool | str = True,
+    sync: bool | None = None,
+    storage_options: StorageOptions | None = None,
+    **settings: Unpack[SaveKeywords],
+) -> None:
+    """Save an array, or several by name, with settings that fit the data.
+
+    `load` returns what was saved. The file of one array is an array file, and a shard
+    of Zarr if the array can be one. The file of a dictionary of arrays is an archive,
+    which `loadz` opens without reading all arrays, and Zarr as a group.
+
+    Parameters
+    ----------
+    file
+        The file to write: a path, a URL, or a binary file object. A path appears when
+        the file is complete. No extension is added to the name: ``.blp`` is usual for
+        one array, and ``.zip`` for several.
+    arrays
+        An array, or anything that `numpy.asanyarray` makes one of; or a dictionary of
+        arrays by name.
+    metadata
+        Any value that JSON can represent; for several arrays a dictionary.
+    auto
+        The goal of the settings, ``'speed'``, ``'balanced'`` or ``'ratio'``, as in
+        `BloscArgs.auto`. True means ``'balanced'``, and False the default settings.
+    sync
+        As in `pack_file_to_file`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
+    settings
+        Settings that stay as they are: keywords of `pack_ndarray_to_file` such as
+        ``clevel``, ``chunk_size``, ``nthreads`` or ``progress``. The checksum is
+        ``'crc32c'`` for a shard, which releases up to 0.16.0 can't read.
+
+    Raises
+    ------
+    ObjectNumpyArrayRejection
+        An array contains Python objects.
+    UsageError
+        An array is masked, a name can't be used, or a setting is invalid.
+
+    Examples
+    --------
+    >>> prices = numpy.round(numpy.linspace(20, 30, 10_000), 2)
+    >>> save('prices.blp', prices, metadata={'unit': 'EUR'})
+    >>> bool((load('prices.blp') == prices).all())
+    True
+    >>> save('two.zip', {'prices': prices, 'days': numpy.arange(10_000)})
+    >>> sorted(load('two.zip'))
+    ['days', 'prices']
+    """
+    if not (isinstance(file, (str, bytes, os.PathLike)) or hasattr(file, "write")):
+        raise UsageTypeError(
+            "expected a path, a URL or a file object to save in, found %r: the order "
+            "is save(file, array)" % type(file).__name__
+        )
+    place: dict[str, Any] = {"sync": sync, "storage_options": storage_options}
+    checked = ArchiveSettings({**settings, **place, "auto": auto})
+    if isinstance(arrays, Mapping):
+        if metadata is not None and not isinstance(metadata, dict):
+            raise UsageTypeError(
+                "the metadata of several arrays must be a dictionary, not %r"
+                % type(metadata).__name__
+            )
+        write_arrays(file, arrays, checked, metadata)
+        return
+    try:
+        array = numpy.asanyarray(arrays)
+    except ValueError as error:  # of a list of arrays with different shapes
+        raise UsageValueError("%s; several arrays need names: {...}" % error) from error
+    array, packing = storable(array), checked.packing
+    if row_nbytes(array) < LONG_ROW:
+        array, packing = as_shard(array, packing, SHORTEST_CHUNK)
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)
+        return
+    with replacing(file, **place) as fp:
+        sink = CompressedFPSink(fp, new=True)
+        pack_ndarray(array, sink, metadata=metadata, **packing)
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[False] = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> Any: ...
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[True],
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> tuple[Any, Json]: ...
+
+
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: bool = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> Any:
+    """Return the array in a file, or a dictionary of the arrays in an archive.
+
+    The arrays are new and writable, and nothing stays open. `open_ndarray` reads a part
+    of an array, and `loadz` some arrays of an archive.
+
+    Parameters
+    ----------
+    file
+        A path, a URL, a binary file object that can seek and holds one file, or a
+        buffer with the bytes of the file. A file object stays open.
+    return_metadata
+        Whether to return a pair: the array or arrays, and the metadata of the file,
+        None if it has none.
+    nthreads
+        Number of threads, by default the number of CPUs that this process may use.
+    limits
+        The sizes that the file, or each array of an archive, must not exceed; see
+        `Limits`.
+    storage_options
+        Settings of fsspec for a URL, such as keys.
+
+    Raises
+    ------
+    NotANumpyArray
+        The file holds bytes and no array.
+    FormatError
+        The file is damaged, exceeds the limits, or has another format.
+
+    Examples
+    --------
+    >>> save('seconds.blp', numpy.arange(3), metadata={'unit': 's'})
+    >>> load('seconds.blp', return_metadata=True)
+    (array([0, 1, 2]), {'unit': 's'})
+    """
+    options: dict[str, Any] = {
+        "nthreads": nthreads,
+        "limits": limits,
+        "storage_options": storage_options,
+    }
+    try:
+        found = _load_array(file, options)
+    except NotReadable:
+        try:
+            archive = loadz(file, **options)
+        except NotReadable:
+            archive = None
+        if archive is None:
+            raise
+        with archive:
+            arrays = {name: archive[name].read() for name in archive}
+            found = arrays, archive.metadata
+    return found if return_metadata else found[0]
+
+
+def _load_array(file: Any, options: dict[str, Any]) -> tuple[Any, Json]:
+    """Return the array in a file, and its metadata."""
+    if isinstance(file, (str, os.PathLike)):
+        try:
+            return unpack_ndarray_from_file(file, return_metadata=True, **options)
+        except IsADirectoryError as error:
+            error.strerror = "It is a folder: bloscpack.dataset.open reads a dataset"
+            raise
+    with open_ndarray(file, cache_nbytes=0, whole=True, **options) as lazy:
+        return lazy.read(), lazy.metadata

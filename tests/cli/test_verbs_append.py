@@ -1,0 +1,255 @@
+"""blpk append: room, missing files, other writers, and what is no plain data."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bloscpack as bp
+from bloscpack import cli, dataset
+from bloscpack._commit import locking
+from bloscpack._commit.locking import open_locked
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new").write_bytes(b"x" * 1000)
+    np.save("rows.npy", np.arange(6.0).reshape(3, 2))
+    (tmp_path / "table.csv").write_text("n,word\n1,a\n2,bb\n")
+    return tmp_path
+
+
+@pytest.fixture
+def blpk(capsys):
+    """Return a function that appends, and returns exit code and messages."""
+
+    def append(*arguments):
+        code = 0
+        try:
+            cli.main(["append", *map(str, arguments)])
+        except SystemExit as error:
+            code = error.code
+        return code or 0, capsys.readouterr().err
+
+    return append
+
+
+def plain(name):
+    return bp.unpack_bytes_from_file(name)[0]
+
+
+# Room
+
+
+def test_daily_appends_are_rarely_rewritten(blpk):
+    bp.pack_bytes_to_file(b"y" * 1001, "log.blp", 1000, max_app_chunks=2)
+    rooms = [2]
+    for _ in range(200):
+        assert (0, "") == blpk("--no-sync", "log.blp", "new")
+        rooms.append(bp.info("log.blp").header.max_app_chunks)
+    assert b"y" * 1001 + b"x" * 200_000 == plain("log.blp")
+    assert 2 == sum(new > old for old, new in pairwise(rooms))
+
+
+def test_no_grow(blpk):
+    bp.pack_bytes_to_file(b"y" * 1001, "full.blp", 1000, max_app_chunks=0)
+    code, message = blpk("--no-grow", "full.blp", "new")
+    assert (1, True) == (code, "without --no-grow, append makes room" in message)
+    assert b"y" * 1001 == plain("full.blp")
+
+
+# Files that are missing
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "expected"),
+    [
+        ("new", (), b"x" * 2000),
+        ("rows.npy", ("--npy",), 2 * np.arange(6.0).tobytes()),
+        ("rows.npy", ("--force",), None),
+    ],
+)
+def test_create(blpk, folder, source, options, expected):
+    for _ in range(2):
+        assert (0, "") == blpk("--create", *options, "log.blp", source)
+    if expected is None:
+        expected = 2 * (folder / source).read_bytes()
+    assert expected == plain("log.blp")
+
+
+def test_create_has_the_settings_of_the_options(blpk, folder):
+    (folder / "m.json").write_text('{"unit": "m"}')
+    blpk("--create", "-t", 4, "-c", "zstd", "-m", "m.json", "log.blp", "new")
+    found = bp.info("log.blp")
+    assert (4, {"unit": "m"}) == (found.header.typesize, found.metadata)
+    assert found.header.max_app_chunks == 10
+
+
+def test_create_from_standard_input(blpk, monkeypatch):
+    read, write = os.pipe()
+    os.write(write, b"x" * 500)
+    os.close(write)
+    with open(read, encoding="ascii") as pipe:
+        monkeypatch.setattr("sys.stdin", pipe)
+        assert (0, "") == blpk("--create", "log.blp", "-")
+    assert b"x" * 500 == plain("log.blp")
+    assert bp.info("log.blp").header.offsets
+
+
+def test_create_a_dataset(blpk):
+    for _ in range(2):
+        assert (0, "") == blpk("--create", "rows.zarr", "rows.npy")
+        assert (0, "") == blpk("--create", "table.zarr", "table.csv")
+    assert (6, 2) == dataset.open("rows.zarr").shape
+    assert 4 == len(dataset.open("table.zarr"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("nope.zarr", "rows.npy"), 1, "original file 'nope.zarr' does not exist"),
+        (("nope.blp", "new"), 1, "original file 'nope.blp' does not exist"),
+        (("--create", "nope.blp", "nope"), 1, "new file 'nope' does not exist"),
+        (("--create", "nope.dat", "new"), 1, "does not end with '.blp'"),
+        (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
+        (("--create", "nope.zarr", "-"), 2, "a new dataset is made of a file"),
+        (("--wait", "soon", "nope.blp", "new"), 2, "must be a number of seconds"),
+        (("--wait", "-1", "nope.blp", "new"), 2, "must be a number of seconds"),
+    ],
+)
+def test_nothing_is_made(blpk, folder, arguments, code, message):
+    before = sorted(os.listdir(folder))
+    found = blpk(*arguments)
+    assert (code, True) == (found[0], message in found[1]), found
+    assert before == sorted(os.listdir(folder))
+
+
+# Files that are no plain data
+
+
+def test_a_packed_file_is_not_appended_to_an_array(blpk):
+    bp.pack_ndarray_to_file(np.arange(6.0).reshape(3, 2), "rows.blp")
+    bp.pack_bytes_to_file(b"x", "other.blp")
+    code, message = blpk("rows.blp", "other.blp")
+    assert (2, True) == (code, "is a Bloscpack file" in message)
+    assert 2 == blpk("rows.blp", "rows.npy")[0]
+
+
+def test_csv_to_a_table(blpk, folder):
+    dataset.create_table("t", {"n": [7], "word": np.array(["abc"])}).close()
+    assert (0, "") == blpk("t", "table.csv")
+    rows = [(7, "abc"), (1, "a"), (2, "bb")]
+    assert rows == dataset.open("t")[:].tolist()
+    for text, message in [
+        ("n,word\n1,long text\n", "at most 3 characters"),
+        ("n,word\nx,a\n", "are not of dtype 'int64'"),
+        ("n\n1\n", "there is no column 'word'"),
+        ("n,word,more\n1,a,2\n", "expected the columns n, word"),
+    ]:
+        (folder / "bad.csv").write_text(text)
+        code, shown = blpk("t", "bad.csv")
+        assert (True, True) == (code > 0, message in shown), shown
+    (folder / "empty.csv").write_text("n,word\n")
+    assert (0, "") == blpk("t", "empty.csv")
+    assert rows == dataset.open("t")[:].tolist()
+
+
+def test_csv_to_an_array(blpk):
+    dataset.create_array("a", [1, 2]).close()
+    code, message = blpk("a", "table.csv")
+    assert (2, True) == (code, "holds a table" in message)
+
+
+# Other writers
+
+
+@pytest.fixture
+def log_file():
+    bp.pack_bytes_to_file(b"old", "log.blp")
+    return "log.blp"
+
+
+def test_another_writer(blpk, log_file):
+    with open_locked(log_file):
+        code, message = blpk(log_file, "new")
+    assert 1 == code
+    assert "another writer in this process is changing this file" in message
+    assert message.endswith("; --wait SECONDS waits for it\n")
+
+
+def test_wait_for_another_writer(blpk, log_file):
+    dataset.create_array("a", [1.0]).close()
+    with open_locked(log_file), dataset.open("a", "r+"):
+        assert 1 == blpk("--wait", 0.02, log_file, "new")[0]
+        assert 1 == blpk("--wait", 0.02, "a", "new")[0]
+
+
+def test_another_writer_ends_in_time(monkeypatch, log_file):
+    locked, waited = threading.Event(), threading.Event()
+
+    def write():
+        with open_locked(log_file):
+            locked.set()
+            waited.wait()
+
+    monkeypatch.setattr(locking.time, "sleep", lambda seconds: waited.set())
+    writer = threading.Thread(target=write)
+    writer.start()
+    locked.wait()
+    bp.append_bytes_to_file(b"new", log_file, wait=30)
+    writer.join()
+    assert b"oldnew" == plain(log_file)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("1: FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF\n", True),
+        ("1: -> FLOCK  ADVISORY  WRITE {pid} {place} 0 EOF\n", False),
+        ("1: POSIX  ADVISORY  WRITE {pid} {place} 0 EOF\n", False),
+        ("1: FLOCK  ADVISORY  WRITE {pid} 00:00:0 0 EOF\n", False),
+        ("1: FLOCK  ADVISORY  WRITE 0 {place} 0 EOF\n", False),
+        ("garbage\n", False),
+    ],
+)
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs Linux")
+def test_the_process_of_the_other_writer(folder, monkeypatch, log_file, line, expected):
+    status = os.stat(log_file)
+    numbers = os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+    text = line.format(pid=os.getpid(), place="%02x:%02x:%d" % numbers)
+    (folder / "locks").write_text(text)
+    monkeypatch.setattr(locking, "LOCKS", str(folder / "locks"))
+    found = locking._holder_of(status)
+    assert expected == found.startswith(" (process %d, '" % os.getpid())
+    assert expected == bool(found)
+
+
+def test_append_of_16_waits_too(log_file):
+    with open_locked(log_file), pytest.raises(bp.StorageError, match="another writer"):
+        bp.append(log_file, "new", wait=0.01)
+    bp.append(log_file, "new", wait=1)
+    assert b"old" + b"x" * 1000 == plain(log_file)
+
+
+# Python
+
+
+def test_python_functions_make_room_but_append_does_not():
+    bp.pack_ndarray_to_file(np.zeros(200), "full.blp", 800, max_app_chunks=0)
+    full = io.BytesIO(Path("full.blp").read_bytes())
+    for call in (
+        lambda: bp.append("full.blp", "new"),
+        lambda: bp.append_bytes_to_file(bytes(1600), "full.blp", grow=False),
+        lambda: bp.append.append_fp(full, io.BytesIO(bytes(8)), 8),
+    ):
+        with pytest.raises(bp.exceptions.NotEnoughSpace):
+            call()
+    bp.append_ndarray_to_file(np.ones(200), "full.blp")
+    assert 200 == bp.unpack_ndarray_from_file("full.blp").sum()

@@ -1,0 +1,89 @@
+"""``blpk compress`` of a file that is compressed already, and of outputs that exist."""
+
+import io
+import sys
+
+import pytest
+
+import bloscpack
+from bloscpack import cli
+
+QUESTION = "'x.blp' is a Bloscpack file already: compress it again? [y/N] "
+WARNING = "blpk: 'x.blp' is a Bloscpack file already, and is compressed again\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bloscpack.pack_bytes_to_file(b"abc", "x.blp")
+    (tmp_path / "plain").write_bytes(b"abc")
+    return tmp_path
+
+
+@pytest.fixture
+def blpk(monkeypatch):
+    """Return a function that runs the command with some streams as terminals."""
+
+    def call(arguments, answer="", pipes=()):
+        for name, text in (("stdin", answer), ("stdout", ""), ("stderr", "")):
+            kind = io.StringIO if name in pipes else Terminal
+            monkeypatch.setattr(sys, name, kind(text))
+        try:
+            cli.main(arguments)
+        except SystemExit as error:
+            return error.code, sys.stderr.getvalue()
+        return 0, sys.stderr.getvalue()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"), [(0, "y\n"), (0, "Yes\n"), (1, "n\n"), (1, "\n"), (1, "")]
+)
+def test_ask(blpk, folder, code, answer):
+    newline = "" if answer else "\n"
+    assert (code, QUESTION + newline) == blpk(["compress", "x.blp"], answer)
+    assert (folder / "x.blp.blp").exists() == (code == 0)
+
+
+def test_a_no_leaves_the_other_files(blpk, folder):
+    arguments = ["compress", "--output-dir", "out", "x.blp", "plain"]
+    assert (1, QUESTION) == blpk(arguments, "no\n")
+    assert ["plain.blp"] == [path.name for path in (folder / "out").iterdir()]
+
+
+@pytest.mark.parametrize("pipe", ["stdin", "stdout", "stderr"])
+def test_never_ask_in_a_pipe(blpk, folder, pipe):
+    assert (0, WARNING) == blpk(["compress", "x.blp"], "n\n", [pipe])
+    assert (folder / "x.blp.blp").exists()
+
+
+@pytest.mark.parametrize("option", ["-f", "-q"])
+def test_no_question_and_no_warning(blpk, folder, option):
+    assert (0, "") == blpk([option, "compress", "x.blp"], "n\n")
+    assert (folder / "x.blp.blp").exists()
+
+
+def test_a_plain_file_of_such_a_name_is_no_question(blpk, folder):
+    (folder / "plain").rename(folder / "y.blp")
+    assert (0, "") == blpk(["compress", "y.blp"], "n\n")
+
+
+def test_skip_existing(blpk, folder):
+    pipes = ["stdin"]
+    assert (0, "") == blpk(["compress", "--skip-existing", "plain"], pipes=pipes)
+    before = (folder / "plain.blp").stat()
+    skipped = "blpk: skipped 'plain': its output exists\n"
+    assert (0, skipped) == blpk(["c", "--skip-existing", "plain"], pipes=pipes)
+    assert before == (folder / "plain.blp").stat()
+    arguments = ["decompress", "--skip-existing", "plain.blp", "x.blp"]
+    skipped = "blpk: skipped 'plain.blp': its output exists\n"
+    assert (0, skipped) == blpk(arguments)
+    assert b"abc" == (folder / "x").read_bytes()

@@ -1,0 +1,266 @@
+"""``blpk diff``: equal or not, of any two formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from cli.verb_support import assert_help_fits
+
+import bloscpack as bp
+from bloscpack import dataset
+from bloscpack._file.chunk_reader import ChunkReader
+from bloscpack.dataset.layouts.shard_files import ShardFiles
+
+COUNT = 3000
+ROWS = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "S3")])
+ROWS["day"] = np.datetime64("2026-01-01") + np.arange(COUNT)
+ROWS["price"] = np.arange(COUNT) / 8
+ROWS["price"][7] = np.nan
+ROWS["name"] = b"x"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def pack(name, array, *args, **kwargs):
+    bp.pack_ndarray_to_file(np.asarray(array), name, *args, **kwargs)
+    return name
+
+
+def differences(run, a, b, code=1):
+    found, said, errors = run("diff", "--json", a, b)
+    assert (code, "") == (found, errors)
+    return json.loads(said)
+
+
+FORMATS = ["r.blp", "r.npy", "r.zarr", "r.superchunk", "r.bcolz", "r.npz", "r.zip"]
+
+
+def make(name, rows):
+    if name.endswith(".zip"):
+        bp.savez(name, rows)
+        return name
+    pack("source.blp", rows, "8K")
+    if name != "source.blp":
+        dataset.convert("source.blp", name, force=True)
+    return name
+
+
+@pytest.mark.parametrize("b", FORMATS)
+@pytest.mark.parametrize("a", ["source.blp", "r.zarr", "r.npz"])
+def test_any_two_formats(run, a, b):
+    make(a, ROWS)
+    os.rename(a, "first-" + a)
+    assert (0, "", "") == run("diff", "first-" + a, make(b, ROWS))
+    changed = ROWS.copy()
+    changed["price"][2000] = 0
+    changed["name"][5] = b"yy"
+    os.rename(b, "old") if os.path.exists(b) else None
+    code, said, errors = run("diff", "first-" + a, make("new-" + b, changed))
+    assert (1, "") == (code, errors)
+    assert said.count("1 of 3000 items differ") == 2
+    assert ["[2000]", "250.0", "0.0"] in [line.split() for line in said.splitlines()]
+    assert ["[5]", "b'x'", "b'yy'"] in [line.split() for line in said.splitlines()]
+
+
+def test_equal_files_say_nothing(run):
+    pack("a.blp", [1.5, np.nan])
+    shutil.copy("a.blp", "b.blp")
+    assert (0, "", "") == run("diff", "a.blp", "b.blp")
+    assert differences(run, "a.blp", "b.blp", 0)["equal"]
+
+
+def test_the_first_differing_items_and_the_largest_difference(run):
+    a = np.zeros((100, 3))
+    b = a.copy()
+    b[::4, 1] = 0.5
+    b[96, 2] = -8
+    b[97] = np.nan
+    (found,) = differences(run, pack("a.blp", a), pack("b.blp", b))["items"]
+    assert (300, 29) == (found["compared"], found["differing"])
+    assert {"index": [0, 1], "a": 0.0, "b": 0.5} == found["first"][0]
+    assert 10 == len(found["first"])
+    assert (8.0, 1.0) == (found["largest"], found["relative"])
+    said = run("diff", "a.blp", "b.blp")[1].splitlines()
+    assert "29 of 300 items differ, by 8 at most (relative: 1)" == said[0]
+    assert "  ..." == said[-1]
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_indexes_in_either_order(run, order):
+    a = np.arange(60000.0).reshape(300, 200).copy(order)
+    b = a.copy(order)
+    b[250, 3] = -1
+    pack("a.blp", a, "10K")
+    (found,) = differences(run, "a.blp", pack("b.blp", b, "10K"))["items"]
+    assert [{"index": [250, 3], "a": 50003.0, "b": -1.0}] == found["first"]
+    other = "F" if order == "C" else "C"
+    assert 0 == run("diff", "a.blp", pack("c.blp", a.copy(other), "10K"))[0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "largest"),
+    [
+        (np.array([2**63 - 1]), np.array([-(2**63)]), 2**64 - 1),
+        (np.array([2**53 + 1]), np.array([2**53]), 1),
+        (np.array([1, 2], "u1"), np.array([255, 2], "u1"), 254),
+        (np.array([np.inf, 1]), np.array([1, 1]), None),
+        (np.array([1 + 1j]), np.array([1 - 1j]), 2.0),
+        (np.array([True]), np.array([False]), None),
+        (np.array(["a"]), np.array(["b"]), None),
+        (
+            np.array(["2026-01-01"], "M8[D]"),
+            np.array(["2026-01-03"], "M8[D]"),
+            "2 days",
+        ),
+        (np.array(["NaT"], "M8[D]"), np.array(["2026-01-03"], "M8[D]"), None),
+        (np.array([b"ab"], "V2"), np.array([b"cd"], "V2"), None),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_types(run, a, b, largest):
+    (found,) = differences(run, pack("a.blp", a), pack("b.blp", b))["items"]
+    assert (1, largest) == (found["differing"], found["largest"])
+    assert 0 == run("diff", "a.blp", pack("c.blp", a))[0]
+
+
+def test_other_types_and_shapes(run):
+    pack("a.blp", np.arange(10))
+    found = differences(run, "a.blp", pack("b.blp", np.arange(10.0)))
+    assert ["dtype"] == [note["what"] for note in found["differences"]]
+    assert [0] == [items["differing"] for items in found["items"]]
+    found = differences(run, "a.blp", pack("c.blp", np.arange(12)))
+    assert [("shape", [10], [12])] == [
+        (note["what"], note["a"], note["b"]) for note in found["differences"]
+    ]
+    said = run("diff", "a.blp", pack("d.blp", np.eye(3)))[1]
+    assert "dtype: <i8 and <f8\nshape: [10] and [3,3]\n" == said
+
+
+def test_attributes_and_members(run):
+    for name, unit in (("a.zarr", "m"), ("b.zarr", "cm")):
+        with dataset.create_group(name, attrs={"v": 1}) as group:
+            group.create_array("x", np.arange(5), attrs={"unit": unit}).close()
+            group.create_array("only-" + unit, np.arange(5)).close()
+    said = run("diff", "a.zarr", "b.zarr")[1].splitlines()
+    assert [
+        "members only in 'a.zarr': only-m",
+        "members only in 'b.zarr': only-cm",
+        "x: attribute 'unit': m and cm",
+    ] == said
+
+
+def test_a_format_without_attributes_lacks_none(run):
+    pack("a.blp", [1, 2], metadata={"unit": "m"})
+    np.save("a.npy", [1, 2])
+    assert 0 == run("diff", "a.blp", "a.npy")[0]
+    assert 1 == run("diff", "a.blp", pack("b.blp", [1, 2]))[0]
+    bp.pack_bytes_to_file(b"x", "c.blp", metadata={"unit": float("nan")})
+    bp.pack_bytes_to_file(b"x", "d.blp")
+    with open("x", "wb") as fp:
+        fp.write(b"x")
+    assert 1 == run("diff", "c.blp", "d.blp")[0]
+    assert 0 == run("diff", "c.blp", "c.blp")[0]
+    assert 0 == run("diff", "c.blp", "x")[0]
+
+
+def test_a_file_and_its_plain_bytes(run):
+    with open("words.csv", "w") as fp:
+        fp.write("a,b\n1,2\n" * 500)
+    assert 0 == run("compress", "words.csv")[0]
+    assert (0, "", "") == run("diff", "words.csv", "words.csv.blp")
+    with open("words.csv", "r+") as fp:
+        fp.write("x")
+    code, said, _ = run("diff", "words.csv", "words.csv.blp")
+    assert 1 == code
+    assert said.startswith("1 of 4000 items differ")
+
+
+# Chunks that are not decompressed
+
+
+@pytest.mark.parametrize("kinds", [("blp", "blp"), ("zarr", "zarr"), ("blp", "zarr")])
+def test_equal_chunks_are_not_decompressed(run, kinds, monkeypatch):
+    numbers = np.random.default_rng(0).integers(0, 99, 20_000)
+    names = []
+    for number, kind in enumerate(kinds):
+        name = "%d.%s" % (number, kind)
+        if kind == "blp":
+            pack(name, numbers, 8000, clevel=5, cname="lz4")
+        else:
+            settings = {"clevel": 5, "cname": "lz4"}
+            dataset.create_array(name, numbers, chunks=1000, **settings).close()
+        names.append(name)
+        numbers = numbers.copy()
+        numbers[12_345] = -1
+    loaded = []
+    for owner, method in ((ChunkReader, "each"), (ShardFiles, "load")):
+        original = getattr(owner, method)
+
+        def counted(self, chunks, *args, original=original, **kwargs):
+            loaded.extend(chunks)
+            return original(self, chunks, *args, **kwargs)
+
+        monkeypatch.setattr(owner, method, counted)
+    (found,) = differences(run, *names)["items"]
+    assert [[12_345]] == [item["index"] for item in found["first"]]
+    assert {12} == set(loaded)
+
+
+@pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
+def test_chunks_of_other_layouts(run, layout):
+    numbers = np.arange(50_000)
+    dataset.create_array("a", numbers, layout=layout).close()
+    numbers[49_999] = 0
+    dataset.create_array("b", numbers, layout=layout).close()
+    assert (0, "", "") == run("diff", "a", "a")
+    said = run("diff", "a", "b")[1]
+    assert said.startswith("1 of 50000 items differ, by 49999 at most")
+
+
+@pytest.mark.parametrize("chunk_size", [800, 808, 8, 12344])
+def test_rows_in_two_chunks_are_compared_once(run, chunk_size):
+    a = np.arange(3000).reshape(1000, 3)
+    pack("a.blp", a, chunk_size)
+    (found,) = differences(run, "a.blp", pack("b.blp", -a, chunk_size))["items"]
+    assert (3000, 2999) == (found["compared"], found["differing"])
+
+
+# Exit codes
+
+
+def test_quiet(run):
+    pack("a.blp", [1])
+    pack("b.blp", [2])
+    assert (1, "", "") == run("-q", "diff", "a.blp", "b.blp")
+    assert (0, "", "") == run("-q", "diff", "a.blp", "a.blp")
+
+
+def test_trouble_has_another_exit_code_than_a_difference(run):
+    pack("a.blp", [1])
+    code, said, errors = run("diff", "a.blp", "missing.blp")
+    assert (2, "") == (code, said)
+    assert "'missing.blp' does not exist" in errors
+    assert 2 == run("diff", "-", "-")[0]
+
+
+def test_damage(run):
+    packed = bytearray(bp.pack_ndarray_to_bytes(np.arange(5000), 8000))
+    for name in ("a.blp", "b.blp"):
+        with open(name, "wb") as fp:
+            fp.write(packed)
+        packed[-20] ^= 1
+    assert 3 == run("diff", "a.blp", "b.blp")[0]
+    assert 0 == run("diff", "b.blp", "b.blp")[0]  # `verify` notices it
+    assert 3 == run("verify", "b.blp")[0]
+
+
+def test_help():
+    assert_help_fits("diff")

@@ -1,0 +1,394 @@
+"""``blpk show``: rows of files of all formats, statistics, and data for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cli.verb_support import assert_help_fits
+from storage.servers import serving
+from support import environment
+
+import bloscpack as bp
+from bloscpack import dataset
+from bloscpack._file.chunk_reader import ChunkReader
+from bloscpack.dataset.conversion.statistics import Histogram, Summary
+
+COUNT = 2000
+NUMBERS = np.arange(COUNT) / 4
+TABLE = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "U5")])
+TABLE["day"] = np.datetime64("2026-01-01") + np.arange(COUNT)
+TABLE["price"] = NUMBERS
+TABLE["name"] = np.array(["a", "Zoë", "1,2"])[np.arange(COUNT) % 3]
+NESTED = np.zeros(3, [("x", "i2"), ("at", [("y", "f4"), ("z", "i1", (2,))])])
+PLAIN = b"some words\nand more\n" * 100
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return tmp_path
+
+
+def make(name):
+    """Write `TABLE` in a format that the end of the name says."""
+    if name == "a.zip":
+        bp.savez(name, **{"group/t": TABLE, "n": NUMBERS})
+        return "a.zip/group/t"
+    if name == "b.npz":
+        np.savez(name, t=TABLE)
+        return "b.npz/t"
+    bp.pack_ndarray_to_file(TABLE, "source.blp", "10K")
+    if name != "source.blp":
+        dataset.convert("source.blp", name)
+    if name == "t.bigfile":
+        return name + "/price"
+    return name
+
+
+def lines(run, *arguments):
+    code, said, errors = run("show", *arguments)
+    assert (0, "") == (code, errors)
+    return said.splitlines()
+
+
+FORMATS = ["source.blp", "a.npy", "t.zarr", "t.superchunk", "t.bcolz"]
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "a.zip", "b.npz"])
+def test_first_and_last_rows_of_a_table(run, name):
+    found = lines(run, make(name))
+    assert ["day", "price", "name"] == found[3].split()
+    assert ["<M8[D]", "<f8", "<U5"] == found[4].split()
+    assert ["0", "2026-01-01", "0.0", "a"] == found[5].split()
+    assert ["4", "2026-01-05", "1.0", "Zoë"] == found[9].split()
+    assert {"..."} == set(found[10].split())
+    assert ["1999", "2031-06-23", "499.75", "Zoë"] == found[15].split()
+    assert 16 == len(found)
+
+
+def test_csv_keeps_what_csv_has(run):
+    assert ["1999", "2031-06-23", "499.75", "Zoë"] == lines(run, make("t.csv"))[
+        15
+    ].split()
+
+
+def test_a_block_of_a_tree(run):
+    bp.pack_ndarray_to_file(TABLE[["price"]], "p.blp")
+    dataset.convert("p.blp", "tree.bigfile")
+    assert "tree.bigfile: group (bigfile) of 1 arrays" == lines(run, "tree.bigfile")[0]
+    found = lines(run, "tree.bigfile/price", "--rows", "1:3")
+    assert ["1  0.25", "2   0.5"] == found[3:]
+
+
+def test_head_tells_sizes_and_settings(run):
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp", cname="zstd")
+    size = os.path.getsize("n.blp")
+    found = json.loads(run("show", "--json", "n.blp")[1])
+    assert (16000, size, "zstd") == tuple(
+        found[k] for k in ("nbytes", "cbytes", "codec")
+    )
+    first, second = lines(run, "n.blp")[:2]
+    assert "n.blp: array (blp) of dtype <f8, shape (2000,)" == first
+    assert second.startswith("plain 15.62K, packed ")
+    assert second.endswith(", codec zstd, filter shuffle")
+
+
+@pytest.mark.parametrize(
+    ("rows", "numbers"),
+    [("10:13", [10, 11, 12]), ("::900", [0, 900, 1800]), ("-2:", [1998, 1999])],
+)
+@pytest.mark.parametrize("name", ["source.blp", "t.zarr", "t.bcolz", "t.csv", "b.npz"])
+def test_rows(run, name, rows, numbers):
+    found = lines(run, "--rows=" + rows, "--fields", "price", make(name))
+    assert [[str(n), str(n / 4)] for n in numbers] == [row.split() for row in found[5:]]
+
+
+def test_no_rows(run):
+    bp.pack_ndarray_to_file(NUMBERS[:0], "n.blp")
+    assert ["no rows"] == lines(run, "n.blp")[3:]
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_two_axes_have_columns(run, order):
+    bp.pack_ndarray_to_file(np.arange(6.0).reshape(3, 2).copy(order), "a.blp")
+    assert ["0    1", "0  0.0  1.0", "1  2.0  3.0", "2  4.0  5.0"] == [
+        line.strip() for line in lines(run, "a.blp")[3:]
+    ]
+
+
+def test_three_axes_are_shown_as_by_numpy(run):
+    cube = np.arange(10 * 20 * 30).reshape(10, 20, 30)
+    bp.pack_ndarray_to_file(cube, "c.blp")
+    found = lines(run, "c.blp")
+    assert "[0] [[  0   1   2 ...  27  28  29]" == found[3]
+    assert "[9] [[5400 5401 5402 ... 5427 5428 5429]" in found
+    assert 1 == found.count("...")
+
+
+def test_an_array_without_axes(run):
+    bp.pack_ndarray_to_file(np.array(3.5), "zero.blp")
+    assert ["0  3.5"] == lines(run, "zero.blp")[3:]
+
+
+def test_plain_bytes_are_text_or_hexadecimal(run):
+    bp.pack_bytes_to_file(PLAIN, "text.blp")
+    found = lines(run, "text.blp")
+    assert ["some words", "and more"] == found[3:5]
+    assert 256 == len("\n".join(found[3:]))
+    bp.pack_bytes_to_file(bytes(range(16)) + b"~\xff", "bin.blp")
+    expected = "00000000  %s  ................" % bytes(range(16)).hex(" ")
+    assert expected == lines(run, "bin.blp")[3]
+    last = lines(run, "bin.blp")[4]
+    assert ["00000010", "7e", "ff", "~."] == last.split()
+
+
+def test_members_of_a_group(run):
+    make("a.zip")
+    found = lines(run, "a.zip")
+    assert ["plain", "packed", "ratio", "array", "name"] == found[3].split()
+    assert ["group/t", "n"] == [line.split()[-1] for line in found[4:]]
+    code, _, errors = run("show", "a.zip/group/nix")
+    assert 1 == code
+    assert "there is no 'nix' in 'a.zip/group', which has t\n" in errors
+    code, _, errors = run("show", "--rows", "1:2", "a.zip")
+    assert 2 == code
+    assert "'a.zip' is a group: name an array" in errors
+
+
+def test_wide_tables_are_cut_with_a_note(run, monkeypatch):
+    bp.pack_ndarray_to_file(np.full((4, 200), 1000), "w.blp")
+    assert 64 == len(lines(run, "w.blp")[3].split())
+    monkeypatch.setenv("COLUMNS", "40")
+    found = lines(run, "w.blp")[3:]
+    assert max(map(len, found[:-1])) <= 40
+    assert "(194 more columns: --fields selects some)" == found[-1]
+
+
+# Data for programs
+
+
+@pytest.mark.parametrize("name", ["source.blp", "t.zarr", "a.zip"])
+def test_csv(run, name):
+    code, said, errors = run("show", "--format", "csv", "--rows", "1:3", make(name))
+    assert (0, "") == (code, errors)
+    assert 'day,price,name\n2026-01-02,0.25,Zoë\n2026-01-03,0.5,"1,2"\n' == said
+
+
+def test_all_rows_are_data(capfdbinary):
+    from bloscpack.cli import main
+
+    bp.pack_ndarray_to_file(TABLE, "t.blp")
+    main(["show", "--format", "npy", "t.blp"])
+    said = capfdbinary.readouterr()
+    assert b"" == said.err
+    assert TABLE.tobytes() == np.load(io.BytesIO(said.out)).tobytes()
+
+
+def test_json_rows(run):
+    values = np.array([(1.5, "NaT", b"\xff", 1j)], "f4, M8[s], S2, c8")
+    bp.pack_ndarray_to_file(values, "v.blp")
+    found = json.loads(run("show", "--format", "json", "v.blp")[1])
+    assert [{"f0": 1.5, "f1": None, "f2": "\\xff", "f3": "1j"}] == found
+    bp.pack_ndarray_to_file(NESTED, "n.blp")
+    found = json.loads(run("show", "--format", "json", "--rows", "0:1", "n.blp")[1])
+    assert [{"x": 0, "at": {"y": 0.0, "z": [0, 0]}}] == found
+    parts = json.loads(run("show", "--json", "n.blp")[1])["parts"]
+    assert [(0, 3)] == [(part["start"], len(part["rows"])) for part in parts]
+
+
+def test_what_a_form_can_not_hold(run):
+    bp.pack_ndarray_to_file(np.zeros((2, 2, 2)), "c.blp")
+    code, said, errors = run("show", "--format", "csv", "c.blp")
+    assert (2, "") == (code, said)
+    assert errors.startswith("blpk: error: an array of shape (2, 2, 2)")
+
+
+def test_usage(run):
+    make("t.zarr")
+    for arguments, message in [
+        (["--fields", "nix"], "there is no 'nix' among day, price, name"),
+        (["--rows", "3"], "--rows: expected A:B"),
+        (["--format", "csv", "--stats"], "--format can't be combined"),
+    ]:
+        code, said, errors = run("show", *arguments, "t.zarr")
+        assert (2, "") == (code, said)
+        assert message in errors
+
+
+def test_a_pipe():
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp")
+    command = [sys.executable, "-m", "bloscpack", "show", "-", "--rows", "4:5"]
+    with open("n.blp", "rb") as fp:
+        cat = subprocess.Popen(["cat"], stdin=fp, stdout=subprocess.PIPE)
+    found = subprocess.run(
+        command, stdin=cat.stdout, capture_output=True, env=environment(), check=True
+    )
+    cat.wait()
+    cat.stdout.close()
+    assert found.stdout.startswith(b"standard input: array (blp) of dtype <f8")
+    assert found.stdout.endswith(b"4  1.0\n")
+
+
+def test_a_named_pipe(run):
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp")
+    os.mkfifo("pipe")
+    copy = subprocess.Popen(["cp", "n.blp", "pipe"])
+    assert "1999  499.75" == lines(run, "pipe")[-1]
+    copy.wait()
+
+
+# What is read
+
+
+def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp", 800)
+    loaded = []
+    each = ChunkReader.each
+
+    def counted(self, numbers, *args, **kwargs):
+        loaded.extend(numbers)
+        return each(self, numbers, *args, **kwargs)
+
+    monkeypatch.setattr(ChunkReader, "each", counted)
+    lines(run, "n.blp")
+    assert [0, 19] == loaded
+    loaded.clear()
+    lines(run, "n.blp", "--rows", "150:250")
+    assert [1, 2] == loaded
+
+
+def test_a_server_sends_little(run):
+    pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+    numbers = np.random.default_rng(0).random(200_000)
+    packed = bp.pack_ndarray_to_bytes(numbers, "64K")
+    with serving(packed) as web:
+        found = lines(run, web.url, "--rows", "100000:100001")
+        assert str(numbers[100000])[:8] in found[-1]
+        assert len(web.requests) <= 5
+
+
+def test_damage(run):
+    packed = bytearray(bp.pack_ndarray_to_bytes(NUMBERS, 800))
+    packed[-10] ^= 1
+    with open("n.blp", "wb") as fp:
+        fp.write(packed)
+    assert 3 == run("show", "n.blp")[0]
+    assert 0 == run("show", "--rows", ":5", "n.blp")[0]
+    assert 3 == run("show", "--stats", "n.blp")[0]
+
+
+# Statistics
+
+
+def statistics(run, *arguments):
+    found = json.loads(run("show", "--stats", "--json", *arguments)[1])["stats"]
+    return {each.pop("name"): each for each in found}
+
+
+def test_statistics_of_a_table(run):
+    found = statistics(run, make("t.zarr"))
+    assert ["day", "price", "name"] == list(found)
+    price = found["price"]
+    assert (COUNT, 0.0, 499.75) == (price["count"], price["min"], price["max"])
+    assert NUMBERS.mean() == pytest.approx(price["mean"])
+    assert NUMBERS.std() == pytest.approx(price["std"])
+    assert "2026-01-01" == found["day"]["min"]
+    assert "2031-06-23" == found["day"]["max"]
+    assert ("length", 1, 3) == tuple(found["name"][k] for k in ("of", "min", "max"))
+    assert COUNT == sum(bar["count"] for bar in price["histogram"])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["i1", "<u2", ">i8", "u8", "f2", ">f4", "f8", "?", "c8"]
+)
+def test_statistics_of_any_type(run, dtype):
+    numbers = np.arange(100).astype(dtype).reshape(20, 5)
+    bp.pack_ndarray_to_file(numbers, "n.blp")
+    values = (
+        numbers.astype("f8" if dtype != "?" else "u1")
+        if dtype != "c8"
+        else abs(numbers)
+    )
+    (found,) = statistics(run, "n.blp").values()
+    assert values.min() == found["min"]
+    assert values.max() == found["max"]
+    assert values.mean() == pytest.approx(found["mean"])
+    assert values.std() == pytest.approx(found["std"])
+
+
+def test_missing_and_infinite_values(run):
+    bp.pack_ndarray_to_file(np.array([1, np.nan, np.inf, 3, -np.inf]), "n.blp")
+    (found,) = statistics(run, "n.blp").values()
+    counts = [found[key] for key in ("count", "missing", "infinite", "mean")]
+    assert [5, 1, 2, 2.0] == counts
+    bp.pack_ndarray_to_file(np.array(["NaT", "2026-01-01"], "M8[D]"), "t.blp")
+    (found,) = statistics(run, "t.blp").values()
+    assert (1, "2026-01-01") == (found["missing"], found["mean"])
+
+
+@pytest.mark.parametrize(
+    "numbers", [[], [np.nan], [0], [-7.5], [1e308, -1e308], [5e-324]]
+)
+def test_statistics_of_few_values(run, numbers):
+    bp.pack_ndarray_to_file(np.array(numbers, "f8"), "n.blp")
+    code, said, errors = run("show", "--stats", "n.blp")
+    assert (0, "") == (code, errors)
+    assert "histogram" not in said
+
+
+def test_statistics_of_fields_rows_and_members(run):
+    bp.savez("a.zip", n=NUMBERS, **{"g/x": NESTED})
+    assert ["n", "g/x/x", "g/x/at/y", "g/x/at/z"] == list(statistics(run, "a.zip"))
+    (found,) = statistics(run, "a.zip/n", "--rows", "10:12").values()
+    assert (2, 2.5, 2.75) == (found["count"], found["min"], found["max"])
+
+
+def test_the_histogram_widens_without_losing_values():
+    random = np.random.default_rng(1)
+    histogram = Histogram(-1074)
+    blocks = [
+        np.zeros(3),
+        random.normal(size=999),
+        -(10.0 ** random.uniform(-9, 9, 99)),
+    ]
+    for block in blocks:
+        histogram.add(block)
+    values = np.concatenate(blocks)
+    bars = list(histogram.bars(20))
+    assert len(values) == sum(count for _, _, count in bars)
+    for begin, end, count in bars:
+        assert count == np.count_nonzero((begin <= values) & (values < end))
+
+
+def test_blocks_and_all_items_have_the_same_statistics():
+    numbers = np.random.default_rng(2).lognormal(size=1000)
+    whole, parts = Summary("", numbers.dtype), Summary("", numbers.dtype)
+    whole.add(numbers)
+    for part in np.split(numbers, 10):
+        parts.add(part)
+    assert whole.mean == pytest.approx(parts.mean)
+    assert whole.deviation == pytest.approx(parts.deviation)
+    assert numbers.std() == pytest.approx(parts.deviation)
+
+
+@pytest.mark.parametrize(("encoding", "full"), [("utf-8", "█"), ("ascii", "@")])
+def test_bars_suit_the_encoding(encoding, full):
+    bp.pack_ndarray_to_file(NUMBERS, "n.blp")
+    found = subprocess.run(
+        [sys.executable, "-m", "bloscpack", "show", "--stats", "n.blp"],
+        capture_output=True,
+        env=environment(PYTHONIOENCODING=encoding),
+        check=True,
+    )
+    assert full * 40 in found.stdout.decode(encoding)
+
+
+def test_help():
+    assert_help_fits("show")

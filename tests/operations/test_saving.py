@@ -1,0 +1,247 @@
+"""``bp.save`` and ``bp.load``: what comes back, and how the file is made."""
+
+from __future__ import annotations
+
+import io
+import os
+
+import numpy as np
+import pytest
+from storage.servers import serving
+
+import bloscpack as bp
+
+ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 2)
+ARRAYS = [
+    ROUNDED,
+    ROUNDED.reshape(500, 100),
+    np.asfortranarray(ROUNDED.reshape(500, 100)),
+    ROUNDED[::3],
+    np.arange(10, dtype=">i2"),
+    np.array(["one", "three"]),
+    np.array([True, False]),
+    np.zeros(3, [("a", "i4"), ("b", "f8")]),
+    np.zeros((0, 3)),
+    np.float32(7),
+    5,
+    [[1, 2], [3, 4]],
+    "text",
+    np.ones((2, 2**20 + 1)),  # rows that are too long for a shard
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def same(expected, found):
+    expected = np.asanyarray(expected)
+    np.testing.assert_array_equal(expected, found)
+    assert type(found) is np.ndarray
+    assert expected.dtype == found.dtype
+    assert found.flags.writeable
+    if expected.flags.contiguous:
+        assert expected.flags.c_contiguous == found.flags.c_contiguous
+
+
+# What was saved
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=range(len(ARRAYS)))
+def test_array(array):
+    bp.save("a.blp", array)
+    same(array, bp.load("a.blp"))
+    assert bp.load("a.blp", return_metadata=True)[1] is None
+    bp.save("a.blp", array, metadata=["any", None])
+    found, metadata = bp.load("a.blp", return_metadata=True)
+    same(array, found)
+    assert ["any", None] == metadata == bp.info("a.blp").user_metadata
+    assert [] == bp.verify("a.blp").findings
+    assert ["a.blp"] == os.listdir()
+
+
+def test_arrays_by_name():
+    arrays = {"group/%d" % i: array for i, array in enumerate(ARRAYS)}
+    bp.save("all.zip", arrays, metadata={"unit": "m"})
+    found, metadata = bp.load("all.zip", return_metadata=True)
+    assert [*arrays] == [*found]
+    assert type(found) is dict
+    for name, array in arrays.items():
+        same(array, found[name])
+    assert {"unit": "m"} == metadata
+    assert [] == bp.verify("all.zip").findings
+
+
+def test_no_arrays():
+    bp.save("none.zip", {})
+    assert ({}, None) == bp.load("none.zip", return_metadata=True)
+
+
+def test_metadata_of_an_archive_stay_when_it_changes():
+    bp.save("a.zip", {"x": [1], "y": [2]}, metadata={"unit": "m"})
+    with bp.loadz("a.zip", "r+") as archive:
+        del archive["x"]
+        archive["z"] = [3]
+        assert {"unit": "m"} == archive.metadata
+    assert ["y", "z"] == sorted(bp.load("a.zip"))
+    bp.savez("b.zip", x=[1])
+    with bp.loadz("b.zip") as archive:
+        assert archive.metadata is None
+    with pytest.raises(bp.UsageError, match="closed"):
+        _ = archive.metadata
+
+
+@pytest.mark.parametrize("content", [ROUNDED, {"a": ROUNDED, "b": ROUNDED[:9]}])
+def test_file_objects_and_buffers(content):
+    fp = io.BytesIO()
+    bp.save(fp, content)
+    for file in (fp, fp.getvalue(), memoryview(fp.getvalue())):
+        found = bp.load(file)
+        np.testing.assert_equal(found, content)
+    assert not fp.closed
+    bp.save("other", content)
+    with open("other", "rb") as opened:
+        np.testing.assert_equal(bp.load(opened), content)
+        assert not opened.closed
+
+
+@pytest.mark.parametrize("content", [ROUNDED, {"a": ROUNDED, "b": ROUNDED[:9]}])
+def test_url(content):
+    fp = io.BytesIO()
+    bp.save(fp, content, metadata={"unit": "m"})
+    pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+    with serving(fp.getvalue()) as web:
+        found, metadata = bp.load(web.url, return_metadata=True)
+    np.testing.assert_equal(found, content)
+    assert {"unit": "m"} == metadata
+
+
+# How the file is made
+
+
+def test_settings_fit():
+    bp.pack_ndarray_to_file(ROUNDED, "default.blp")
+    sizes = [os.path.getsize("default.blp")]
+    for auto in (False, "speed", True, "ratio"):
+        bp.save("a.blp", ROUNDED, auto=auto)
+        sizes.append(os.path.getsize("a.blp"))
+        same(ROUNDED, bp.load("a.blp"))
+    default, unfitted, speed, balanced, ratio = sizes
+    assert ratio < balanced < 0.7 * default
+    assert balanced <= speed < unfitted
+    bp.save("a.zip", {"a": ROUNDED})
+    assert os.path.getsize("a.zip") < 0.7 * default
+
+
+def test_given_settings_stay():
+    given = {"codec": "zlib", "level": 1, "chunk_size": "8K", "checksum": "crc32"}
+    bp.save("a.blp", ROUNDED, **given)
+    found = bp.info("a.blp")
+    assert ("zlib", 8192) == (found.first_chunk.codec, found.header.chunk_size)
+    assert "crc32" == found.checksum
+    del given["checksum"]
+    bp.save("a.zip", {"a": ROUNDED}, **given)
+    with bp.loadz("a.zip") as archive:
+        assert (1024,) == archive["a"].chunks
+
+
+def test_file_is_a_shard_that_can_grow():
+    bp.save("a.blp", ROUNDED.reshape(-1, 4), chunk_size="32K")
+    found = bp.info("a.blp")
+    assert (1024, True) == (found.shard.rows, found.shard.index)
+    assert "crc32c" == found.checksum
+    bp.append_ndarray_to_file(np.ones((5000, 4)), "a.blp")
+    assert (17_500, 4) == bp.load("a.blp").shape
+    assert bp.info("a.blp").shard.index
+    for array in (np.float64(1), np.ones((2, 2**20 + 1))):
+        bp.save("a.blp", array)
+        assert bp.info("a.blp").shard is None
+
+
+def test_short_array_can_grow():
+    bp.save("a.blp", ROUNDED[:3])
+    bp.append_ndarray_to_file(ROUNDED[3:5000], "a.blp")
+    same(ROUNDED[:5000], bp.load("a.blp"))
+    assert [] == bp.verify("a.blp").findings
+    found = bp.info("a.blp")
+    assert (10, 512, True) == (found.nchunks, found.shard.rows, found.shard.index)
+
+
+@pytest.mark.parametrize("count", [262_145, 300_000])
+def test_short_last_chunk_costs_little(count):
+    array = np.round(np.random.default_rng(1).normal(20, 5, count), 2)
+    bp.pack_ndarray_to_file(array, "plain.blp", auto=True)
+    bp.save("a.blp", array)
+    bp.save("a.zip", {"a": array})
+    assert bp.info("a.blp").shard.rows == count // 2
+    for name in ("a.blp", "a.zip"):
+        assert os.path.getsize(name) < 1.02 * os.path.getsize("plain.blp")
+    same(array, bp.load("a.blp"))
+    assert [] == bp.verify("a.blp").findings
+    bp.append_ndarray_to_file(array, "a.blp")
+    same(np.tile(array, 2), bp.load("a.blp"))
+
+
+def test_zarr_reads_the_metadata_of_an_archive():
+    zarr = pytest.importorskip("zarr", "3")
+    bp.save("a.zip", {"a": ROUNDED}, metadata={"unit": "m"})
+    with zarr.storage.ZipStore("a.zip", mode="r") as store:
+        group = zarr.open_group(store, mode="r")
+        assert {"unit": "m"} == group.attrs.asdict()
+        np.testing.assert_array_equal(ROUNDED, group["a"][:])
+
+
+def test_progress_and_threads():
+    done = []
+    bp.save("a.blp", ROUNDED, nthreads=1, progress=done.append)
+    assert ROUNDED.nbytes == sum(done)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "given"),
+    [
+        (r"the order is save\(file, array\)", (ROUNDED, "a.blp"), {}),
+        ("arrays of Python objects", ("a.blp", [None]), {}),
+        ("inhomogeneous.*several arrays need names", ("a.blp", [[1], [1, 2]]), {}),
+        ("masked", ("a.blp", np.ma.masked_equal([1, 2], 1)), {}),
+        ("did you mean 'clevel'", ("a.blp", ROUNDED), {"clevl": 9}),
+        ("array 'a': .*did you mean 'clevel'", ("a.blp", {"a": 1}), {"clevl": 9}),
+        ("the goal must be one of", ("a.blp", ROUNDED), {"auto": "best"}),
+        ("'shard' is no setting", ("a.blp", ROUNDED), {"shard": False}),
+        ("must be a dictionary, not 'list'", ("a.blp", {"a": 1}), {"metadata": [1]}),
+        ("the name 1:", ("a.blp", {1: 1}), {}),
+    ],
+)
+def test_wrong_arguments(message, arguments, given):
+    with pytest.raises(bp.UsageError, match=message):
+        bp.save(*arguments, **given)
+    assert [] == os.listdir()
+
+
+def test_files_that_hold_no_arrays(tmp_path):
+    bp.pack_bytes_to_file(b"abc", "bytes.blp")
+    with pytest.raises(bp.FormatError, match="bytes and no array"):
+        bp.load("bytes.blp")
+    np.savez("a.npz", a=ROUNDED)
+    with pytest.raises(bp.FormatError, match="zip"):
+        bp.load("a.npz")
+    with pytest.raises(FileNotFoundError, match="missing"):
+        bp.load("missing")
+    with pytest.raises(IsADirectoryError, match=r"dataset\.open reads"):
+        bp.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [ROUNDED, {"a": ROUNDED}])
+def test_limits_and_damage(content):
+    bp.save("a", content)
+    with pytest.raises(bp.FormatError, match="the limit is '1000'"):
+        bp.load("a", limits={"nbytes": 1000})
+    with open("a", "r+b") as fp:
+        fp.seek(5000)
+        fp.write(b"damaged")
+    with pytest.raises(bp.FormatError):
+        bp.load("a")
