@@ -94,6 +94,8 @@ LONG = 2**16, 2**19, 128
 LONG_FILTERED = 2**18, 2**19, 128
 WHOLE = 2**20, 2**20, 8
 SLOW = 2**19, 2**19, 16
+# The sample that shows what a setting would save: whole chunks.
+CHUNKS = 2**20, 2**21, 1
 # Minimum size of a sample.
 LEAST = 2**17
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
@@ -149,7 +151,7 @@ def saving(
 ) -> float:
     """Return the share of the compressed size that the goal 'balanced' would save."""
     best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
-    pieces = _pieces(read, nbytes, LONG_FILTERED)
+    pieces = _pieces(read, nbytes, CHUNKS)
     return 1 - _size(pieces, best) / _size(pieces, used)
 
 

@@ -7,8 +7,8 @@ to write the result to that disk and read it back, and to decompress.
 a dataset. `Search` first tries the default and the setting that ``--auto`` chooses. It
 compares filters and type sizes with two codecs, then codecs, then levels, then chunk
 sizes, and continues with the best each time. The choice of ``--auto`` is recommended
-unless another setting costs clearly less: measured times vary, even those of the
-processor, which other programs change less than the time of a clock.
+unless another setting costs clearly less: measured times vary, even CPU times, which
+other programs change less than the time of a clock.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ try codecs, levels, filters, type and chunk sizes on a sample of the data, and
 show the command line for the best. A goal minimizes the time to compress, to
 write and read at 2 GB/s ('speed'), 100 MB/s ('balanced') or 2 MB/s ('ratio'),
 and to decompress. The choice of --auto is shown unless another one costs less
-than 90 %% of it. All speeds are for one thread, in time of the processor.
+than 90 %% of it. All speeds are for one thread, in CPU time.
 
 examples:
   %(prog)s data.npy                  command: blpk compress --npy
@@ -494,7 +494,7 @@ class Search:
 
 
 def timed(act: Callable[[], Result]) -> tuple[Result, float]:
-    """Return the result of a function, and its shortest time of the processor.
+    """Return the result of a function, and its shortest CPU time.
 
     The seconds are those of the calling thread, in which Blosc works.
     """
