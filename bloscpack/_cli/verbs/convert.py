@@ -21,7 +21,7 @@ from ..console import (
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import add, add_codec_options, set_help
-from ..outputs import Clock, check_free, check_no_terminal
+from ..outputs import Clock, check_free, checked_stream
 from ..progress import shown
 
 HELP = """\
@@ -131,10 +131,7 @@ def _check_target(args: Namespace) -> None:
             raise WrongUsage("--to must name the format of standard output")
         if args.json:
             raise WrongUsage("--json and the data can't both go to standard output")
-        if args.to != "csv":
-            check_no_terminal(args.target, args)
-        console.need_output()
-        console.hidden["'%s'" % name_of_output(args.target)] = "standard output"
+        checked_stream(args.target, args.to, args)
     elif not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:

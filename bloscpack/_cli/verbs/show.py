@@ -6,14 +6,11 @@ programs, hold all selected rows, and are written in blocks.
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from ... import log
 from ...dataset.conversion import FORMATS
@@ -21,7 +18,6 @@ from ...dataset.conversion.contents import Request, named_arrays
 from ...dataset.conversion.statistics import summaries
 from ...dataset.description import dtype_text
 from ...describe import ratio_of
-from ...log import encodable, printable
 from ..console import STREAM, console
 from ..contents import Opened, opened, rows_of, selected
 from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
@@ -29,6 +25,7 @@ from ..exit_codes import WrongUsage
 from ..inputs import is_dataset
 from ..named import named
 from ..options import add, set_help
+from ..outputs import checked_stream
 from ..progress import shown
 from ..row_text import json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
@@ -79,10 +76,6 @@ def run(args: Namespace) -> None:
     is_data = writes_data(args)
     if is_data and (args.stats or args.json):
         raise WrongUsage("--format can't be combined with --stats or --json")
-    if args.format == "npy" and sys.stdout.isatty() and not args.force:
-        raise WrongUsage(
-            "items are not written to a terminal; redirect them, or use --force"
-        )
     with (
         shown(args.file_, None, args.progress) as bar,
         opened(args.file_, args.nthreads) as found,
@@ -91,7 +84,7 @@ def run(args: Namespace) -> None:
             part = selected(rows_of(found), rows or slice(None), fields)
             if bar is not None:
                 bar.expect(part.nbytes)
-            _write(part, args.format, bar)
+            _write(args, part, bar)
         else:
             _show(args, found, rows, fields, bar)
 
@@ -138,40 +131,15 @@ def _part(span: range, part: Rows) -> JsonObject:
     return {"start": span.start, "step": span.step, "rows": rows}
 
 
-class _Output(io.RawIOBase):
-    """Standard output; what a terminal would obey is escaped there."""
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write text in UTF-8, or any bytes if there is no terminal."""
-        if sys.stdout.isatty():
-            lines = map(printable, bytes(data).decode().split("\n"))
-            console.put(encodable("\n".join(lines), sys.stdout))
-        else:
-            console.put_bytes(bytes(data))
-        return len(data)
-
-
-class _ToOutput(Request):
-    """A conversion to standard output."""
-
-    def new_file(self) -> AbstractContextManager[BinaryIO]:
-        """Return the context of standard output."""
-        return nullcontext(cast("BinaryIO", _Output()))
-
-
-def _write(content: Rows, form: str, bar: Bar | None) -> None:
+def _write(args: Namespace, content: Rows, bar: Bar | None) -> None:
     """Write rows for programs."""
-    request = _ToOutput("", progress=bar)
-    if form == "json":
+    if args.format == "json":
         say_json_list(json_rows(content))
-    else:
-        FORMATS[form].write(content, request)
+        return
+    request = Request(checked_stream(STREAM, args.format, args), progress=bar)
+    FORMATS[args.format].write(content, request)
     for what in request.lost:
-        log.notice("%s can't hold %s" % (form, what))
+        log.notice("%s can't hold %s" % (args.format, what))
 
 
 # Description
