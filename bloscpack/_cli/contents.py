@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .. import dataset
 from .._file.opened import open_parts
 from .._format.zip_format import LOCAL_SIGNATURE
 from .._storage.paths import is_url, shown_name
@@ -36,10 +37,13 @@ from ..dataset.conversion.contents import (
     as_table,
     with_rows,
 )
+from ..dataset.description import dtype_text
+from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
 from .console import DEVICE, STREAM, check_exists, name_of_input, plain_name
 from .display import shorten
 from .exit_codes import Refusal, WrongUsage
+from .info_text import facts_of_file
 from .inputs import begins_with, is_dataset
 
 if TYPE_CHECKING:
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array
     from ..dataset.conversion.contents import Content
+    from ..serializers import JsonObject
 
     Rows: TypeAlias = ArrayContent | TableContent
 
@@ -207,6 +212,50 @@ def _bytes(read: Any, nbytes: int) -> BytesContent:
     content = BytesContent(BYTE, (nbytes,), array=_Bytes(read))
     content.read = lambda: content.parts(range(nbytes))
     return content
+
+
+# Descriptions
+
+
+def describe(found: Opened) -> JsonObject:
+    """Return what is known without reading items, in the form of `dataset.describe`."""
+    path = found.path
+    described = _described("", found.content, found.format)
+    if not found.member:
+        if is_dataset(path):
+            described = dataset.describe(path)
+        elif found.format == "blp":
+            described = facts_of_file(info(path))
+        elif os.path.isfile(path):
+            cbytes = os.path.getsize(path)
+            ratio = ratio_of(described["nbytes"], cbytes)
+            described.update(cbytes=cbytes, ratio=ratio)
+    return {**described, "file": found.name}
+
+
+def _described(name: str, content: Content, layout: str) -> JsonObject:
+    members = [_described(key, node, layout) for key, node in content.members.items()]
+    described = {
+        "name": name,
+        "kind": content.kind,
+        "layout": layout,
+        "nbytes": content.nbytes,
+    }
+    if content.attrs:
+        described["attributes"] = content.attrs
+    if isinstance(content, ArrayContent):
+        described["shape"] = list(content.shape)
+        described["dtype"] = dtype_text(content.dtype)
+        if content.fortran:
+            described["order"] = "F"
+        cbytes = getattr(content.array, "cbytes", None)
+        if cbytes is not None:
+            described.update(cbytes=cbytes, ratio=ratio_of(content.nbytes, cbytes))
+    elif isinstance(content, GroupContent):
+        described["members"] = members
+    else:
+        described.update(rows=content.length, columns=members)
+    return described
 
 
 # Parts of contents

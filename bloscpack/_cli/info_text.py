@@ -189,10 +189,10 @@ def info_lines(described: JsonObject) -> Iterator[str]:
     width = max(map(len, fields)) + 1
     for name, value in fields.items():
         yield "%s %s" % ((name + ":").ljust(width), value)
-    rows = list(_tree(described, ""))
-    if rows:
+    members = member_lines(described)
+    if members:
         yield ""
-        yield from table(rows, left=(0,))
+        yield from members
 
 
 def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject:
@@ -250,6 +250,12 @@ def inner(described: JsonObject) -> list[JsonObject]:
     return [*described.get("members", ()), *described.get("columns", ())]
 
 
+def member_lines(described: JsonObject) -> list[str]:
+    """Return a line for each member and column, none without any."""
+    rows = list(_tree(described, ""))
+    return table(rows, left=(0,)) if rows else []
+
+
 def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, ratio and the rest for each member and column."""
     for member in inner(described):
@@ -267,4 +273,4 @@ def short(described: JsonObject) -> str:
         return dataset_array_text(described)
     if described["kind"] == "table":
         return "table (%s) of %d rows" % (described["layout"], described["rows"])
-    return "group (%s)" % described["layout"]
+    return "%s (%s)" % (described["kind"], described["layout"])

@@ -6,7 +6,6 @@ programs, hold all selected rows, and are written in blocks.
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -14,16 +13,13 @@ from typing import TYPE_CHECKING
 
 from ... import log
 from ...dataset.conversion import FORMATS
-from ...dataset.conversion.contents import Request, named_arrays
+from ...dataset.conversion.contents import Request
 from ...dataset.conversion.statistics import summaries
-from ...dataset.description import dtype_text
-from ...describe import ratio_of
-from ..console import STREAM, console
-from ..contents import Opened, opened, rows_of, selected
-from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
+from ..console import STREAM, console, shown_input
+from ..contents import Opened, describe, opened, rows_of, selected
+from ..display import say_json, say_json_list, size_text
 from ..exit_codes import WrongUsage
-from ..inputs import is_dataset
-from ..named import named
+from ..info_text import member_lines, short
 from ..options import add, set_help
 from ..outputs import checked_stream
 from ..progress import shown
@@ -107,7 +103,7 @@ def _show(
         described["stats"] = [as_json(each) for each in summaries(content, bar)]
         lines = statistics_lines(described["stats"])
     elif content.kind == "group":
-        lines = _member_lines(described["arrays"])
+        lines = member_lines(described)
     else:
         source = rows_of(found)
         spans = shown_spans(source, rows)
@@ -142,77 +138,14 @@ def _write(args: Namespace, content: Rows, bar: Bar | None) -> None:
         log.notice("%s can't hold %s" % (args.format, what))
 
 
-# Description
-
-
-def describe(found: Opened) -> JsonObject:
-    """Return what is known without reading items."""
-    arrays = [
-        {
-            "name": name,
-            "dtype": dtype_text(array.dtype),
-            "shape": [*array.shape],
-            "nbytes": array.nbytes,
-            "cbytes": getattr(array.array, "cbytes", None),
-        }
-        for name, array in named_arrays(found.content)
-    ]
-    return {
-        "file": found.name,
-        "format": found.format,
-        "kind": found.content.kind,
-        "nbytes": found.content.nbytes,
-        **_stored(found),
-        "arrays": arrays,
-        "attributes": found.content.attrs,
-    }
-
-
-def _stored(found: Opened) -> JsonObject:
-    """Return the size and the settings of the file, if it is shown as a whole."""
-    cbytes, settings = None, {}
-    if found.member:
-        return {}
-    if found.format == "blp" or is_dataset(found.path):
-        described = named(found.path).describe()[0]
-        cbytes = described["cbytes"]
-        # All columns have the settings of the first one, unless each has its own.
-        columns = described.get("columns") or [described]
-        settings = described.get("first_chunk") or columns[0]
-    elif os.path.isfile(found.path):
-        cbytes = os.path.getsize(found.path)
-    if cbytes is None:
-        return {}
-    ratio = ratio_of(found.content.nbytes, cbytes)
-    chosen = {key: settings[key] for key in SETTINGS if key in settings}
-    return {"cbytes": cbytes, "ratio": ratio, **chosen}
-
-
 def _head(described: JsonObject) -> Iterator[str]:
-    name = "standard input" if described["file"] == STREAM else described["file"]
-    kind, arrays = described["kind"], described["arrays"]
-    what = "%d arrays" % len(arrays)
-    if kind in ("array", "bytes"):
-        shape = tuple(arrays[0]["shape"])
-        what = "dtype %s, shape %s" % (shorten(arrays[0]["dtype"], 40), shape)
-    elif kind == "table" and arrays:
-        what = "%d rows and %d columns" % (arrays[0]["shape"][0], len(arrays))
-    yield "%s: %s (%s) of %s" % (name, kind, described["format"], what)
+    """Yield what the file is, and its sizes and settings."""
+    yield "%s: %s" % (shown_input(described["file"]), short(described))
     parts = ["plain " + size_text(described["nbytes"])]
     if "cbytes" in described:
         sizes = size_text(described["cbytes"]), described["ratio"]
         parts.append("packed %s, ratio %.2f" % sizes)
-    known = [key for key in SETTINGS if described.get(key) is not None]
-    yield ", ".join([*parts, *("%s %s" % (key, described[key]) for key in known)])
-
-
-def _member_lines(members: list[JsonObject]) -> list[str]:
-    rows = [("plain", "packed", "ratio", "array", "name")]
-    for member in members:
-        nbytes, cbytes = member["nbytes"], member["cbytes"]
-        stored = UNKNOWN, UNKNOWN
-        if cbytes is not None:
-            stored = size_text(cbytes), "%.2f" % ratio_of(nbytes, cbytes)
-        array = shorten("%s %s" % (member["dtype"], tuple(member["shape"])), 60)
-        rows.append((size_text(nbytes), *stored, array, member["name"]))
-    return table(rows, left=(3,))
+    # All columns have the settings of the first one, unless each has its own.
+    first = [*described.get("columns", ()), described][0]
+    known = [key for key in SETTINGS if first.get(key) is not None]
+    yield ", ".join([*parts, *("%s %s" % (key, first[key]) for key in known)])
