@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from shutil import copyfileobj
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -22,7 +20,7 @@ from .._file.opened import open_parts
 from .._format.zip_format import LOCAL_SIGNATURE
 from .._storage.paths import is_url, shown_name
 from ..constants import MAGIC
-from ..dataset.conversion import FORMATS, source_format
+from ..dataset.conversion import FORMATS, RAW, source_format
 from ..dataset.conversion.array_formats import (
     attributes_of,
     read_archive,
@@ -40,7 +38,7 @@ from ..dataset.conversion.contents import (
 from ..dataset.description import dtype_text
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .console import DEVICE, STREAM, check_exists, name_of_input, plain_name
+from .console import check_exists, name_of_input, plain_name
 from .display import shorten
 from .exit_codes import Refusal, WrongUsage
 from .info_text import facts_of_file
@@ -107,11 +105,14 @@ class Opened:
 
 
 @contextmanager
-def opened(name: str, nthreads: int) -> Iterator[Opened]:
-    """Open what has a name; it is closed when the context ends."""
-    request = Request("", nthreads=nthreads)
+def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
+    """Open what has a name; it is closed when the context ends.
+
+    `settings` are more of those of a `Request`.
+    """
+    request = Request("", nthreads=nthreads, **settings)
     with request.resources:
-        path, members = _split(_seekable(name, request))
+        path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
         for number, member in enumerate(members):
             if member not in content.members:
@@ -121,19 +122,6 @@ def opened(name: str, nthreads: int) -> Iterator[Opened]:
                 raise Refusal(text % (member, place, names))
             content = content.members[member]
         yield Opened(plain_name(name), path, "/".join(members), found, content)
-
-
-def _seekable(name: str, request: Request) -> str:
-    """Return the path of an input; a pipe is copied to a temporary file."""
-    if name == STREAM or not os.path.exists(name):
-        return name_of_input(name, seekable=True)
-    if os.path.isfile(name) or os.path.isdir(name):
-        return name
-    spool = request.resources.enter_context(TemporaryFile())  # noqa: SIM115
-    with open(name, "rb") as fp:
-        copyfileobj(fp, spool)
-    spool.flush()
-    return DEVICE % spool.fileno()
 
 
 def _split(path: str) -> tuple[str, list[str]]:
@@ -162,6 +150,8 @@ def _is_source(path: str) -> bool:
 
 def _read(path: str, request: Request) -> tuple[str, Content]:
     """Return the name of the format, and the contents."""
+    if request.raw is not None:
+        return RAW.name, RAW.read(path, request)
     if is_url(path) and not is_dataset(path):
         try:
             return _read_packed(path, request)

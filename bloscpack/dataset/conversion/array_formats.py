@@ -128,8 +128,8 @@ def read_raw(path: str, request: Request) -> Content:
     dtype, shape = request.raw
     size = os.path.getsize(path)
     row = math.prod(n for n in shape if n != UNKNOWN_LENGTH) * dtype.itemsize
-    if UNKNOWN_LENGTH in shape and row:
-        length = size // row
+    if UNKNOWN_LENGTH in shape:
+        length = size // row if row else 0
         shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
     if math.prod(shape) * dtype.itemsize != size:
         raise UsageValueError(
