@@ -22,9 +22,11 @@ from .._storage.paths import is_url, shown_name
 from ..constants import MAGIC
 from ..dataset.conversion import FORMATS, RAW, source_format
 from ..dataset.conversion.array_formats import (
+    UNKNOWN_LENGTH,
     attributes_of,
     read_archive,
     read_blp,
+    read_raw,
 )
 from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
@@ -39,9 +41,8 @@ from ..dataset.description import dtype_text
 from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
 from .console import check_exists, name_of_input, plain_name
-from .display import shorten
 from .exit_codes import Refusal, WrongUsage
-from .info_text import facts_of_file
+from .info_text import facts_of_file, shorten
 from .inputs import begins_with, is_dataset
 
 if TYPE_CHECKING:
@@ -176,16 +177,10 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         return "blp", content
 
 
-@contextmanager
-def opened_bytes(path: str) -> Iterator[BytesContent]:
-    """Open a local file as plain bytes, whatever its format."""
-    with open(path, "rb") as fp:
-
-        def read(start: int, stop: int) -> bytes:
-            fp.seek(start)
-            return fp.read(stop - start)
-
-        yield _bytes(read, os.fstat(fp.fileno()).st_size)
+def bytes_of(path: str) -> BytesContent:
+    """Return a local file as plain bytes, whatever its format."""
+    found = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,))))
+    return BytesContent(BYTE, found.shape, found.read)
 
 
 class _Bytes:

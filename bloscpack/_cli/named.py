@@ -29,8 +29,9 @@ from .console import (
     standard_input,
     warn_of_second_file,
 )
-from .display import chunk_rows, json_text, size_text
+from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
+from .info_text import json_text, size_text
 from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from ..dataset.description import dtype_text
-from .display import UNKNOWN
+from .info_text import UNKNOWN
 from .row_text import fitted
 
 if TYPE_CHECKING:

@@ -120,8 +120,8 @@ def test_create_a_dataset(blpk):
         (("--create", "nope.dat", "new"), 1, "does not end with '.blp'"),
         (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
         (("--create", "nope.zarr", "-"), 2, "a new dataset is made of a file"),
-        (("--wait", "soon", "nope.blp", "new"), 2, "must be a number of seconds"),
-        (("--wait", "-1", "nope.blp", "new"), 2, "must be a number of seconds"),
+        (("--wait", "soon", "nope.blp", "new"), 2, "--wait must be a number from 0"),
+        (("--wait", "-1", "nope.blp", "new"), 2, "--wait must be a number from 0"),
     ],
 )
 def test_nothing_is_made(blpk, folder, arguments, code, message):

@@ -13,8 +13,9 @@ from ..._engine.threads import WINDOW
 from ..._loop import effective_nthreads
 from ...describe import describe
 from ...log import printable
-from ..display import show_files, size_text
+from ..display import show_files
 from ..exit_codes import EXIT_OK
+from ..info_text import size_text
 from ..options import add_table_options, set_help
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..console import console, is_input
-from ..display import json_text
 from ..exit_codes import Refusal, WrongUsage
+from ..info_text import json_text
 from ..named import named
 from ..options import add, parse_json, read_metadata, set_help
 

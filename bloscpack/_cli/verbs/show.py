@@ -17,9 +17,9 @@ from ...dataset.conversion.contents import Request
 from ...dataset.conversion.statistics import summaries
 from ..console import STREAM, console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
-from ..display import say_json, say_json_list, size_text
+from ..display import say_json, say_json_list
 from ..exit_codes import WrongUsage
-from ..info_text import member_lines, short
+from ..info_text import member_lines, short, size_text
 from ..options import add, set_help
 from ..outputs import checked_stream
 from ..progress import shown

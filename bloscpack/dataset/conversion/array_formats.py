@@ -122,7 +122,7 @@ class _Mapped:
         return numpy.array(items[key])
 
 
-def read_raw(path: str, request: Request) -> Content:
+def read_raw(path: str, request: Request) -> ArrayContent:
     """Return the items in a file without a header; the request has type and shape."""
     assert request.raw is not None
     dtype, shape = request.raw
