@@ -40,6 +40,7 @@ from ..._format.automatic import (
     chunk_text,
     filters_to_try,
     piece_starts,
+    reader_of,
 )
 from ..._format.chunks import compress, decompress
 from ..._format.codecs import (
@@ -260,16 +261,7 @@ def _opened_dataset(path: str) -> Iterator[Sample]:
                 "'%s' is no array: name one of its arrays, as 'blpk list' shows them"
                 % shown_name(path)
             )
-        row = max(array.nbytes // max(len(array) if array.shape else 1, 1), 1)
-
-        def read(start: int, size: int) -> bytes:
-            first, skip = divmod(start, row)
-            rows = (
-                array[first : -(-(start + size) // row)] if array.shape else array[()]
-            )
-            data: bytes = rows.tobytes()
-            return data[skip : skip + size]
-
+        read = reader_of(array, max(1, array.nbytes // max(1, len(array))))
         yield Sample(path, read, array.nbytes, [typesize_of(array.dtype)], DATASET)
 
 
