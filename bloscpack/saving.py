@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
 
@@ -127,6 +127,28 @@ def save(
     with replacing(file, **place) as fp:
         sink = CompressedFPSink(fp, new=True)
         pack_ndarray(array, sink, metadata=metadata, **packing)
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[False] = False,
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> Any: ...
+
+
+@overload
+def load(
+    file: Path | Seekable | Buffer | Storage,
+    *,
+    return_metadata: Literal[True],
+    nthreads: int | None = None,
+    limits: AnyLimits | None = None,
+    storage_options: StorageOptions | None = None,
+) -> tuple[Any, Json]: ...
 
 
 def load(
