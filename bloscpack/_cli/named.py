@@ -26,7 +26,6 @@ from .console import (
     name_of_input,
     name_of_output,
     plain_name,
-    standard_input,
     warn_of_second_file,
 )
 from .display import chunk_rows
@@ -257,8 +256,7 @@ class NamedFile:
 
     def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
         from .._format.append_plan import UNCHANGED
-        from .._storage.stream import seekable_with_size
-        from ..append import append, append_from
+        from ..append import append
         from .progress import shown
 
         settings = blosc_args(args)
@@ -277,14 +275,12 @@ class NamedFile:
                 from ..npy_io import append_npy
 
                 append_npy(self.path, name_of_input(new_file), settings, **options)
-            elif new_file == STREAM:
-                with seekable_with_size(standard_input()) as (fp, left):
-                    append_from(self.path, fp, left, settings, **options)
             else:
                 wrong = why_not_plain(new_file, args)
                 if wrong and self.is_array():
                     raise WrongUsage(wrong)
-                append(self.path, new_file, settings, **options)
+                source = name_of_input(new_file, seekable=True)
+                append(self.path, source, settings, **options)
 
     # metadata
 

@@ -7,7 +7,6 @@ usage and for a file that can't be read; and 3 for damaged data.
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -183,8 +182,8 @@ def _sides(note: JsonObject) -> tuple[Json, Json]:
 
 
 def _value(value: Json) -> str:
-    text = json_text(value, True, getattr(sys.stdout, "encoding", None) or "ascii")
-    return shorten(text if not isinstance(value, str) else value, MOST_SHOWN)
+    text = value if isinstance(value, str) else json_text(value, True)
+    return shorten(text, MOST_SHOWN)
 
 
 def _text_of(value: Any) -> str:
