@@ -24,9 +24,10 @@ from ..dataset.conversion.contents import (
     without_group,
 )
 from ..dataset.rows import joined
-from .console import name_of_input
-from .contents import opened
+from .console import name_of_input, quoted_input
+from .contents import describe, opened
 from .exit_codes import WrongUsage
+from .info_text import short
 from .inputs import begins_with
 
 if TYPE_CHECKING:
@@ -60,14 +61,22 @@ def _has_format(path: str, args: Namespace) -> bool:
 def _rows_in(source: Opened, found: Any) -> Any:
     """Return the rows for a table, and an iterator of blocks for an array."""
     content = without_group(source.content)
-    kind = "table" if isinstance(found, dataset.Table) else "array"
-    if kind == "table" and is_table(content):
+    is_of_table = isinstance(found, dataset.Table)
+    if is_of_table and is_table(content):
         table = as_table(content)
         blocks = list(table.read())
         return {
             name: joined([block[name] for block in blocks], c.dtype, c.shape[1:])
             for name, c in table.columns.items()
         }
-    if content.kind != kind or not isinstance(content, ArrayContent):
-        raise WrongUsage("'%s' holds no %s as '%s'" % (source.name, kind, found.path))
-    return iter(with_rows(content).rows())
+    if not is_of_table and content.kind == "array":
+        assert isinstance(content, ArrayContent)
+        return iter(with_rows(content).rows())
+    raise WrongUsage(
+        "%s: expected %s, found %s"
+        % (
+            quoted_input(source.name),
+            "the fields " + ", ".join(found.names) if is_of_table else "an array",
+            short(describe(source)),
+        )
+    )

@@ -164,7 +164,7 @@ def test_csv_to_a_table(blpk, folder):
 def test_csv_to_an_array(blpk):
     dataset.create_array("a", [1, 2]).close()
     code, message = blpk("a", "table.csv")
-    assert (2, True) == (code, "holds no array" in message)
+    assert (2, True) == (code, "expected an array, found table (csv)" in message)
 
 
 # Other writers
