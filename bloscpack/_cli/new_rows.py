@@ -1,7 +1,8 @@
 """The rows that ``blpk append`` adds to a dataset: of a file, or of another dataset.
 
 They are read as `convert` reads them: in blocks for an array, and at once for a table,
-whose columns grow together. A file without a known format has raw items.
+whose columns grow together. For a table, raw items and ``.npy`` files are mapped into
+memory. A file without a known format has raw items.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .. import dataset
 from .._storage.paths import is_url
 from ..constants import MAGIC, NPY_MAGIC
-from ..dataset.conversion.array_formats import UNKNOWN_LENGTH
+from ..dataset.conversion.array_formats import UNKNOWN_LENGTH, Mapped
 from ..dataset.conversion.contents import (
     ArrayContent,
     as_table,
@@ -63,6 +64,8 @@ def _rows_in(source: Opened, found: Any) -> Any:
     content = without_group(source.content)
     is_of_table = isinstance(found, dataset.Table)
     if is_of_table and is_table(content):
+        if isinstance(content, ArrayContent) and isinstance(content.array, Mapped):
+            return content.array.items
         table = as_table(content)
         blocks = list(table.read())
         return {

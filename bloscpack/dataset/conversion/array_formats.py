@@ -94,33 +94,36 @@ def read_npy(path: str, request: Request) -> Content:
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
         offset = fp.tell()
 
-    content = _content(partial(_opened, path), array, offset, path)
-    content.array = _Mapped(path, array, offset)
-    return content
+    return _mapped(path, array, offset)
 
 
 def _opened(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
-class _Mapped:
-    """The items of a ``.npy`` file, mapped for each read: any index reads a part."""
+class Mapped:
+    """The items in a file, mapped for each read: any index reads a part."""
 
     def __init__(self, path: str, array: Array, offset: int) -> None:
         self._path, self._array, self._offset = path, array, offset
 
-    def __getitem__(self, key: Any) -> Array:
+    @property
+    def items(self) -> Array:
+        """All items, which the system reads when they are needed."""
         items = self._array
-        if items.nbytes:
-            items = numpy.memmap(
-                self._path,
-                items.dtype,
-                "r",
-                self._offset,
-                items.shape,
-                order="F" if items.flags.fnc else "C",
-            )
-        return numpy.array(items[key])
+        if not items.nbytes:
+            return items
+        return numpy.memmap(
+            self._path,
+            items.dtype,
+            "r",
+            self._offset,
+            items.shape,
+            order="F" if items.flags.fnc else "C",
+        )
+
+    def __getitem__(self, key: Any) -> Array:
+        return numpy.array(self.items[key])
 
 
 def read_raw(path: str, request: Request) -> ArrayContent:
@@ -141,7 +144,14 @@ def read_raw(path: str, request: Request) -> ArrayContent:
             )
         )
 
-    return _content(partial(_opened, path), without_items(dtype, shape, False), 0, path)
+    return _mapped(path, without_items(dtype, shape, False), 0)
+
+
+def _mapped(path: str, array: Array, offset: int) -> ArrayContent:
+    """Return the items behind an offset, which can be read by an index."""
+    content = _content(partial(_opened, path), array, offset, path)
+    content.array = Mapped(path, array, offset)
+    return content
 
 
 def read_npz(path: str, request: Request) -> Content:
