@@ -12,7 +12,15 @@ Saving what is intact.
   $ cmp damaged.blp before
   $ blpk verify saved.blp
   saved.blp: ok (4 chunks, 3.8K)
+    note: recovered from damage: bytes 1024 to 2048 are filled with bytes 0 (section 'metadata')
   $ blpk d saved.blp
+  blpk: Metadata:
+  blpk: {'bloscpack_recovered': {'certain': True,
+  blpk:                          'fill': 0,
+  blpk:                          'filled': [[1024, 2048]],
+  blpk:                          'left_out': [],
+  blpk:                          'metadata_lost': False,
+  blpk:                          'unit': 'bytes'}}
   $ cmp -n 1024 numbers saved
   $ tail -c +2049 numbers > end
   $ tail -c +2049 saved | cmp - end
@@ -21,6 +29,7 @@ Lost chunks are filled with any byte, or left out.
 
   $ blpk -f r --fill 65 damaged.blp saved.blp > told
   [3]
+  $ blpk metadata --remove bloscpack_recovered saved.blp
   $ blpk -f d saved.blp
   $ head -c 1028 saved | tail -c 4; echo
   AAAA
@@ -28,6 +37,7 @@ Lost chunks are filled with any byte, or left out.
   [3]
   $ blpk v saved.blp
   saved.blp: ok (3 chunks, 2.8K)
+    note: recovered from damage: bytes 1024 to 2048 are left out (section 'metadata')
 
 Header and offset table are made anew. Nobody knows then how many chunks there were.
 

@@ -293,7 +293,7 @@ class RecoveryPlan:
         """Return the metadata of the new file with a note of what is lost, if any."""
         recovery, losses = self.recovery, self.recovery.losses
         lost = recovery.metadata == "lost"
-        if not losses and recovery.certain and not lost:
+        if not losses and not lost:
             return metadata
         user = user_metadata(metadata)
         if user is not None and not isinstance(user, dict):

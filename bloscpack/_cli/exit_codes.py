@@ -63,7 +63,7 @@ EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 DATASET = "a dataset"
 BIGFILE_TREE = "a BigFile tree"
-STORE = "a Zarr store of another program"
+ZARR_STORE = "a Zarr store of another program"
 # What to use for a folder in place of a verb for files; %s is its name.
 INSTEAD = {
     DATASET: {
@@ -78,7 +78,7 @@ INSTEAD = {
         "compress": "'blpk convert %s NEW.zarr' compresses it",
         "verify": "'blpk bigfile verify %s' checks it",
     },
-    STORE: {"": "'blpk convert' reads it"},
+    ZARR_STORE: {"": "'blpk convert %s NEW.zarr' reads it"},
 }
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
@@ -196,7 +196,9 @@ def kind_of_folder(name: str) -> str | None:
             return DATASET
         if not os.path.isdir(name):
             return None
-        return BIGFILE_TREE if is_tree(name) else STORE if is_store(name) else None
+        if is_tree(name):
+            return BIGFILE_TREE
+        return ZARR_STORE if is_store(name) else None
     except (BloscpackError, OSError):
         return None
 

@@ -245,6 +245,11 @@ class NamedFile:
             raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)
         check_exists("new file", new_file)
+        if os.path.isdir(new_file):
+            raise WrongUsage(
+                "'%s' is a folder: 'blpk cat' writes the rows of a dataset, and append "
+                "reads them with '-'" % new_file
+            )
         log.verbose("original file is: '%s'" % original_file)
         log.verbose("new file is: '%s'" % new_file)
         try:

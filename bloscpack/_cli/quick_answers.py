@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from .. import log
-from ..exceptions import NotReadable
+from ..exceptions import NotReadable, UsageError
 from ..version import __version__
 from .console import check_exists, console, is_input
 from .exit_codes import Refusal
@@ -132,7 +132,8 @@ def info(file_: str) -> None:
 def described_source(file_: str, error: NotReadable) -> JsonObject:
     """Return the description of a file of a format that ``convert`` reads.
 
-    Raises `error` for any other file: it says that the file is no Bloscpack file.
+    Raises `error` for any other file, and if a package is missing: it says what the
+    file is in place of a Bloscpack file.
     """
     if is_input(file_) or not os.path.isfile(file_):
         raise error
@@ -141,8 +142,10 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
     try:
         with opened(file_, 1) as found:
             return describe(found)
-    except NotReadable:
-        raise error from None
+    except (NotReadable, UsageError) as other:
+        if isinstance(other, NotReadable) or isinstance(other.__cause__, ImportError):
+            raise error from None
+        raise
 
 
 def _log_beginning(beginning: Beginning) -> None:

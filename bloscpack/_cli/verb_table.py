@@ -123,7 +123,7 @@ VERBS: list[VerbRecord] = [
     VerbRecord(
         "show",
         None,
-        "show shape, sizes, and the first and last rows; --stats",
+        "show shape, sizes, the first and last rows, statistics",
         other_names=("head", "stats", "summary"),
     ),
     VerbRecord(

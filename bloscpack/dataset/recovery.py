@@ -249,8 +249,7 @@ class _Saver:
         cut = [behind] * (behind[0] < behind[1])
         no_attributes = (name or ".") in self.recovery.lost_attributes
         certain = self.recovery.certain
-        # Only the note of the whole dataset says that it is not certain what is lost.
-        if not lost and not cut and not no_attributes and (certain or name):
+        if not lost and not cut and not no_attributes:
             return attributes
         filled = [] if self._drop else without(lost, cut)
         left_out = union([*lost, *cut]) if self._drop else cut

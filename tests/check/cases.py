@@ -198,7 +198,7 @@ def recovered_and_verified(damaged, **options):
 def check_note(new, report, recovery):
     """Check that the metadata of a new file say what is lost, and `verify` too."""
     _, note = without_note(bp.unpack_bytes_from_bytes(new)[1])
-    wanted = recovery.losses or not recovery.certain or recovery.metadata == "lost"
+    wanted = recovery.losses or recovery.metadata == "lost"
     shown = [finding.kind for finding in report.findings].count("recovered")
     if any("no JSON object" in remark for remark in recovery.remarks):
         wanted = False

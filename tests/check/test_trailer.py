@@ -134,7 +134,7 @@ def test_lost_chunk_is_filled_in():
     second = struct.unpack_from("<q", content, content.index(b"\xff" * 16) - 24)[0]
     content[second + 20] ^= 1
     new = recovered(bytes(content))
-    assert [] == report(new).findings
+    assert ["recovered"] == [finding.kind for finding in report(new).findings]
 
 
 MESSAGES = {

@@ -216,9 +216,8 @@ def test_what_a_web_server_does_not_take(run, places, tmp_path):
     ):
         code, _, err = run(*line)
         assert (2, True) == (code, text in err), err
-    for line in (("recover", url + "/t", tmp_path / "r"), ("tune", url + "/t")):
-        code, _, err = run(*line)
-        assert (2, True) == (code, "'%s/t' is a URL" % url in err), err
+    code, _, err = run("recover", url + "/t", tmp_path / "r")
+    assert (2, True) == (code, "'%s/t' is a URL" % url in err), err
 
 
 def _wrong_command_lines():

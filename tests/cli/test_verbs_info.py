@@ -247,7 +247,8 @@ def test_store_of_another_program(capsys, verb):
         fp.write('{"zarr_format": 2}')
     with pytest.raises(SystemExit, match="1"):
         main([verb, "a.zarr"])
-    expected = "'a.zarr' is a Zarr store of another program: 'blpk convert' reads it\n"
+    what = "'a.zarr' is a Zarr store of another program"
+    expected = what + ": 'blpk convert a.zarr NEW.zarr' reads it\n"
     assert capsys.readouterr().err.endswith(expected)
 
 

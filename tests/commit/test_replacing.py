@@ -331,10 +331,10 @@ def test_command_takes_no_such_name(tmp_path, monkeypatch, capsys, arguments, na
         (tmp_path / other).write_bytes(b"content of " + other.encode())
     with pytest.raises(SystemExit) as raised:
         main(arguments)
-    reason = "No such file or" if name == "missing/" else "Not a"
-    assert (
-        "blpk: error: '%s': %s directory\n" % (name, reason) == capsys.readouterr().err
-    )
+    message = "'%s': Not a directory" % name
+    if name == "missing/":
+        message = "folder 'missing' of 'missing/' does not exist!"
+    assert "blpk: error: %s\n" % message == capsys.readouterr().err
     assert 1 == raised.value.code
     assert ["old", "other"] == names_in(tmp_path)
     assert b"content of old" == (tmp_path / "old").read_bytes()

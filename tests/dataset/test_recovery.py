@@ -44,7 +44,7 @@ def check_saved(recovery, expected, lost, fill=damage.FILL):
     attributes = found.attrs.asdict()
     note = attributes.pop("bloscpack_recovered", None)
     assert attributes == {"unit": "m"}
-    assert (note is None) == (recovery.certain and not lost)
+    assert (note is None) == (not lost)
     if note is not None:
         assert [[*rows] for rows in lost] == note["filled"]
         findings = dataset.verify("new").findings

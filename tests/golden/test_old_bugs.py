@@ -713,7 +713,7 @@ def test_info_reads_the_header_of_the_first_chunk_alone(tmp_path):
         check=False,
     )
     assert 0 == done.returncode
-    assert b"('nbytes', 1073741824)" in done.stdout
+    assert b"plain:      1.0G (1073741824 bytes)" in done.stdout
 
 
 def test_append_of_nothing_is_no_error(tmp_path):
