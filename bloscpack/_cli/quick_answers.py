@@ -137,10 +137,11 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
     """
     if is_input(file_) or not os.path.isfile(file_):
         raise error
-    from ..dataset.conversion.source_description import describe_source
+    from .contents import describe, opened
 
     try:
-        return describe_source(file_)
+        with opened(file_, 1) as found:
+            return describe(found)
     except (NotReadable, UsageError) as other:
         if isinstance(other, NotReadable) or isinstance(other.__cause__, ImportError):
             raise error from None

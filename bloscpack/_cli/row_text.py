@@ -24,7 +24,7 @@ from ..dataset.frames import shown_items
 from ..log import printable
 from .contents import BytesContent, row_count
 from .display import columns as terminal_columns
-from .display import shorten
+from .info_text import shorten
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array

@@ -349,14 +349,19 @@ def choose_for(
         array = array.T
     items = array.reshape(-1) if array.flags.c_contiguous else array.flat
     itemsize = array.itemsize
+    typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
+    return choose(reader_of(items, itemsize), array.nbytes, goal, typesizes, fixed)
+
+
+def reader_of(rows: Any, row_nbytes: int) -> Read:
+    """Return a function that reads plain bytes of rows, or of items."""
 
     def read(start: int, size: int) -> bytes:
-        first, skip = divmod(start, itemsize)
-        data = items[first : -(-(start + size) // itemsize)].tobytes()
+        first, skip = divmod(start, row_nbytes)
+        data: bytes = rows[first : -(-(start + size) // row_nbytes)].tobytes()
         return data[skip : skip + size]
 
-    typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
-    return choose(read, array.nbytes, goal, typesizes, fixed)
+    return read
 
 
 def _as_array(sample: Buffer | Array) -> Array:
