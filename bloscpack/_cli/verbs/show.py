@@ -1,7 +1,7 @@
 """``blpk show``: what is in a file: shape, sizes, and the first and last rows.
 
-As text, a row has a line. Only the rows that are shown are read. The other forms, for
-programs, hold all selected rows, and are written in blocks.
+As text, a row has a line. Only the rows that are shown are read. ``--json`` has the
+rows of the text. ``--format csv``, ``json`` and ``npy`` write all selected rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..info_text import member_lines, short, size_text
 from ..options import add, set_help
 from ..outputs import checked_stream
 from ..progress import shown
-from ..row_text import json_rows, row_lines, shown_spans
+from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
 from .cat import parse_rows
 
@@ -107,13 +107,17 @@ def _show(
     else:
         source = rows_of(found)
         spans = shown_spans(source, rows)
+        is_cut = len(spans[0]) > MOST_ROWS
+        spans[0] = spans[0][:MOST_ROWS]
         keys = [slice(span.start, span.stop, span.step) for span in spans]
         parts = [
             (span, selected(source, key, fields))
             for span, key in zip(spans, keys, strict=True)
         ]
-        lines = row_lines(parts)
-        described["parts"] = [_part(*part) for part in parts if args.json]
+        lines = row_lines(parts, is_cut)
+        if args.json:
+            described["parts"] = [_part(*part) for part in parts]
+            described["is_cut"] = is_cut
     if args.json:
         say_json(described)
         return
