@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from .. import log
-from ..constants import MAGIC, NPY_MAGIC
+from ..constants import MAGIC
 from ..exceptions import (
     AnotherFileFollows,
     BloscpackError,
@@ -31,8 +31,15 @@ from .console import (
 )
 from .display import chunk_rows, json_text, size_text
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
-from .inputs import begins_with, check_extension, is_dataset, plain_size_of
-from .options import blosc_args, process_metadata_args
+from .inputs import (
+    check_extension,
+    is_dataset,
+    other_format,
+    plain_size_of,
+    why_no_items,
+    why_not_plain,
+)
+from .options import blosc_args, blosc_settings, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -53,11 +60,6 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
-# Files whose bytes are no plain data, by their first bytes, and what to do with them.
-NOT_PLAIN = {
-    NPY_MAGIC: ".npy file: --npy appends its rows",
-    MAGIC: "Bloscpack file: 'blpk cat' and a pipe append its plain bytes",
-}
 # The errors of an append to a file that has to be rewritten for it.
 NO_ROOM = NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
@@ -263,10 +265,12 @@ class NamedFile:
         from .._format.append_plan import UNCHANGED
         from .._storage.stream import seekable_with_size
         from ..append import append, append_from
+        from .outputs import tell_of_auto
         from .progress import shown
 
-        settings = blosc_args(args)
+        before = os.path.getsize(self.path)
         options: dict[str, Any] = {
+            **blosc_settings(args, blosc_args(args)),
             "nthreads": args.nthreads,
             "sync": args.sync is not False,
             "grow": args.grow,
@@ -280,15 +284,33 @@ class NamedFile:
             if args.npy:
                 from ..npy_io import append_npy
 
-                append_npy(self.path, name_of_input(new_file), settings, **options)
+                append_npy(self.path, name_of_input(new_file), **options)
             elif new_file == STREAM:
                 with seekable_with_size(standard_input()) as (fp, left):
-                    append_from(self.path, fp, left, settings, **options)
+                    append_from(self.path, fp, left, **options)
             else:
-                wrong = why_not_plain(new_file, args)
-                if wrong and self.is_array():
-                    raise WrongUsage(wrong)
-                append(self.path, new_file, settings, **options)
+                self._check_format(new_file, args)
+                append(self.path, new_file, **options)
+        size = os.path.getsize(self.path) - before
+        tell_of_auto(args, new_file, "'%s'" % new_file, size, self._settings)
+
+    def _settings(self) -> dict[str, int]:
+        """Return the settings of the file that an append keeps."""
+        header = self._beginning().header
+        return {"typesize": header.typesize, "chunk_size": header.chunk_size}
+
+    def _check_format(self, new_file: str, args: Namespace) -> None:
+        """Raise `Refusal` if the bytes of a file are no items of the array here.
+
+        If there is no array, warn the user of bytes that are no plain data.
+        """
+        if self.is_array():
+            wrong = why_no_items(new_file, args)
+            if wrong:
+                raise WrongUsage(wrong)
+        elif why_not_plain(new_file, args):
+            found = other_format(new_file).partition(";")[0] or "a Bloscpack file"
+            log.notice("'%s' is %s, and its bytes are appended" % (new_file, found))
 
     # metadata
 
@@ -370,14 +392,6 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
     if not args.no_check_extension:
         check_extension("original file", args.original_file)
     return args.original_file, args.new_file
-
-
-def why_not_plain(new_file: str, args: Namespace) -> str:
-    """Return why the bytes of a file are no plain data; '' if they are, or count."""
-    for magic, advice in NOT_PLAIN.items():
-        if not args.force and begins_with(new_file, magic):
-            return "'%s' is a %s, --force its bytes" % (new_file, advice)
-    return ""
 
 
 def _tell_how_to_grow(error: BloscpackError) -> None:

@@ -27,7 +27,8 @@ from .console import STREAM, check_exists, console, quoted_input, standard_input
 from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .info_text import info_lines, inner, size_text
-from .inputs import is_dataset
+from .inputs import is_dataset, why_no_items
+from .options import refuse_auto
 from .progress import Bar
 
 if TYPE_CHECKING:
@@ -202,6 +203,7 @@ class NamedDataset:
                 raise WrongUsage(
                     "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
+        refuse_auto(args)
         check_exists("new file", args.new_file)
         with (
             self._opened_rows("r+", args.wait, sync=args.sync is not False) as found,
@@ -299,6 +301,9 @@ def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
         from ..numpy_io import unpack_ndarray_from_file
 
         return unpack_ndarray_from_file(name)
+    wrong = why_no_items(name, args)
+    if wrong:
+        raise WrongUsage(wrong)
     return _raw_rows(fp, name, found.dtype, found.shape[1:])
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +15,10 @@ import numpy as np
 import pytest
 
 import bloscpack as bp
-from bloscpack import cli, dataset
+from bloscpack import cli, dataset, file_io
 from bloscpack._commit import locking
 from bloscpack._commit.locking import open_locked
+from bloscpack._storage.disk import disk
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +119,9 @@ def test_create_a_dataset(blpk):
     ("arguments", "code", "message"),
     [
         (("nope.zarr", "rows.npy"), 1, "original file 'nope.zarr' does not exist"),
-        (("nope.blp", "new"), 1, "original file 'nope.blp' does not exist"),
+        (("nope.blp", "new"), 1, "'nope.blp' does not exist! --create makes it"),
+        (("http://h/a.blp", "new"), 2, "appending to a file needs a local file"),
+        (("--create", "--auto", "a.zarr", "rows.npy"), 2, "--auto is for files"),
         (("--create", "nope.blp", "nope"), 1, "new file 'nope' does not exist"),
         (("--create", "nope.dat", "new"), 1, "does not end with '.blp'"),
         (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
@@ -131,7 +137,91 @@ def test_nothing_is_made(blpk, folder, arguments, code, message):
     assert before == sorted(os.listdir(folder))
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "size"),
+    [("log.blp", "new", 1000), ("rows.zarr", "rows.npy", 48)],
+)
+def test_all_writers_make_the_file(folder, name, source, size):
+    command = [sys.executable, "-m", "bloscpack", "append", "--create"]
+    for i in range(3):
+        words = [*command, "--wait", "60", "%d-%s" % (i, name), source]
+        writers = [subprocess.Popen(words) for _ in range(4)]
+        assert [0] * 4 == [writer.wait() for writer in writers]
+        assert bp.verify("%d-%s" % (i, name)).ok
+    found = plain("2-log.blp") if name == "log.blp" else dataset.open("2-rows.zarr")[:]
+    assert 4 * size == memoryview(found).nbytes
+
+
+def no_links(*names):
+    raise OSError(errno.EPERM, "no hard links")
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [(file_io, "pack_file_to_file"), (disk, "link"), (disk, "rename_to_free_name")],
+)
+def test_another_program_makes_the_file(blpk, monkeypatch, module, function):
+    genuine = getattr(module, function)
+
+    def write_first(*arguments, **keywords):
+        monkeypatch.setattr(module, function, genuine)
+        bp.pack_bytes_to_file(b"y" * 10, "log.blp")
+        return genuine(*arguments, **keywords)
+
+    if function == "rename_to_free_name":
+        monkeypatch.setattr(disk, "link", no_links)
+    monkeypatch.setattr(module, function, write_first)
+    assert (0, "") == blpk("--create", "log.blp", "new")
+    assert b"y" * 10 + b"x" * 1000 == plain("log.blp")
+
+
+# Settings
+
+
+def test_auto(blpk, folder, monkeypatch):
+    rows = np.round(np.random.default_rng(1).normal(20, 5, 40_000), 1)
+    (folder / "numbers").write_bytes(rows.tobytes())
+    bp.pack_bytes_to_file(b"", "a.blp", 2**20)
+    sizes = []
+    for options in ((), ("--auto",), ("--auto", "-c", "lz4")):
+        before = os.path.getsize("a.blp")
+        assert (0, "") == blpk(*options, "a.blp", "numbers")
+        sizes.append(os.path.getsize("a.blp") - before)
+    assert sizes[1] < 0.6 * sizes[0]
+    assert sizes[1] < sizes[2]
+    monkeypatch.setenv("BLPK_AUTO", "true")
+    assert (0, "") == blpk("--create", "new.blp", "numbers")
+    assert os.path.getsize("new.blp") < 0.6 * sizes[0]
+    assert (0, "") == blpk("new.blp", "numbers")
+    assert 2 * rows.tobytes() == plain("new.blp")
+    assert (0, "") == blpk("--create", "a.zarr", "rows.npy")
+
+
 # Files that are no plain data
+
+
+def test_another_format_is_not_appended_to_an_array(blpk, folder):
+    (folder / "t.csv").write_text("n,word\n" + "1,a\n" * 14 + "\n")  # 64 bytes
+    (folder / "t.gz").write_bytes(b"\x1f\x8b" + bytes(62))
+    (folder / "t.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(56))
+    bp.pack_ndarray_to_file(np.zeros(2), "rows.blp")
+    dataset.create_array("a", [0.0, 0.0]).close()
+    for source, what in (("t.csv", "CSV"), ("t.gz", "gzip"), ("t.h5", "HDF5")):
+        code, message = blpk("rows.blp", source)
+        expected = "'%s' is a%s %s file, whose" % (source, "n" * (what == "HDF5"), what)
+        assert (2, True) == (code, expected in message), message
+        assert 2 == blpk("a", source)[0]
+        assert (0, "") == blpk("--force", "rows.blp", source)
+        assert (0, "") == blpk("--force", "a", source)
+    assert 26 == len(bp.unpack_ndarray_from_file("rows.blp")) == len(dataset.open("a"))
+
+
+def test_a_packed_file_is_appended_to_bytes_with_a_warning(blpk, log_file):
+    bp.pack_bytes_to_file(b"x", "x.blp")
+    for source, what in (("x.blp", "Bloscpack file"), ("rows.npy", ".npy file")):
+        code, message = blpk(log_file, source)
+        assert (0, True) == (code, "is a %s, and its bytes" % what in message), message
+    assert (0, "") == blpk("--force", log_file, "x.blp")
 
 
 def test_a_packed_file_is_not_appended_to_an_array(blpk):
@@ -190,8 +280,9 @@ def test_another_writer(blpk, log_file):
 def test_wait_for_another_writer(blpk, log_file):
     dataset.create_array("a", [1.0]).close()
     with open_locked(log_file), dataset.open("a", "r+"):
-        assert 1 == blpk("--wait", 0.02, log_file, "new")[0]
-        assert 1 == blpk("--wait", 0.02, "a", "new")[0]
+        for name in (log_file, "a"):
+            code, message = blpk("--wait", 0.02, name, "new")
+            assert (1, True) == (code, "has not ended within 0.02 s" in message)
 
 
 def test_another_writer_ends_in_time(monkeypatch, log_file):
