@@ -320,6 +320,11 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
     with tempfile.TemporaryFile() as spool:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
+        # Its access limits that of the output; a pipe says nothing about access.
+        os.fchmod(
+            spool.fileno(),
+            os.fstat(fp.fileno()).st_mode & 0o777 if fp.seekable() else 0o666,
+        )
         name = DEVICE % os.dup(spool.fileno())  # stays open until the program ends
         _spools.add(name)
         return name

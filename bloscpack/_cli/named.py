@@ -289,8 +289,14 @@ class NamedFile:
                 with seekable_with_size(standard_input()) as (fp, left):
                     append_from(self.path, fp, left, **options)
             else:
-                self._check_format(new_file, args)
+                wrong = why_no_items(new_file, args)
+                if wrong and self.is_array():
+                    raise WrongUsage(wrong)
                 append(self.path, new_file, **options)
+                if why_not_plain(new_file, args):
+                    what = other_format(new_file).partition(";")[0]
+                    texts = new_file, what or "a Bloscpack file"
+                    log.notice("'%s' is %s; its bytes were appended" % texts)
         size = os.path.getsize(self.path) - before
         tell_of_auto(args, new_file, "'%s'" % new_file, size, self._settings)
 
@@ -298,19 +304,6 @@ class NamedFile:
         """Return the settings of the file that an append keeps."""
         header = self._beginning().header
         return {"typesize": header.typesize, "chunk_size": header.chunk_size}
-
-    def _check_format(self, new_file: str, args: Namespace) -> None:
-        """Raise `Refusal` if the bytes of a file are no items of the array here.
-
-        If there is no array, warn the user of bytes that are no plain data.
-        """
-        if self.is_array():
-            wrong = why_no_items(new_file, args)
-            if wrong:
-                raise WrongUsage(wrong)
-        elif why_not_plain(new_file, args):
-            found = other_format(new_file).partition(";")[0] or "a Bloscpack file"
-            log.notice("'%s' is %s, and its bytes are appended" % (new_file, found))
 
     # metadata
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
+import multiprocessing
 import os
-import subprocess
 import sys
 import threading
 from itertools import pairwise
@@ -105,6 +106,8 @@ def test_create_from_standard_input(blpk, monkeypatch):
         assert (0, "") == blpk("--create", "log.blp", "-")
     assert b"x" * 500 == plain("log.blp")
     assert bp.info("log.blp").header.offsets
+    bp.pack_bytes_to_file(b"", "usual.blp")
+    assert os.stat("usual.blp").st_mode == os.stat("log.blp").st_mode
 
 
 def test_create_a_dataset(blpk):
@@ -119,7 +122,7 @@ def test_create_a_dataset(blpk):
     ("arguments", "code", "message"),
     [
         (("nope.zarr", "rows.npy"), 1, "original file 'nope.zarr' does not exist"),
-        (("nope.blp", "new"), 1, "'nope.blp' does not exist! --create makes it"),
+        (("nope.blp", "new"), 1, "error: --create makes it"),
         (("http://h/a.blp", "new"), 2, "appending to a file needs a local file"),
         (("--create", "--auto", "a.zarr", "rows.npy"), 2, "--auto is for files"),
         (("--create", "nope.blp", "nope"), 1, "new file 'nope' does not exist"),
@@ -137,19 +140,31 @@ def test_nothing_is_made(blpk, folder, arguments, code, message):
     assert before == sorted(os.listdir(folder))
 
 
+def append_in_child(arguments, barrier):
+    with contextlib.redirect_stderr(None):
+        barrier.wait()
+        cli.main(["append", "--create", "--wait", "60", *arguments])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs fork and locks")
 @pytest.mark.parametrize(
     ("name", "source", "size"),
     [("log.blp", "new", 1000), ("rows.zarr", "rows.npy", 48)],
 )
-def test_all_writers_make_the_file(folder, name, source, size):
-    command = [sys.executable, "-m", "bloscpack", "append", "--create"]
-    for i in range(3):
-        words = [*command, "--wait", "60", "%d-%s" % (i, name), source]
-        writers = [subprocess.Popen(words) for _ in range(4)]
-        assert [0] * 4 == [writer.wait() for writer in writers]
-        assert bp.verify("%d-%s" % (i, name)).ok
-    found = plain("2-log.blp") if name == "log.blp" else dataset.open("2-rows.zarr")[:]
-    assert 4 * size == memoryview(found).nbytes
+def test_all_writers_make_the_file(name, source, size):
+    context = multiprocessing.get_context("fork")
+    for i in range(5):
+        target, barrier = "%d-%s" % (i, name), context.Barrier(4)
+        given = [target, source], barrier
+        writers = [context.Process(target=append_in_child, args=given) for _ in "1234"]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert [0] * 4 == [writer.exitcode for writer in writers]
+        assert bp.verify(target).ok
+        found = plain(target) if source == "new" else dataset.open(target)[:]
+        assert 4 * size == memoryview(found).nbytes
 
 
 def no_links(*names):
@@ -220,7 +235,7 @@ def test_a_packed_file_is_appended_to_bytes_with_a_warning(blpk, log_file):
     bp.pack_bytes_to_file(b"x", "x.blp")
     for source, what in (("x.blp", "Bloscpack file"), ("rows.npy", ".npy file")):
         code, message = blpk(log_file, source)
-        assert (0, True) == (code, "is a %s, and its bytes" % what in message), message
+        assert (0, True) == (code, "is a %s; its bytes were" % what in message), message
     assert (0, "") == blpk("--force", log_file, "x.blp")
 
 
