@@ -190,6 +190,11 @@ def is_streamed(out_file: str) -> bool:
     return out_file == STREAM or is_stream(out_file)
 
 
+def is_exclusive(out_file: str, args: Namespace) -> bool:
+    """Return whether no file may be replaced, also one that has been made just now."""
+    return not args.force and not is_streamed(out_file)
+
+
 def log_journal(in_file: str) -> None:
     """Warn the user if a journal belongs to an input that is read without it."""
     if has_journal(in_file):
@@ -227,9 +232,12 @@ def _check_removable(in_file: str, out_file: str) -> None:
 
 @contextmanager
 def opened_output(
-    in_fp: BinaryFile, out_file: str, args: Namespace
+    in_fp: BinaryFile, out_file: str, args: Namespace, *, exclusive: bool = False
 ) -> Iterator[BinaryFile]:
-    """Open an output that appears when complete, with the attributes of its input."""
+    """Open an output that appears when complete, with the attributes of its input.
+
+    With `exclusive` it never replaces a file: see `is_exclusive`.
+    """
     if out_file == STREAM:
         with open_stream(os.dup(1), OUTPUT_NAME) as stream:
             yield stream
@@ -240,7 +248,7 @@ def opened_output(
         attributes_of_input(in_fp),
         access=args.preserve,
         times=args.preserve,
-        exclusive=not args.force and not is_streamed(out_file),
+        exclusive=exclusive,
     ) as fp:
         yield fp
 

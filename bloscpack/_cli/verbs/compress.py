@@ -245,9 +245,10 @@ def _compress_plain(
     """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
 
+    exclusive = outputs.is_exclusive(out_file, args)
     with (
         inputs.opened_input(in_file) as in_fp,
-        outputs.opened_output(in_fp, out_file, args) as out_fp,
+        outputs.opened_output(in_fp, out_file, args, exclusive=exclusive) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size
         with shown(in_file, size or None, args.progress) as bar:
@@ -281,7 +282,7 @@ def _compress_npy(
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
-            exclusive=not args.force and not outputs.is_streamed(out_file),
+            exclusive=outputs.is_exclusive(out_file, args),
             progress=bar,
             **_settings(args, settings),
         )
