@@ -17,7 +17,7 @@ import pytest
 
 import bloscpack as bp
 from bloscpack import cli, dataset, file_io
-from bloscpack._commit import locking
+from bloscpack._commit import locking, replacing
 from bloscpack._commit.locking import open_locked
 from bloscpack._storage.disk import disk
 
@@ -173,7 +173,12 @@ def no_links(*names):
 
 @pytest.mark.parametrize(
     ("module", "function"),
-    [(file_io, "pack_file_to_file"), (disk, "link"), (disk, "rename_to_free_name")],
+    [
+        (file_io, "pack_file_to_file"),
+        (replacing, "_check_name"),
+        (disk, "link"),
+        (disk, "rename_to_free_name"),
+    ],
 )
 def test_another_program_makes_the_file(blpk, monkeypatch, module, function):
     genuine = getattr(module, function)
