@@ -119,6 +119,7 @@ def pack_file_to_file(
     metadata_args: AnyMetadataArgs | None = None,
     *,
     sync: bool | None = None,
+    exclusive: bool = False,
     storage_options: StorageOptions | None = None,
     **keywords: Unpack[AutoKeywords],
 ) -> None:
@@ -148,6 +149,9 @@ def pack_file_to_file(
     sync
         Whether to wait until the disk has stored the file, so that it survives a crash
         of the machine. By default only if it replaces another file.
+    exclusive
+        Whether to raise an `OSError` with the number ``EEXIST`` if there is a file of
+        the name `out_file`, now or at the end, rather than replace it.
 
     Raises
     ------
@@ -163,7 +167,11 @@ def pack_file_to_file(
     with (
         open(in_file, "rb") as in_fp,
         replacing(
-            out_file, sync, attributes_of_input(in_fp), storage_options=storage_options
+            out_file,
+            sync,
+            attributes_of_input(in_fp),
+            exclusive=exclusive,
+            storage_options=storage_options,
         ) as out_fp,
     ):
         pack_fp_to_fp(in_fp, out_fp, chunk_size, *args, **keywords)

@@ -229,6 +229,7 @@ def pack_npy_to_file(
     *,
     sync: bool | None = None,
     preserve: bool = False,
+    exclusive: bool = False,
     storage_options: StorageOptions | None = None,
     **keywords: Unpack[ArrayKeywords],
 ) -> None:
@@ -246,7 +247,7 @@ def pack_npy_to_file(
     chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, auto
         As in `bloscpack.numpy_io.pack_ndarray`, and so are `nthreads`, `progress` and
         `settings`.
-    sync
+    sync, exclusive
         As in `bloscpack.file_io.pack_file_to_file`.
     storage_options
         Settings of fsspec for a URL, such as keys.
@@ -291,6 +292,7 @@ def pack_npy_to_file(
             attributes_of_input(in_fp),
             access=preserve,
             times=preserve,
+            exclusive=exclusive,
             storage_options=storage_options,
         ) as out_fp:
             source, sink = NpySource(items_fp), CompressedFPSink(out_fp, new=True)

@@ -92,12 +92,14 @@ A file that is missing is made, if that is wanted.
 
   $ blpk a log.blp first
   blpk: error: original file 'log.blp' does not exist!
+  blpk: error: --create makes it
   [1]
   $ blpk a --create log.blp first
   $ blpk a --create log.blp second
   $ blpk d log.blp - | cmp - both
   $ blpk a log.dat first
   blpk: error: original file 'log.dat' does not exist!
+  blpk: error: --create makes it
   [1]
   $ blpk a log.blp missing
   blpk: error: new file 'missing' does not exist!

@@ -20,6 +20,7 @@ Errors and exit codes.
   [1]
   $ blpk a nothing.blp numbers
   blpk: error: original file 'nothing.blp' does not exist!
+  blpk: error: --create makes it
   [1]
   $ blpk a numbers.blp nothing
   blpk: error: new file 'nothing' does not exist!

@@ -329,6 +329,11 @@ def _spooled(fp: BinaryIO, origin: str) -> str:
     with tempfile.TemporaryFile() as spool:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
+        # Its access limits that of the output; a pipe says nothing about access.
+        os.fchmod(
+            spool.fileno(),
+            os.fstat(fp.fileno()).st_mode & 0o777 if fp.seekable() else 0o666,
+        )
         name = DEVICE % os.dup(spool.fileno())  # stays open until the program ends
     _spools[name] = origin
     console.hidden["'%s'" % name] = quoted_input(origin)

@@ -22,7 +22,7 @@ from .. import log
 from .._commit import journal
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.urls import last_part
-from ..constants import EXTENSION
+from ..constants import EXTENSION, MAGIC, NPY_MAGIC
 from ..exceptions import BloscpackError
 from .console import STREAM, descriptor_of, standard_input
 from .exit_codes import (
@@ -42,6 +42,11 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
+# Files whose bytes are no plain data, by their first bytes, and what to do with them.
+NOT_PLAIN = {
+    NPY_MAGIC: ".npy file: --npy appends its rows",
+    MAGIC: "Bloscpack file: 'blpk cat' and a pipe append its plain bytes",
+}
 
 
 def is_dataset(path: str) -> bool:
@@ -439,15 +444,35 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
     if name != STREAM and not end.endswith(suffix):
         refuse_kinds_of_folders(name)
         message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
-        raise Refusal(message, _other_format(name))
+        found = other_format(name)
+        raise Refusal(message, found and "it is " + found)
 
 
-def _other_format(name: str) -> str:
-    """Return that a file has another format, if it is known; or else nothing."""
+def other_format(name: str) -> str:
+    """Return the name of the format of a file with its article; '' if unknown."""
     from .._format.other_formats import PREFIX_LENGTH, name_format
 
     if not os.path.isfile(name) or not os.access(name, os.R_OK):
         return ""
     with open(name, "rb") as fp:
         found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(name))
-    return "" if found is None else "it is " + found
+    return found or ""
+
+
+def why_not_plain(new_file: str, args: Namespace) -> str:
+    """Return why the bytes of a file are no plain data; '' if they are, or count."""
+    for magic, advice in NOT_PLAIN.items():
+        if not args.force and begins_with(new_file, magic):
+            return "'%s' is a %s, --force its bytes" % (new_file, advice)
+    return ""
+
+
+def why_no_items(new_file: str, args: Namespace) -> str:
+    """Return why the bytes of a file are no items; '' if they may be, or count."""
+    if args.force:
+        return ""
+    found = other_format(new_file).partition(";")[0]
+    if new_file.lower().endswith(".csv"):
+        found = found or "a CSV file"
+    text = "'%s' is %s, whose bytes are no items of an array; --force appends them"
+    return why_not_plain(new_file, args) or (found and text % (new_file, found))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from .. import log
-from ..constants import MAGIC, NPY_MAGIC
+from ..constants import MAGIC
 from ..exceptions import (
     AnotherFileFollows,
     BloscpackError,
@@ -31,8 +31,15 @@ from .console import (
 from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
-from .inputs import begins_with, check_extension, is_dataset, plain_size_of
-from .options import blosc_args, process_metadata_args
+from .inputs import (
+    check_extension,
+    is_dataset,
+    other_format,
+    plain_size_of,
+    why_no_items,
+    why_not_plain,
+)
+from .options import blosc_args, blosc_settings, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -53,11 +60,6 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
-# Files whose bytes are no plain data, by their first bytes, and what to do with them.
-NOT_PLAIN = {
-    NPY_MAGIC: ".npy file: --npy appends its rows",
-    MAGIC: "Bloscpack file: 'blpk cat' and a pipe append its plain bytes",
-}
 # The errors of an append to a file that has to be rewritten for it.
 NO_ROOM = NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
@@ -262,10 +264,12 @@ class NamedFile:
     def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
         from .._format.append_plan import UNCHANGED
         from ..append import append
+        from .outputs import tell_of_auto
         from .progress import shown
 
-        settings = blosc_args(args)
+        before = os.path.getsize(self.path)
         options: dict[str, Any] = {
+            **blosc_settings(args, blosc_args(args)),
             "nthreads": args.nthreads,
             "sync": args.sync is not False,
             "grow": args.grow,
@@ -279,13 +283,24 @@ class NamedFile:
             if args.npy:
                 from ..npy_io import append_npy
 
-                append_npy(self.path, name_of_input(new_file), settings, **options)
+                append_npy(self.path, name_of_input(new_file), **options)
             else:
-                wrong = why_not_plain(new_file, args)
+                wrong = why_no_items(new_file, args)
                 if wrong and self.is_array():
                     raise WrongUsage(wrong)
                 source = name_of_input(new_file, seekable=True)
-                append(self.path, source, settings, **options)
+                append(self.path, source, **options)
+                if why_not_plain(new_file, args):
+                    what = other_format(new_file).partition(";")[0]
+                    texts = new_file, what or "a Bloscpack file"
+                    log.notice("'%s' is %s; its bytes were appended" % texts)
+        size = os.path.getsize(self.path) - before
+        tell_of_auto(args, new_file, "'%s'" % new_file, size, self._settings)
+
+    def _settings(self) -> dict[str, int]:
+        """Return the settings of the file that an append keeps."""
+        header = self._beginning().header
+        return {"typesize": header.typesize, "chunk_size": header.chunk_size}
 
     # metadata
 
@@ -367,14 +382,6 @@ def process_append_args(args: Namespace) -> tuple[str, str]:
     if not args.no_check_extension:
         check_extension("original file", args.original_file)
     return args.original_file, args.new_file
-
-
-def why_not_plain(new_file: str, args: Namespace) -> str:
-    """Return why the bytes of a file are no plain data; '' if they are, or count."""
-    for magic, advice in NOT_PLAIN.items():
-        if not args.force and begins_with(new_file, magic):
-            return "'%s' is a %s, --force its bytes" % (new_file, advice)
-    return ""
 
 
 def _tell_how_to_grow(error: BloscpackError) -> None:

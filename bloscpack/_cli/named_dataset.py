@@ -22,6 +22,7 @@ from .console import STREAM, check_exists, console
 from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .info_text import info_lines, inner, size_text
+from .options import refuse_auto
 from .progress import Bar
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class NamedDataset:
                 raise WrongUsage(
                     "%s is for files: '%s' is a dataset" % (option, self.path)
                 )
+        refuse_auto(args)
         check_exists("new file", args.new_file)
         with (
             self._opened_rows("r+", args.wait, sync=args.sync is not False) as found,

@@ -29,7 +29,7 @@ from .console import name_of_input, quoted_input
 from .contents import describe, opened
 from .exit_codes import WrongUsage
 from .info_text import short
-from .inputs import begins_with
+from .inputs import begins_with, why_no_items
 
 if TYPE_CHECKING:
     from .contents import Opened
@@ -44,6 +44,9 @@ def rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
     path = name_of_input(new_file, seekable=True)
     settings: dict[str, Any] = {}
     if not (args.npy or _has_format(path, args)):
+        wrong = why_no_items(path, args)
+        if wrong:
+            raise WrongUsage(wrong)
         settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
     elif isinstance(found, dataset.Table):
         settings["dtypes"] = {name: found.dtype[name].base for name in found.names}

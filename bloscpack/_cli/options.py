@@ -308,6 +308,20 @@ def blosc_args(args: Namespace) -> BloscArgs:
     return BloscArgs(args.typesize, args.clevel, args.shuffle, args.cname)
 
 
+def blosc_settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
+    """Return the settings for Blosc as keywords; with ``--auto``, those given stay."""
+    if not args.auto:
+        return {"blosc_args": settings}
+    given = [name for name in settings if name in getattr(args, "given", ())]
+    return {"blosc_args": {name: settings[name] for name in given}, "auto": args.auto}
+
+
+def refuse_auto(args: Namespace) -> None:
+    """Raise `Refusal` if ``--auto`` is given for a dataset; a setting is for files."""
+    if args.auto and "auto" not in getattr(args, "given", ()):
+        raise WrongUsage("--auto is for files: '%s' is a dataset" % args.original_file)
+
+
 # Data and metadata
 
 

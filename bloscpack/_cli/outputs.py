@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -21,7 +22,7 @@ from .._commit.ownership import attributes_of_input
 from .._commit.replacing import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.paths import is_url, shown_name, without_url
-from .._storage.protocols import BinaryFile
+from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import is_stream, open_stream
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
@@ -34,10 +35,17 @@ from .console import (
     check_exists,
     console,
     descriptor_of,
+    is_input,
     name_of_output,
 )
 from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
+from .info_text import size_text
 from .inputs import begins_with, is_classic
+
+# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
+# least this size.
+WORTH_TELLING = 0.2
+LEAST_TO_TELL = 2**17
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
@@ -197,6 +205,11 @@ def is_streamed(out_file: str) -> bool:
     return out_file == STREAM or is_stream(out_file)
 
 
+def is_exclusive(out_file: str, args: Namespace) -> bool:
+    """Return whether no file may be replaced, also one that has been made just now."""
+    return not args.force and not is_streamed(out_file)
+
+
 def log_journal(in_file: str) -> None:
     """Warn the user if a journal belongs to an input that is read without it."""
     if has_journal(in_file):
@@ -234,9 +247,12 @@ def _check_removable(in_file: str, out_file: str) -> None:
 
 @contextmanager
 def opened_output(
-    in_fp: BinaryFile, out_file: str, args: Namespace
+    in_fp: BinaryFile, out_file: str, args: Namespace, *, exclusive: bool = False
 ) -> Iterator[BinaryFile]:
-    """Open an output that appears when complete, with the attributes of its input."""
+    """Open an output that appears when complete, with the attributes of its input.
+
+    With `exclusive` it never replaces a file: see `is_exclusive`.
+    """
     if out_file == STREAM:
         with open_stream(os.dup(1), OUTPUT_NAME) as stream:
             yield stream
@@ -247,6 +263,7 @@ def opened_output(
         attributes_of_input(in_fp),
         access=args.preserve,
         times=args.preserve,
+        exclusive=exclusive,
     ) as fp:
         yield fp
 
@@ -301,3 +318,50 @@ class Clock:
             text += ", %s/s" % pretty_size(round(nbytes / max(seconds, 1e-9)))
         # Standard output is that of 0.16, word for word.
         log.notice(text)
+
+
+def tell_of_auto(
+    args: Namespace,
+    in_file: str,
+    name: str,
+    size: int,
+    read_settings: Callable[[], dict[str, int]] = dict,
+) -> None:
+    """Tell the user on a terminal, once, if ``--auto`` would save much.
+
+    Only the default settings are compared with those of ``--auto``. `name` stands for
+    the input, whose compressed size is `size`. `read_settings` returns those settings
+    of the output that are not in `args`.
+    """
+    from .._format.automatic import FIELDS, Setting, saving
+    from .._storage.stream import sampled
+
+    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
+    if chosen or args.auto is not False or console.quiet:
+        return
+    if sys.stderr is None or not sys.stderr.isatty() or is_input(in_file):
+        return
+    nbytes = os.path.getsize(in_file) if os.path.isfile(in_file) else 0
+    if nbytes < LEAST_TO_TELL:
+        return
+    settings = {**vars(args), **read_settings()}
+    used, typesizes = Setting(*[settings[name] for name in FIELDS]), []
+    with open(in_file, "rb") as fp:
+        if args.npy:
+            nbytes, typesize = _skip_npy_header(fp)
+            used, typesizes = used.but(typesize=typesize), [typesize]
+        saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
+    if saved > WORTH_TELLING:
+        args.auto = None  # the other files need no message
+        texts = name, size_text(round(size * (1 - saved))), size_text(size)
+        message = "--auto would make %s %s instead of %s" % texts
+        console.put_error(log.lines(message, sys.stderr))
+
+
+def _skip_npy_header(fp: Readable) -> tuple[int, int]:
+    """Return the size of an array in bytes, and its type size."""
+    from ..npy_io import read_header
+    from ..numpy_io import typesize_of
+
+    array = read_header(fp)
+    return array.nbytes, typesize_of(array.dtype)

@@ -79,7 +79,11 @@ VERBS: list[VerbRecord] = [
         other_names=("extract", "unpack"),
     ),
     VerbRecord(
-        "append", "a", "append data to a compressed file", writes=FILES, settings=BLOSC
+        "append",
+        "a",
+        "append data to a compressed file",
+        writes=FILES,
+        settings=(*BLOSC, "auto"),
     ),
     VerbRecord(
         "repack",

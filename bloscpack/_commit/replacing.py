@@ -85,7 +85,8 @@ def replacing(
     if exclusive and os.path.lexists(name):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     _check_name(os.path.realpath(name))
-    if not os.path.exists(name):
+    # With `exclusive` a file that has been made since then is not replaced either.
+    if exclusive or not os.path.exists(name):
         _check_free(name)
         with _new_file(name, None, bool(sync), like, access, times, model) as fp:
             yield fp

@@ -88,17 +88,23 @@ class TemporaryFile(Owner):
         """
         self._close_and_check()
         try:
-            disk.link(self.name, target)  # commit point
+            self._link(target)
         except FileExistsError as error:
             raise StorageError(
                 errno.EEXIST, "another program has made this file meanwhile", target
             ) from error
+        self._finish()
+
+    def _link(self, target: str) -> None:
+        try:
+            disk.link(self.name, target)  # commit point
+        except FileExistsError:
+            raise
         except OSError:  # no hard links, or an error that the rename raises again
-            disk.rename(self.name, target)  # commit point
+            disk.rename_to_free_name(self.name, target)  # commit point
         else:
             with suppress(FileNotFoundError):  # a writer that came later has removed it
                 disk.remove(self.name)
-        self._finish()
 
     def discard(self) -> None:
         """Close and remove the file, unless it has its final name."""

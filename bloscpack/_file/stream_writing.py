@@ -426,7 +426,8 @@ def output_to_path(path: str, kind: str, settings: Settings) -> Output:
     opening = replacing(
         path,
         settings.sync,
-        exclusive=kind == "x",
+        # In mode 'a', another program may make the file until now.
+        exclusive=kind == "x" or (kind == "a" and not os.path.lexists(path)),
         storage_options=settings.storage_options,
     )
     return Written(opening, settings, _inserter)

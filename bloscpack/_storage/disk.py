@@ -31,8 +31,9 @@ NAME_PART = 50
 # Number of names of temporary files in which a writer looks for those of dead writers.
 # More names are used only if more programs than this write the same file at once.
 NAMES_BESIDE = 4
-# Numbers of Linux for a rename that exchanges two names in the current folder.
+# Numbers of Linux: the current folder, and the ways to rename.
 AT_FDCWD = -100
+RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 
 
@@ -170,31 +171,47 @@ class Disk:
         with _naming(name):
             os.mkdir(last, mode, dir_fd=folder)
 
+    def rename_to_free_name(self, old: str, new: str) -> None:
+        """Rename a file; raise `FileExistsError` if the name is taken.
+
+        Where the system can't, another program can take the name in between.
+        """
+        failure = _renamed(old, new, RENAME_NOREPLACE)
+        if failure == errno.EEXIST or (failure and os.path.lexists(new)):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        if failure:
+            self.rename(old, new)
+
     def exchange(self, one: str, other: str) -> bool:
         """Exchange the names of two folders in one step; return False if impossible.
 
         Only Linux can.
         """
-        import ctypes
-        import sys
-
-        if not sys.platform.startswith("linux"):
-            return False
-        try:
-            rename = ctypes.CDLL(None, use_errno=True).renameat2
-        except (AttributeError, OSError):  # an old library of C
-            return False
-        places: list[int | bytes] = []
-        for name, folder in (_at(one), _at(other)):
-            places += AT_FDCWD if folder is None else folder, os.fsencode(name)
-        done: int = rename(*places, RENAME_EXCHANGE)
-        return done == 0
+        return not _renamed(one, other, RENAME_EXCHANGE)
 
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
         last, folder = _at(name)
         with _naming(name):
             os.rmdir(last, dir_fd=folder)
+
+
+def _renamed(old: str, new: str, how: int) -> int:
+    """Rename as only Linux can; return the number of the error, 0 for none."""
+    import ctypes
+    import sys
+
+    if not sys.platform.startswith("linux"):
+        return errno.ENOSYS
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # an old library of C
+        return errno.ENOSYS
+    places: list[int | bytes] = []
+    for name, folder in (_at(old), _at(new)):
+        places += AT_FDCWD if folder is None else folder, os.fsencode(name)
+    failed: int = rename(*places, how)
+    return ctypes.get_errno() if failed else 0
 
 
 def _start_beside(target: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,9 @@ from bloscpack import (
     log,
     pack_bytes_to_file,
     unpack_bytes_from_bytes,
+    unpack_bytes_from_file,
 )
+from bloscpack._cli import outputs
 from bloscpack._cli.outputs import Clock, check_free, remove_input, state_of, sync_for
 from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
@@ -32,6 +35,22 @@ def path(tmp_path):
     path = tmp_path / "input"
     path.write_bytes(b"some bytes")
     return str(path)
+
+
+# A name that another program takes
+
+
+@pytest.mark.parametrize(("options", "code"), [((), 1), (("-f",), 0)])
+def test_compress_keeps_a_file_that_appears_meanwhile(path, monkeypatch, options, code):
+    def look(name):
+        pack_bytes_to_file(b"of another program", path + ".blp")
+        return state_of(name)
+
+    monkeypatch.setattr(outputs, "state_of", look)
+    with pytest.raises(SystemExit) if code else contextlib.nullcontext():
+        cli.main([*options, "compress", path])
+    expected = b"of another program" if code else b"some bytes"
+    assert expected == unpack_bytes_from_file(path + ".blp")[0]
 
 
 # Removing

@@ -84,7 +84,7 @@ def test_verbs_take_what_they_need(config, monkeypatch):
     assert {} == arguments("list")
     monkeypatch.setenv("BLPK_CODEC", "lz4hc")
     common = {"nthreads": 1, "cname": "lz4hc", "clevel": 3, "shuffle": False}
-    assert common == arguments("append")
+    assert {**common, "auto": "balanced"} == arguments("append")
     expected = {**common, "chunk_size": 4096, "checksum": "None"}
     expected.update(typesize=4, auto="balanced")
     assert expected == arguments("compress")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
+import multiprocessing
 import os
+import sys
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +16,10 @@ import numpy as np
 import pytest
 
 import bloscpack as bp
-from bloscpack import cli, dataset
-from bloscpack._commit import locking
+from bloscpack import cli, dataset, file_io
+from bloscpack._commit import locking, replacing
 from bloscpack._commit.locking import open_locked
+from bloscpack._storage.disk import disk
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +106,8 @@ def test_create_from_standard_input(blpk, monkeypatch):
         assert (0, "") == blpk("--create", "log.blp", "-")
     assert b"x" * 500 == plain("log.blp")
     assert bp.info("log.blp").header.offsets
+    bp.pack_bytes_to_file(b"", "usual.blp")
+    assert os.stat("usual.blp").st_mode == os.stat("log.blp").st_mode
 
 
 def test_create_a_dataset(blpk):
@@ -115,7 +122,9 @@ def test_create_a_dataset(blpk):
     ("arguments", "code", "message"),
     [
         (("nope.zarr", "rows.npy"), 1, "original file 'nope.zarr' does not exist"),
-        (("nope.blp", "new"), 1, "original file 'nope.blp' does not exist"),
+        (("nope.blp", "new"), 1, "error: --create makes it"),
+        (("http://h/a.blp", "new"), 2, "appending to a file needs a local file"),
+        (("--create", "--auto", "a.zarr", "rows.npy"), 2, "--auto is for files"),
         (("--create", "nope.blp", "nope"), 1, "new file 'nope' does not exist"),
         (("--create", "nope.dat", "new"), 1, "does not end with '.blp'"),
         (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
@@ -131,7 +140,108 @@ def test_nothing_is_made(blpk, folder, arguments, code, message):
     assert before == sorted(os.listdir(folder))
 
 
+def append_in_child(arguments, barrier):
+    with contextlib.redirect_stderr(None):
+        barrier.wait()
+        cli.main(["append", "--create", "--wait", "60", *arguments])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs fork and locks")
+@pytest.mark.parametrize(
+    ("name", "source", "size"),
+    [("log.blp", "new", 1000), ("rows.zarr", "rows.npy", 48)],
+)
+def test_all_writers_make_the_file(name, source, size):
+    context = multiprocessing.get_context("fork")
+    for i in range(5):
+        target, barrier = "%d-%s" % (i, name), context.Barrier(4)
+        given = [target, source], barrier
+        writers = [context.Process(target=append_in_child, args=given) for _ in "1234"]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        assert [0] * 4 == [writer.exitcode for writer in writers]
+        assert bp.verify(target).ok
+        found = plain(target) if source == "new" else dataset.open(target)[:]
+        assert 4 * size == memoryview(found).nbytes
+
+
+def no_links(*names):
+    raise OSError(errno.EPERM, "no hard links")
+
+
+@pytest.mark.parametrize(
+    ("module", "function"),
+    [
+        (file_io, "pack_file_to_file"),
+        (replacing, "_check_name"),
+        (disk, "link"),
+        (disk, "rename_to_free_name"),
+    ],
+)
+def test_another_program_makes_the_file(blpk, monkeypatch, module, function):
+    genuine = getattr(module, function)
+
+    def write_first(*arguments, **keywords):
+        monkeypatch.setattr(module, function, genuine)
+        bp.pack_bytes_to_file(b"y" * 10, "log.blp")
+        return genuine(*arguments, **keywords)
+
+    if function == "rename_to_free_name":
+        monkeypatch.setattr(disk, "link", no_links)
+    monkeypatch.setattr(module, function, write_first)
+    assert (0, "") == blpk("--create", "log.blp", "new")
+    assert b"y" * 10 + b"x" * 1000 == plain("log.blp")
+
+
+# Settings
+
+
+def test_auto(blpk, folder, monkeypatch):
+    rows = np.round(np.random.default_rng(1).normal(20, 5, 40_000), 1)
+    (folder / "numbers").write_bytes(rows.tobytes())
+    bp.pack_bytes_to_file(b"", "a.blp", 2**20)
+    sizes = []
+    for options in ((), ("--auto",), ("--auto", "-c", "lz4")):
+        before = os.path.getsize("a.blp")
+        assert (0, "") == blpk(*options, "a.blp", "numbers")
+        sizes.append(os.path.getsize("a.blp") - before)
+    assert sizes[1] < 0.6 * sizes[0]
+    assert sizes[1] < sizes[2]
+    monkeypatch.setenv("BLPK_AUTO", "true")
+    assert (0, "") == blpk("--create", "new.blp", "numbers")
+    assert os.path.getsize("new.blp") < 0.6 * sizes[0]
+    assert (0, "") == blpk("new.blp", "numbers")
+    assert 2 * rows.tobytes() == plain("new.blp")
+    assert (0, "") == blpk("--create", "a.zarr", "rows.npy")
+
+
 # Files that are no plain data
+
+
+def test_another_format_is_not_appended_to_an_array(blpk, folder):
+    (folder / "t.csv").write_text("n,word\n" + "1,a\n" * 14 + "\n")  # 64 bytes
+    (folder / "t.gz").write_bytes(b"\x1f\x8b" + bytes(62))
+    (folder / "t.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(56))
+    bp.pack_ndarray_to_file(np.zeros(2), "rows.blp")
+    dataset.create_array("a", [0.0, 0.0]).close()
+    for source, what in (("t.csv", "CSV"), ("t.gz", "gzip"), ("t.h5", "HDF5")):
+        code, message = blpk("rows.blp", source)
+        expected = "'%s' is a%s %s file, whose" % (source, "n" * (what == "HDF5"), what)
+        assert (2, True) == (code, expected in message), message
+        assert 2 == blpk("a", source)[0]
+        assert (0, "") == blpk("--force", "rows.blp", source)
+        assert (0, "") == blpk("--force", "a", source)
+    assert 26 == len(bp.unpack_ndarray_from_file("rows.blp")) == len(dataset.open("a"))
+
+
+def test_a_packed_file_is_appended_to_bytes_with_a_warning(blpk, log_file):
+    bp.pack_bytes_to_file(b"x", "x.blp")
+    for source, what in (("x.blp", "Bloscpack file"), ("rows.npy", ".npy file")):
+        code, message = blpk(log_file, source)
+        assert (0, True) == (code, "is a %s; its bytes were" % what in message), message
+    assert (0, "") == blpk("--force", log_file, "x.blp")
 
 
 def test_a_packed_file_is_not_appended_to_an_array(blpk):
@@ -190,8 +300,9 @@ def test_another_writer(blpk, log_file):
 def test_wait_for_another_writer(blpk, log_file):
     dataset.create_array("a", [1.0]).close()
     with open_locked(log_file), dataset.open("a", "r+"):
-        assert 1 == blpk("--wait", 0.02, log_file, "new")[0]
-        assert 1 == blpk("--wait", 0.02, "a", "new")[0]
+        for name in (log_file, "a"):
+            code, message = blpk("--wait", 0.02, name, "new")
+            assert (1, True) == (code, "has not ended within 0.02 s" in message)
 
 
 def test_another_writer_ends_in_time(monkeypatch, log_file):

@@ -112,6 +112,9 @@ class WatchedDisk(Disk):
     def rename(self, old, new):
         return self.do("rename", super().rename, old, new)
 
+    def rename_to_free_name(self, old, new):
+        return self.do("rename", super().rename_to_free_name, old, new)
+
     def link(self, old, new):
         return self.do("link", super().link, old, new)
 

@@ -6,21 +6,29 @@ import errno
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from functools import partial
 
 from ... import log
-from ..._storage.paths import is_url
+from ..._commit.locking import waiting
+from ..._storage.paths import is_url, without_url
+from ..._storage.urls import last_part
+from ...constants import EXTENSION
 from ...defaults import DEFAULT_TYPESIZE
 from ...exceptions import StorageError
 from ..console import STREAM, check_exists, name_of_input
-from ..exit_codes import WrongUsage
-from ..named import named, process_append_args, why_not_plain
+from ..exit_codes import Refusal, WrongUsage
+from ..inputs import why_not_plain
+from ..named import named, process_append_args
 from ..options import (
     METADATA,
     add,
+    add_auto_option,
     add_blosc_options,
     blosc_args,
+    blosc_settings,
     number_of,
     process_metadata_args,
+    refuse_auto,
     set_help,
 )
 from ..progress import shown
@@ -30,18 +38,22 @@ add plain data to a file, or rows to a dataset, in one step: whatever
 interrupts it, the old content or all of the new one is there
 
 examples:
-  %(prog)s log.blp today.log
+  %(prog)s --auto log.blp today.log
   %(prog)s --npy rows.blp more.npy             rows of an array
   %(prog)s --create --wait 60 log.blp today.log
 """
 # The end of the name of a dataset, which --create makes.
 DATASET = ".zarr"
+# The errors of a file and of a dataset whose name has been taken meanwhile.
+TAKEN = errno.EEXIST, errno.ENOTEMPTY
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     set_help(parser, HELP)
     add_blosc_options(parser, None)
+    group = parser.add_argument_group(title="settings that fit the data")
+    add_auto_option(group.add_mutually_exclusive_group())
     add(parser, "original_file <original_file>", "file or dataset to append to")
     add(parser, "new_file <new_file>", "file or dataset to append from")
     add(
@@ -80,21 +92,36 @@ def run(args: Namespace) -> None:
     """Append the file."""
     log.verbose("getting ready for append")
     name = args.original_file
-    if name != STREAM and not is_url(name) and not os.path.lexists(name):
-        if not args.create:
-            check_exists("original file", name)
-        _create(args)
-        return
+    is_missing = name != STREAM and not is_url(name) and not os.path.lexists(name)
+    if is_missing and not args.create:
+        message = "original file '%s' does not exist!" % name
+        raise Refusal(message, "--create makes it")
+    if is_url(name) and last_part(name).endswith(EXTENSION):
+        without_url(name, "appending to a file")
     try:
+        if is_missing:
+            try:
+                waiting(partial(_create, args), args.wait)
+                return
+            except OSError as error:
+                if error.errno not in TAKEN or not os.path.lexists(name):
+                    raise
+                log.verbose("another program has made '%s' meanwhile" % name)
         named(name).append(args)
     except StorageError as error:
         if error.errno == errno.EAGAIN:
-            error.strerror = "%s; --wait SECONDS waits for it" % error.strerror
+            hint = "--wait SECONDS waits for it"
+            if args.wait:
+                hint = "it has not ended within %g s" % args.wait
+            error.strerror = "%s; %s" % (error.strerror, hint)
         raise
 
 
 def _create(args: Namespace) -> None:
-    """Make the original file, or the dataset, with the content of the new file."""
+    """Make the original file, or the dataset, with the content of the new file.
+
+    Raises an `OSError` with a number of `TAKEN` if the name is not free any more.
+    """
     name, new_file = args.original_file, args.new_file
     check_exists("new file", new_file)
     options = {"nthreads": args.nthreads, "sync": args.sync is not False}
@@ -104,14 +131,15 @@ def _create(args: Namespace) -> None:
 
             if args.metadata is not None or new_file == STREAM:
                 raise WrongUsage("a new dataset is made of a file, without --metadata")
+            refuse_auto(args)
             given = {key: getattr(args, key) for key in ("cname", "clevel", "shuffle")}
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
         process_append_args(args)
-        settings, metadata = blosc_args(args), process_metadata_args(args)
-        if settings.typesize is None:
-            settings.typesize = DEFAULT_TYPESIZE
+        metadata = process_metadata_args(args)
+        if not args.auto and args.typesize is None:
+            args.typesize = DEFAULT_TYPESIZE
         pack: Callable[..., None]
         if args.npy:
             from ...npy_io import pack_npy_to_file
@@ -124,11 +152,14 @@ def _create(args: Namespace) -> None:
             wrong = why_not_plain(new_file, args)
             if wrong:
                 raise WrongUsage(wrong)
+        # An append reads it again if another program makes the file meanwhile.
+        args.new_file = name_of_input(new_file, seekable=True)
         pack(
-            name_of_input(new_file, seekable=True),
+            args.new_file,
             name,
-            blosc_args=settings,
             metadata=metadata,
             progress=bar,
+            exclusive=True,
+            **blosc_settings(args, blosc_args(args)),
             **options,
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
 from ... import log
 from ..._storage.paths import without_url
-from ...args import BLOSC_ARGS, BloscArgs
+from ...args import BloscArgs
 from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...defaults import (
     DEFAULT_CHECKSUM,
@@ -24,12 +23,10 @@ from ..console import (
     STREAM,
     console,
     descriptor_of,
-    is_input,
     name_of_input,
     name_of_output,
 )
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
-from ..info_text import size_text
 from ..inputs import size_of
 from ..options import (
     KEPT,
@@ -40,6 +37,7 @@ from ..options import (
     add_blosc_options,
     add_files,
     blosc_args,
+    blosc_settings,
     process_metadata_args,
     size_of_option,
 )
@@ -51,11 +49,6 @@ EXAMPLES = """examples:
   %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
   tar c folder | %(prog)s - - > folder.tar.blp
 """
-
-# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
-# least this size.
-WORTH_TELLING = 0.2
-LEAST_TO_TELL = 2**17
 
 # Settings of the file, beside those for Blosc.
 FILE_SETTINGS = (
@@ -210,10 +203,7 @@ def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
     if not args.auto or "chunk_size" in chosen:
         # A size with a suffix is rounded to whole items.
         found["chunk_size"] = "%dB" % args.chunk_size
-    if not args.auto:
-        return {**found, "blosc_args": settings}
-    kept = {name: settings[name] for name in BLOSC_ARGS if name in chosen}
-    return {**found, "blosc_args": kept, "auto": args.auto}
+    return {**found, **blosc_settings(args, settings)}
 
 
 # One file
@@ -235,7 +225,9 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    _tell_of_auto(args, in_file, out_file)
+    if not args.shard and os.path.isfile(out_file):
+        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
+        outputs.tell_of_auto(args, in_file, name, os.path.getsize(out_file))
     outputs.remove_input(in_file, before, args)
 
 
@@ -245,9 +237,10 @@ def _compress_plain(
     """Compress a file of bytes; return its size, 0 if it is unknown."""
     from ...file_io import log_packed, pack_fp_to_fp
 
+    exclusive = outputs.is_exclusive(out_file, args)
     with (
         inputs.opened_input(in_file) as in_fp,
-        outputs.opened_output(in_fp, out_file, args) as out_fp,
+        outputs.opened_output(in_fp, out_file, args, exclusive=exclusive) as out_fp,
     ):
         size = os.fstat(in_fp.fileno()).st_size
         with shown(in_file, size or None, args.progress) as bar:
@@ -263,47 +256,6 @@ def _compress_plain(
     if descriptor_of(out_file) is None:
         log_packed(in_size, out_file)
     return in_size
-
-
-def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
-    """Tell the user on a terminal, once, if ``--auto`` would save much.
-
-    Only the default settings are compared with those of ``--auto``.
-    """
-    from ..._format.automatic import FIELDS, Setting, saving
-    from ..._storage.stream import sampled
-
-    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
-    if chosen or args.auto is not False or args.shard or console.quiet:
-        return
-    if sys.stderr is None or not sys.stderr.isatty() or is_input(in_file):
-        return
-    if not os.path.isfile(in_file) or not os.path.isfile(out_file):
-        return
-    size, nbytes = os.path.getsize(out_file), os.path.getsize(in_file)
-    if nbytes < LEAST_TO_TELL:
-        return
-    used, typesizes = Setting(*[getattr(args, name) for name in FIELDS]), []
-    with open(in_file, "rb") as fp:
-        if args.npy:
-            nbytes, typesize = _skip_npy_header(fp)
-            used, typesizes = used.but(typesize=typesize), [typesize]
-        saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
-    if saved > WORTH_TELLING:
-        args.auto = None  # the other files need no message
-        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
-        texts = name, size_text(round(size * (1 - saved))), size_text(size)
-        message = "--auto would make %s %s instead of %s" % texts
-        console.put_error(log.lines(message, sys.stderr))
-
-
-def _skip_npy_header(fp: BinaryIO) -> tuple[int, int]:
-    """Return the size of an array in bytes, and its type size."""
-    from ...npy_io import read_header
-    from ...numpy_io import typesize_of
-
-    array = read_header(fp)
-    return array.nbytes, typesize_of(array.dtype)
 
 
 def _compress_npy(
@@ -322,6 +274,7 @@ def _compress_npy(
             nthreads=args.nthreads,
             sync=outputs.sync_for(args),
             preserve=args.preserve and in_file != STREAM,
+            exclusive=outputs.is_exclusive(out_file, args),
             progress=bar,
             **_settings(args, settings),
         )
