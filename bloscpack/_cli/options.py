@@ -208,6 +208,7 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         "codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
         % (KEPT if kept else DEFAULT_CNAME),
         action=StoreGiven,
+        type=str.lower,
         choices=_Codecs(),
         default=None if kept else DEFAULT_CNAME,
         dest="cname",

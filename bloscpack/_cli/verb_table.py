@@ -76,10 +76,17 @@ VERBS: list[VerbRecord] = [
         "perform decompression on file",
         writes=FILES,
         many_files=True,
-        other_names=("extract", "unpack"),
+        other_names=(
+            *("extract", "unpack", "uncompress", "expand", "gunzip", "unzip", "x"),
+        ),
     ),
     VerbRecord(
-        "append", "a", "append data to a compressed file", writes=FILES, settings=BLOSC
+        "append",
+        "a",
+        "append data to a compressed file",
+        writes=FILES,
+        settings=BLOSC,
+        other_names=("concat",),
     ),
     VerbRecord(
         "repack",
@@ -124,7 +131,7 @@ VERBS: list[VerbRecord] = [
         "show",
         None,
         "show shape, sizes, the first and last rows, statistics",
-        other_names=("head", "stats", "summary"),
+        other_names=("head", "stats", "summary", "dump", "print", "view"),
     ),
     VerbRecord(
         "diff",
@@ -154,7 +161,7 @@ VERBS: list[VerbRecord] = [
         "save the intact chunks of a damaged file",
         writes=FILES,
         inputs=("damaged",),
-        other_names=("repair",),
+        other_names=("repair", "fix"),
     ),
     VerbRecord(
         "metadata",
