@@ -137,12 +137,17 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
     """
     if is_input(file_) or not os.path.isfile(file_):
         raise error
+    from ..dataset.conversion import source_format
     from ..dataset.conversion.source_description import describe_source
 
     try:
-        return describe_source(file_)
-    except (NotReadable, UsageError) as other:
-        if isinstance(other, NotReadable) or isinstance(other.__cause__, ImportError):
+        found = source_format(file_)
+    except NotReadable:
+        raise error from None
+    try:
+        return describe_source(file_, found)
+    except UsageError as other:
+        if isinstance(other.__cause__, ImportError):
             raise error from None
         raise
 

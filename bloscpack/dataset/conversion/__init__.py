@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -147,6 +148,11 @@ STORE = Format("store", "zarr_stores")
 FOLDER = Format("folder", "datasets")
 # A ZIP file of `savez`, whose members are all `.blp` files.
 ARCHIVE = Format("archive", "array_formats", reader="read_archive")
+# What a file of an unknown format is called.
+UNKNOWN = (
+    "a file that begins %r; raw items are read by 'blpk convert --dtype TYPE --shape "
+    "N,...'"
+)
 # Items without a header.
 RAW = Format("raw", "array_formats", reader="read_raw")
 
@@ -170,7 +176,7 @@ def source_format(path: str) -> Format:
             % (
                 ", ".join(FORMATS),
                 name_format(begin, size)
-                or ("a file that begins %r" % begin[:8] if begin else "an empty file"),
+                or (UNKNOWN % begin[:8] if begin else "an empty file"),
             ),
             filename=path,
         )
@@ -190,9 +196,18 @@ def _file_format(path: str, begin: bytes) -> Format | None:
                 return FORMATS["npz"]
         return ARCHIVE if is_own_archive(path) else STORE
     if begin and path.startswith(DEVICES):
-        return FORMATS["csv"]
+        return FORMATS["csv"] if _is_text(begin) else None
     by_name = _by_suffix(path)
     return None if by_name is None or by_name.layout else by_name
+
+
+def _is_text(begin: bytes) -> bool:
+    """Return whether a file that begins with some bytes may be text in UTF-8."""
+    try:
+        getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in begin
 
 
 def _folder_format(path: str) -> Format:

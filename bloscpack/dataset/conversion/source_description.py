@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 from ..._format.dtypes import encode_dtype
 from ...describe import ratio_of
-from . import source_format
 from .contents import ArrayContent, GroupContent, Request
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
+    from . import Format
     from .contents import Content
 
 
-def describe_source(path: str) -> JsonObject:
-    """Return the description of a file, in the form of that of a dataset.
+def describe_source(path: str, found: Format) -> JsonObject:
+    """Return the description of a file of a format, in the form of that of a dataset.
 
-    The items are not read, except those of a CSV file, whose types they tell. Raises
-    `NotReadable` for a file of an unknown format.
+    The items are not read, except those of a CSV file, whose types they tell.
     """
-    found, cbytes = source_format(path), os.path.getsize(path)
+    cbytes = os.path.getsize(path)
     request = Request(path)
     with request.resources:
         content = found.read(path, request)
