@@ -151,6 +151,7 @@ WRONG = [
     ("Did you mean 'blpk decompress a.blp'?", ["--decompress", "a.blp"]),
     ("by 'blpk -d < FILE > OUT'.", ["-dc"]),
     ("Did you mean 'zstd'?", ["compress", "-c", "zst", "a"]),
+    ("Did you mean 'zstd'?", ["compress", "-c", "ZST", "a"]),
     ("blpk verify: error: unrecognized arguments: --nope", ["verify", "--nope", "a"]),
     ("unrecognized arguments: -X", ["-X"]),
     ("'blpk --help' shows what it accepts.", ["-X"]),
@@ -202,6 +203,10 @@ def test_wrong_usage(capsys, message, arguments):
     assert any(message in line for line in lines[-2:])
     assert "\\n" not in said.err
     assert not arguments or len(lines) <= 3
+
+
+def test_codecs_in_any_case():
+    assert "zlib" == parse(["compress", "--codec", "ZLib", "a"]).cname
 
 
 @pytest.mark.usefixtures("terminal")

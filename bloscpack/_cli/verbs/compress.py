@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from ... import log
 from ..._storage.paths import without_url
 from ...args import BLOSC_ARGS, BloscArgs
-from ...constants import MAGIC, MAX_BUFFERSIZE
+from ...constants import MAGIC, MAX_BUFFERSIZE, NPY_MAGIC
 from ...defaults import (
     DEFAULT_CHECKSUM,
     DEFAULT_CHUNK_SIZE,
@@ -243,6 +243,7 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
+    _tell_of_npy(args, in_file)
     _tell_of_auto(args, in_file, out_file)
     outputs.remove_input(in_file, before, args)
 
@@ -271,6 +272,18 @@ def _compress_plain(
     if descriptor_of(out_file) is None:
         log_packed(in_size, out_file)
     return in_size
+
+
+def _tell_of_npy(args: Namespace, in_file: str) -> None:
+    """Tell the user on a terminal, once, that ``--npy`` would store an array."""
+    if args.npy is not False or console.quiet or is_input(in_file):
+        return
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    if inputs.begins_with(in_file, NPY_MAGIC):
+        args.npy = None  # the other files need no message
+        message = "'%s' is a .npy file: --npy would store its array" % in_file
+        console.put_error(log.lines(message, sys.stderr))
 
 
 def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:

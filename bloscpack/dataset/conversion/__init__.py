@@ -162,8 +162,7 @@ def source_format(path: str) -> Format:
     if is_url(path):
         if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
             return FORMATS["blp"]
-        dataset = find_any(Folder.open(path))
-        return STORE if dataset is None else FORMATS.get(dataset.layout, FOLDER)
+        return _url_format(path)
     if os.path.isdir(path):
         return _folder_format(path)
     with open(path, "rb") as fp:
@@ -181,6 +180,22 @@ def source_format(path: str) -> Format:
             filename=path,
         )
     return found
+
+
+def _url_format(path: str) -> Format:
+    from .zarr_stores import CONSOLIDATED, MARKERS
+
+    folder = Folder.open(path)
+    dataset = find_any(folder)
+    if dataset is not None:
+        return FORMATS.get(dataset.layout, FOLDER)
+    if any(map(folder.exists, (*MARKERS, CONSOLIDATED))):
+        return STORE
+    raise NotReadable(
+        "at a URL, expected a .blp file, a dataset or a Zarr store: download a file of "
+        "another format first",
+        filename=shown_name(path),
+    )
 
 
 def _file_format(path: str, begin: bytes) -> Format | None:

@@ -161,7 +161,11 @@ def read_npz(path: str, request: Request) -> Content:
             continue
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):
-            raise NotReadable("expected members '.npy', found another", filename=name)
+            raise NotReadable(
+                "expected a ZIP file of arrays, whose members end with '%s', found the "
+                "member '%s'" % (SUFFIX, info.filename),
+                filename=path,
+            )
         open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
