@@ -51,11 +51,11 @@ Rows go in and out as bytes, or as files of NumPy.
   $ blpk cat --rows=-3: day | od -A n -t d4
             60          61           0
   $ head -c 5 /dev/zero | blpk append day -
-  blpk: error: standard input: expected a multiple of the '4' bytes of a row, found '5' bytes
-  [1]
+  blpk: error: standard input: expected a multiple of '4' bytes for dtype 'int32' and shape (-1,), found '5'
+  [2]
   $ blpk append prices more.npy
-  blpk: error: 'more.npy': expected items with the fields day, price, found 'int32'
-  [1]
+  blpk: error: 'more.npy': expected the fields day, price, found <i4 (2,) npy
+  [2]
 
 Attributes are the metadata of a dataset.
 

@@ -52,8 +52,8 @@ They can't be appended to in place. By default a file of layout 3 replaces them.
   $ cmp v1.blp before
   $ cp v1.blp new.blp
   $ blpk a new.blp numbers
-  $ blpk info new.blp | grep format_version
-  blpk:     format_version: 3
+  $ blpk info new.blp | grep layout
+  layout:     blp 3
   $ rm new.blp
 
 Damage is found where the layout allows it.

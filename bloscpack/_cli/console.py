@@ -290,9 +290,9 @@ STREAM = "-"
 INPUT_NAME = "/dev/stdin"
 OUTPUT_NAME = "/dev/stdout"
 DEVICE = "/dev/fd/%d"
-# The names of the temporary files with copies of standard input. A shell makes names
-# like these for its process substitutions.
-_spools: set[str] = set()
+# The names of the temporary files with copies of pipes, and of what. A shell makes
+# names like these for its process substitutions.
+_spools: dict[str, str] = {}
 
 
 def standard_input() -> BinaryIO:
@@ -307,13 +307,22 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
 
     Opening a regular file again would begin at its start. If standard input is such a
     file and not at its start, the rest of it is copied to a temporary file. So is a
-    pipe if the file must be `seekable`.
+    pipe if the file must be `seekable`, also one with a name.
     """
-    if in_file != STREAM:
+    if in_file == STREAM:
+        fp = standard_input()
+        if not (fp.tell() if fp.seekable() else seekable):
+            return INPUT_NAME
+        return _spooled(fp, STREAM)
+    is_plain = os.path.isfile(in_file) or os.path.isdir(in_file)
+    if not seekable or is_plain or not os.path.exists(in_file):
         return in_file
-    fp = standard_input()
-    if not (fp.tell() if fp.seekable() else seekable):
-        return INPUT_NAME
+    with open(in_file, "rb") as fp:
+        return _spooled(fp, in_file)
+
+
+def _spooled(fp: BinaryIO, origin: str) -> str:
+    """Return the path of a copy, which messages do not show."""
     import shutil
     import tempfile
 
@@ -321,8 +330,9 @@ def name_of_input(in_file: str, *, seekable: bool = False) -> str:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
         name = DEVICE % os.dup(spool.fileno())  # stays open until the program ends
-        _spools.add(name)
-        return name
+    _spools[name] = origin
+    console.hidden["'%s'" % name] = quoted_input(origin)
+    return name
 
 
 def quoted_input(in_file: str) -> str:
@@ -342,7 +352,7 @@ def plain_name(in_file: str) -> str:
 
 def is_input(name: str) -> bool:
     """Return whether a name is ``-`` or a path that `name_of_input` returns for it."""
-    return name in (STREAM, INPUT_NAME, *_spools)
+    return STREAM in (name, _spools.get(name)) or name == INPUT_NAME
 
 
 def check_exists(role: str, path: str) -> None:

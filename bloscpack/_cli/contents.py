@@ -11,21 +11,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from shutil import copyfileobj
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .. import dataset
 from .._file.opened import open_parts
 from .._format.zip_format import LOCAL_SIGNATURE
 from .._storage.paths import is_url, shown_name
 from ..constants import MAGIC
-from ..dataset.conversion import FORMATS, source_format
+from ..dataset.conversion import FORMATS, RAW, source_format
 from ..dataset.conversion.array_formats import (
+    UNKNOWN_LENGTH,
     attributes_of,
     read_archive,
     read_blp,
+    read_raw,
 )
 from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
@@ -36,10 +37,12 @@ from ..dataset.conversion.contents import (
     as_table,
     with_rows,
 )
+from ..dataset.description import dtype_text
+from ..describe import info, ratio_of
 from ..exceptions import NotANumpyArray, NotReadable
-from .console import DEVICE, STREAM, check_exists, name_of_input, plain_name
-from .display import shorten
+from .console import check_exists, name_of_input, plain_name
 from .exit_codes import Refusal, WrongUsage
+from .info_text import facts_of_file, shorten
 from .inputs import begins_with, is_dataset
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
     from .._format.dtypes import Array
     from ..dataset.conversion.contents import Content
+    from ..serializers import JsonObject
 
     Rows: TypeAlias = ArrayContent | TableContent
 
@@ -102,11 +106,14 @@ class Opened:
 
 
 @contextmanager
-def opened(name: str, nthreads: int) -> Iterator[Opened]:
-    """Open what has a name; it is closed when the context ends."""
-    request = Request("", nthreads=nthreads)
+def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
+    """Open what has a name; it is closed when the context ends.
+
+    `settings` are more of those of a `Request`.
+    """
+    request = Request("", nthreads=nthreads, **settings)
     with request.resources:
-        path, members = _split(_seekable(name, request))
+        path, members = _split(name_of_input(name, seekable=True))
         found, content = _read(path, request)
         for number, member in enumerate(members):
             if member not in content.members:
@@ -116,19 +123,6 @@ def opened(name: str, nthreads: int) -> Iterator[Opened]:
                 raise Refusal(text % (member, place, names))
             content = content.members[member]
         yield Opened(plain_name(name), path, "/".join(members), found, content)
-
-
-def _seekable(name: str, request: Request) -> str:
-    """Return the path of an input; a pipe is copied to a temporary file."""
-    if name == STREAM or not os.path.exists(name):
-        return name_of_input(name, seekable=True)
-    if os.path.isfile(name) or os.path.isdir(name):
-        return name
-    spool = request.resources.enter_context(TemporaryFile())  # noqa: SIM115
-    with open(name, "rb") as fp:
-        copyfileobj(fp, spool)
-    spool.flush()
-    return DEVICE % spool.fileno()
 
 
 def _split(path: str) -> tuple[str, list[str]]:
@@ -157,6 +151,8 @@ def _is_source(path: str) -> bool:
 
 def _read(path: str, request: Request) -> tuple[str, Content]:
     """Return the name of the format, and the contents."""
+    if request.raw is not None:
+        return RAW.name, RAW.read(path, request)
     if is_url(path) and not is_dataset(path):
         try:
             return _read_packed(path, request)
@@ -181,16 +177,10 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         return "blp", content
 
 
-@contextmanager
-def opened_bytes(path: str) -> Iterator[BytesContent]:
-    """Open a local file as plain bytes, whatever its format."""
-    with open(path, "rb") as fp:
-
-        def read(start: int, stop: int) -> bytes:
-            fp.seek(start)
-            return fp.read(stop - start)
-
-        yield _bytes(read, os.fstat(fp.fileno()).st_size)
+def bytes_of(path: str) -> BytesContent:
+    """Return a local file as plain bytes, whatever its format."""
+    found = read_raw(path, Request("", raw=(BYTE, (UNKNOWN_LENGTH,))))
+    return BytesContent(BYTE, found.shape, found.read)
 
 
 class _Bytes:
@@ -207,6 +197,50 @@ def _bytes(read: Any, nbytes: int) -> BytesContent:
     content = BytesContent(BYTE, (nbytes,), array=_Bytes(read))
     content.read = lambda: content.parts(range(nbytes))
     return content
+
+
+# Descriptions
+
+
+def describe(found: Opened) -> JsonObject:
+    """Return what is known without reading items, in the form of `dataset.describe`."""
+    path = found.path
+    described = _described("", found.content, found.format)
+    if not found.member:
+        if is_dataset(path):
+            described = dataset.describe(path)
+        elif found.format == "blp":
+            described = facts_of_file(info(path))
+        elif os.path.isfile(path):
+            cbytes = os.path.getsize(path)
+            ratio = ratio_of(described["nbytes"], cbytes)
+            described.update(cbytes=cbytes, ratio=ratio)
+    return {**described, "file": found.name}
+
+
+def _described(name: str, content: Content, layout: str) -> JsonObject:
+    members = [_described(key, node, layout) for key, node in content.members.items()]
+    described = {
+        "name": name,
+        "kind": content.kind,
+        "layout": layout,
+        "nbytes": content.nbytes,
+    }
+    if content.attrs:
+        described["attributes"] = content.attrs
+    if isinstance(content, ArrayContent):
+        described["shape"] = list(content.shape)
+        described["dtype"] = dtype_text(content.dtype)
+        if content.fortran:
+            described["order"] = "F"
+        cbytes = getattr(content.array, "cbytes", None)
+        if cbytes is not None:
+            described.update(cbytes=cbytes, ratio=ratio_of(content.nbytes, cbytes))
+    elif isinstance(content, GroupContent):
+        described["members"] = members
+    else:
+        described.update(rows=content.length, columns=members)
+    return described
 
 
 # Parts of contents

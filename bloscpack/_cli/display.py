@@ -20,14 +20,7 @@ from ..constants import SUFFIXES
 from ..pretty import reverse_pretty
 from .console import console
 from .exit_codes import for_each_file
-from .info_text import INDENT
-from .info_text import UNKNOWN as UNKNOWN
-from .info_text import array_text as array_text
-from .info_text import dataset_array_text as dataset_array_text
-from .info_text import json_text as json_text
-from .info_text import shorten as shorten
-from .info_text import size_text as size_text
-from .info_text import table as table
+from .info_text import INDENT, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:

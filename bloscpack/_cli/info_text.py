@@ -27,12 +27,15 @@ INDENT = 2
 MOST_SHOWN = 2**16
 
 
-def json_text(value: object, compact: bool, encoding: str) -> str:
+def json_text(value: object, compact: bool, encoding: str = "") -> str:
     """Return a value as JSON with sorted keys, on one line if `compact`.
 
-    Unprintable characters are escaped, and all beyond ASCII if `encoding` lacks one.
+    Unprintable characters are escaped, and all beyond ASCII if `encoding` lacks one: by
+    default that of standard output.
     """
     import json
+
+    encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
 
     def dumped(ascii_only: bool) -> str:
         return json.dumps(
@@ -91,12 +94,6 @@ def table(rows: Sequence[Sequence[str]], left: Sequence[int] = ()) -> list[str]:
     return lines
 
 
-def dataset_array_text(described: JsonObject) -> str:
-    """Return dtype, shape and layout of an array of a dataset in short form."""
-    array = {"dtype": described["dtype"], "shape": described["shape"], "order": "C"}
-    return "%s %s" % (array_text(array), described["layout"])
-
-
 # The values of a description as text
 
 
@@ -114,8 +111,7 @@ def _text(value: object) -> str:
 
 
 def _attributes(value: Json) -> str:
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    return _first_part(json_text(value, True, encoding))
+    return _first_part(json_text(value, True))
 
 
 def _first_part(text: str) -> str:
@@ -189,10 +185,10 @@ def info_lines(described: JsonObject) -> Iterator[str]:
     width = max(map(len, fields)) + 1
     for name, value in fields.items():
         yield "%s %s" % ((name + ":").ljust(width), value)
-    rows = list(_tree(described, ""))
-    if rows:
+    members = member_lines(described)
+    if members:
         yield ""
-        yield from table(rows, left=(0,))
+        yield from members
 
 
 def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject:
@@ -250,6 +246,12 @@ def inner(described: JsonObject) -> list[JsonObject]:
     return [*described.get("members", ()), *described.get("columns", ())]
 
 
+def member_lines(described: JsonObject) -> list[str]:
+    """Return a line for each member and column, none without any."""
+    rows = list(_tree(described, ""))
+    return table(rows, left=(0,)) if rows else []
+
+
 def _tree(described: JsonObject, indent: str) -> Iterator[tuple[str, str, str]]:
     """Yield name, ratio and the rest for each member and column."""
     for member in inner(described):
@@ -264,7 +266,7 @@ def short(described: JsonObject) -> str:
     if "error" in described:
         return "%s that can't be opened: %s" % (described["kind"], described["error"])
     if described["kind"] == "array":
-        return dataset_array_text(described)
+        return "%s %s" % (array_text({"order": "C", **described}), described["layout"])
     if described["kind"] == "table":
         return "table (%s) of %d rows" % (described["layout"], described["rows"])
-    return "group (%s)" % described["layout"]
+    return "%s (%s)" % (described["kind"], described["layout"])

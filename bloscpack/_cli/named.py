@@ -26,11 +26,11 @@ from .console import (
     name_of_input,
     name_of_output,
     plain_name,
-    standard_input,
     warn_of_second_file,
 )
-from .display import chunk_rows, json_text, size_text
+from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
+from .info_text import json_text, size_text
 from .inputs import begins_with, check_extension, is_dataset, plain_size_of
 from .options import blosc_args, process_metadata_args
 
@@ -261,8 +261,7 @@ class NamedFile:
 
     def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
         from .._format.append_plan import UNCHANGED
-        from .._storage.stream import seekable_with_size
-        from ..append import append, append_from
+        from ..append import append
         from .progress import shown
 
         settings = blosc_args(args)
@@ -281,14 +280,12 @@ class NamedFile:
                 from ..npy_io import append_npy
 
                 append_npy(self.path, name_of_input(new_file), settings, **options)
-            elif new_file == STREAM:
-                with seekable_with_size(standard_input()) as (fp, left):
-                    append_from(self.path, fp, left, settings, **options)
             else:
                 wrong = why_not_plain(new_file, args)
                 if wrong and self.is_array():
                     raise WrongUsage(wrong)
-                append(self.path, new_file, settings, **options)
+                source = name_of_input(new_file, seekable=True)
+                append(self.path, source, settings, **options)
 
     # metadata
 

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import os
-import shutil
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-import numpy
+from typing import TYPE_CHECKING, Any
 
 from .. import dataset
 from .._check.findings import ERROR, counted
 from .._commit.locking import waiting
-from .._storage.base import naming_errors
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
-from ..constants import MAGIC, NPY_MAGIC
 from ..dataset.file_checks import DatasetRecovery, DatasetReport
-from ..exceptions import BloscpackError, DamageError, UsageError
+from ..exceptions import BloscpackError, UsageError
 from ..log import printable
-from .console import STREAM, check_exists, console, quoted_input, standard_input
+from .console import STREAM, check_exists, console
 from .display import chunk_rows
 from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage
 from .info_text import info_lines, inner, size_text
-from .inputs import is_dataset
 from .progress import Bar
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
 
 # About the number of plain bytes that ``cat`` reads at a time.
 READ_NBYTES = 16 * 2**20
-
-
-# The ends of the names of files that hold tables.
-TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
-# The first bytes of a ZIP file.
-ZIP_MAGIC = b"PK"
 
 
 class NamedDataset:
@@ -176,7 +163,7 @@ class NamedDataset:
     ) -> None:
         """Pass the plain bytes of rows to `deliver`, of a table as structured items."""
         with self._opened_rows() as found:
-            row = _nbytes_of(found.dtype, found.shape[1:])
+            row = prod(found.shape[1:]) * found.dtype.itemsize
             if rows is not None:
                 for part in _parts(range(*rows.indices(len(found))), row):
                     plain = _plain(found[part.start : part.stop : part.step])
@@ -194,6 +181,8 @@ class NamedDataset:
 
         The dataset keeps its settings.
         """
+        from .new_rows import rows_of
+
         for option, given in (
             ("--metadata", args.metadata),
             ("--no-grow", not args.grow),
@@ -205,7 +194,7 @@ class NamedDataset:
         check_exists("new file", args.new_file)
         with (
             self._opened_rows("r+", args.wait, sync=args.sync is not False) as found,
-            _rows_of(args, args.new_file, found) as rows,
+            rows_of(args, args.new_file, found) as rows,
         ):
             found.append(rows)
 
@@ -230,10 +219,6 @@ class NamedDataset:
 # Rows
 
 
-def _nbytes_of(dtype: DType, shape: Sequence[int]) -> int:
-    return int(dtype.itemsize) * prod(shape)
-
-
 def _plain(items: Items) -> bytes:
     """Return the bytes of items; raise `UsageError` for Python objects."""
     if items.dtype.hasobject:
@@ -246,171 +231,6 @@ def _parts(rows: range, row: int) -> Iterator[range]:
     step = max(1, READ_NBYTES // max(1, row * rows.step))
     for start in range(0, len(rows), step):
         yield rows[start : start + step]
-
-
-# The rows that `append` adds: of a file or another dataset
-
-
-@contextmanager
-def _rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
-    """Yield the rows in a file or another dataset, for the array or table `found`."""
-    if is_dataset(new_file) or os.path.isdir(new_file):
-        with dataset.open(new_file) as other:
-            yield _rows_of_dataset(other, new_file, found)
-        return
-    with _opened(new_file) as fp:
-        rows = _rows_in(fp, args, new_file, found)
-        is_plain = isinstance(rows, numpy.ndarray) and rows.dtype.names is None
-        if isinstance(found, dataset.Table) and is_plain:
-            raise Refusal(
-                "%s: expected items with the fields %s, found '%s'"
-                % (quoted_input(new_file), ", ".join(found.names), rows.dtype)
-            )
-        yield rows
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
-    """Open a file that can seek; standard input is copied to a temporary one."""
-    if name != STREAM:
-        with open(name, "rb") as fp:
-            yield fp
-        return
-    import tempfile
-
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(standard_input(), spool)
-        spool.flush()
-        spool.seek(0)
-        yield spool
-
-
-def _rows_in(fp: BinaryIO, args: Namespace, name: str, found: Any) -> Any:
-    """Return the rows in a file; its first bytes decide which format it has."""
-    head = fp.read(len(NPY_MAGIC))
-    fp.seek(0)
-    if name.endswith(TABLE_SUFFIXES) and not args.force:
-        return _rows_of_table_file(name, found)
-    if args.npy or (head == NPY_MAGIC and not args.force):
-        return _rows_of_npy(fp, name)
-    if head.startswith(ZIP_MAGIC) and name.endswith(".npz"):
-        return _rows_of_npz(fp, name, found)
-    if head.startswith(MAGIC) and not args.force:
-        from ..numpy_io import unpack_ndarray_from_file
-
-        return unpack_ndarray_from_file(name)
-    return _raw_rows(fp, name, found.dtype, found.shape[1:])
-
-
-def _rows_of_table_file(name: str, found: Any) -> JsonObject:
-    """Return the columns in a CSV or Parquet file, read as those of the table."""
-    from ..dataset.conversion import source_format
-    from ..dataset.conversion.contents import Request, TableContent
-
-    if not isinstance(found, dataset.Table):
-        raise WrongUsage("'%s' holds a table, '%s' an array" % (name, found.path))
-    types = {column: found.dtype[column].base for column in found.names}
-    request = Request(found.path, dtypes=types)
-    with request.resources:
-        content = source_format(name).read(name, request)
-        if not isinstance(content, TableContent):
-            raise Refusal("'%s' holds no table" % name)
-        blocks = list(content.read())
-    return {
-        key: numpy.concatenate(
-            [numpy.empty((0, *c.shape[1:]), c.dtype)] + [block[key] for block in blocks]
-        )
-        for key, c in content.columns.items()
-    }
-
-
-def _rows_of_dataset(other: Any, name: str, found: Any) -> Any:
-    kinds = dataset.Array, dataset.Table
-    if not any(isinstance(other, kind) and isinstance(found, kind) for kind in kinds):
-        raise WrongUsage(
-            "'%s' is a dataset of another kind than '%s'" % (name, found.path)
-        )
-    return dict(other.columns) if isinstance(other, dataset.Table) else other
-
-
-def _rows_of_npy(fp: BinaryIO, name: str) -> Items:
-    """Return the rows of a .npy file, which are read when they are needed."""
-    from ..npy_io import read_header
-
-    with naming_errors(name):
-        array = read_header(fp)
-    order: Any = "F" if array.flags.fnc else "C"
-    return _mapped(fp, name, array.dtype, array.shape, fp.tell(), order)
-
-
-def _mapped(
-    fp: BinaryIO,
-    name: str,
-    dtype: DType,
-    shape: tuple[int, ...],
-    offset: int = 0,
-    order: Any = "C",
-) -> Items:
-    """Return the items in a file as an array that the system reads when needed."""
-    size = _nbytes_of(dtype, shape)
-    found = os.fstat(fp.fileno()).st_size - offset
-    if found != size:
-        raise Refusal(
-            "%s: expected '%d' bytes of items, found '%d'"
-            % (quoted_input(name), size, found)
-        )
-    if not size:
-        return numpy.empty(shape, dtype)
-    return numpy.memmap(fp, dtype, "r", offset, shape, order)
-
-
-def _array_in(content: bytes, name: str) -> Items:
-    """Return the array in the content of a .npy file."""
-    import io
-
-    from ..npy_io import read_header
-
-    fp = io.BytesIO(content)
-    with naming_errors(name):
-        array = read_header(fp)
-    items = content[fp.tell() :]
-    if len(items) != array.nbytes:
-        raise DamageError(
-            "expected '%d' bytes of items, found '%d'" % (array.nbytes, len(items)),
-            section="chunks",
-            filename=name,
-        )
-    flat: Items = numpy.frombuffer(items, array.dtype)
-    return flat.reshape(array.shape, order="F" if array.flags.fnc else "C")
-
-
-def _rows_of_npz(fp: BinaryIO, name: str, found: Any) -> Any:
-    from ..dataset.conversion.array_formats import open_zip, zip_errors
-
-    arrays = {}
-    with open_zip(fp, name) as archive:
-        for member in archive.namelist():
-            place = "%s/%s" % (name, member)
-            with zip_errors(place):
-                content = archive.read(member)
-            arrays[member.removesuffix(".npy")] = _array_in(content, place)
-    if isinstance(found, dataset.Table):
-        return arrays
-    if len(arrays) != 1:
-        raise Refusal("'%s' has '%d' arrays: an array takes one" % (name, len(arrays)))
-    return next(iter(arrays.values()))
-
-
-def _raw_rows(fp: BinaryIO, name: str, dtype: DType, inner: tuple[int, ...]) -> Items:
-    """Return raw bytes as rows, which are read when they are needed."""
-    row = _nbytes_of(dtype, inner)
-    size = os.fstat(fp.fileno()).st_size
-    if not row or size % row:
-        raise Refusal(
-            "%s: expected a multiple of the '%d' bytes of a row, found '%d' bytes"
-            % (quoted_input(name), row, size)
-        )
-    return _mapped(fp, name, dtype, (size // row, *inner))
 
 
 # Descriptions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from argparse import SUPPRESS, Action
 from itertools import pairwise
+from math import inf
 
 from .. import log
 from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
@@ -16,11 +17,13 @@ from .exit_codes import EXIT_OK, Refusal, WrongUsage
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
-    from collections.abc import Iterable, Iterator
-    from typing import Any, NoReturn
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, NoReturn, TypeVar
 
     from ..args import BloscArgs
     from ..serializers import Json, JsonObject
+
+    Number = TypeVar("Number", int, float)
 
 
 def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> None:
@@ -60,6 +63,37 @@ SYNC_HELP = (
     "file is replaced or changed)"
 )
 PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
+
+
+def number_of(
+    option: str, kind: Callable[[str], Number], most: float = inf
+) -> Callable[[str], Number]:
+    """Return what reads the number of an option, from 0 to `most`."""
+
+    def read(text: str) -> Number:
+        try:
+            number = kind(text)
+            if 0 <= number <= most:  # false for NaN
+                return number
+        except ValueError:
+            pass  # it is no number
+        end = "on" if most == inf else "to %d" % most
+        raise WrongUsage(
+            "%s must be a number from 0 %s, not '%s'" % (option, end, text)
+        )
+
+    return read
+
+
+def size_of_option(name: str, text: str) -> int:
+    """Return the number of bytes in the value of an option."""
+    from .display import parse_size
+
+    # argparse would replace the message of a ValueError.
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise WrongUsage("%s %s" % (name, error)) from error
 
 
 class DefaultNumber(int):

@@ -34,6 +34,7 @@ from .console import (
     check_exists,
     console,
     descriptor_of,
+    name_of_output,
 )
 from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
 from .inputs import begins_with, is_classic
@@ -58,14 +59,28 @@ def check_free(out_file: str, args: Namespace) -> None:
         )
 
 
-def check_no_terminal(out_file: str, args: Namespace) -> None:
-    """Raise `Refusal` if compressed bytes would go to a terminal."""
+def check_no_terminal(
+    out_file: str, args: Namespace, what: str = "compressed bytes"
+) -> None:
+    """Raise `Refusal` if bytes would go to a terminal."""
     descriptor = descriptor_of(out_file)
     if descriptor is not None and os.isatty(descriptor) and not args.force:
         raise WrongUsage(
-            "compressed bytes are not written to a terminal; redirect them, or use "
-            "--force"
+            "%s are not written to a terminal; redirect them, or use --force" % what
         )
+
+
+def checked_stream(out_file: str, form: str, args: Namespace) -> str:
+    """Return the path of standard output for a file of a format.
+
+    A terminal gets text only.
+    """
+    if form != "csv":
+        check_no_terminal(out_file, args, "the bytes of '%s'" % form)
+    console.need_output()
+    path = name_of_output(out_file)
+    console.hidden["'%s'" % path] = "standard output"
+    return path
 
 
 def check_files(in_file: str, out_file: str, args: Namespace) -> None:

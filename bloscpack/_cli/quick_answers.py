@@ -138,14 +138,15 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
     if is_input(file_) or not os.path.isfile(file_):
         raise error
     from ..dataset.conversion import source_format
-    from ..dataset.conversion.source_description import describe_source
+    from .contents import describe, opened
 
     try:
-        found = source_format(file_)
+        source_format(file_)
     except NotReadable:
         raise error from None
     try:
-        return describe_source(file_, found)
+        with opened(file_, 1) as found:
+            return describe(found)
     except UsageError as other:
         if isinstance(other.__cause__, ImportError):
             raise error from None

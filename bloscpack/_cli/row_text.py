@@ -24,7 +24,7 @@ from ..dataset.frames import shown_items
 from ..log import printable
 from .contents import BytesContent, row_count
 from .display import columns as terminal_columns
-from .display import shorten
+from .info_text import shorten
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -47,10 +47,13 @@ JSON_ROWS = 4096
 
 
 def shown_spans(content: Rows, rows: slice | None) -> list[range]:
-    """Return the selected rows, or the first and the last ones."""
+    """Return the selected rows, or the first and the last ones.
+
+    There is one row more than `MOST_ROWS` if not all of them are shown.
+    """
     count = row_count(content)
     if rows is not None:
-        return [range(*rows.indices(count))[:MOST_ROWS]]
+        return [range(*rows.indices(count))[: MOST_ROWS + 1]]
     if isinstance(content, BytesContent):
         return [range(min(count, MOST_BYTES))]
     edge = CUBE_EDGE if _is_cube(content) else EDGE
@@ -63,7 +66,7 @@ def _is_cube(content: Rows) -> bool:
     return isinstance(content, ArrayContent) and len(content.shape) > 2
 
 
-def row_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
+def row_lines(parts: list[tuple[range, Rows]], is_cut: bool) -> Iterator[str]:
     """Yield the lines of parts of one array, table or file of bytes."""
     span, first = parts[0]
     if not span:
@@ -74,7 +77,7 @@ def row_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
         yield from _cube_lines(parts)
     else:
         yield from _table_lines(parts)
-    if len(span) == MOST_ROWS:
+    if is_cut:
         yield LIMIT
 
 

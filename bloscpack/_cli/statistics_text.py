@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from ..dataset.description import dtype_text
-from .display import UNKNOWN
+from .info_text import UNKNOWN
 from .row_text import fitted
 
 if TYPE_CHECKING:
@@ -96,15 +96,18 @@ def _text(value: Json) -> str:
 
 
 def _small_histogram(bars: Sequence[JsonObject], heights: str) -> str:
-    most = max((bar["count"] for bar in bars), default=1)
-    steps = [-(-bar["count"] * len(heights) // most) for bar in bars]
+    steps = _scaled(bars, len(heights))
     return "".join((" " + heights)[step] for step in steps).ljust(BARS)
+
+
+def _scaled(bars: Sequence[JsonObject], most: int) -> list[int]:
+    """Return the counts as lengths up to `most`, rounded up."""
+    largest = max((bar["count"] for bar in bars), default=1)
+    return [-(-bar["count"] * most // largest) for bar in bars]
 
 
 def _large_histogram(bars: Sequence[JsonObject], full: str) -> Iterator[str]:
     """Yield a line for each bar: where it begins and ends, its count, its length."""
-    most = max((bar["count"] for bar in bars), default=1)
     columns = [[key, *(_text(b[key]) for b in bars)] for key in ("from", "to", "count")]
-    lengths = [-(-bar["count"] * BAR_WIDTH // most) for bar in bars]
-    drawn = [(full * length).ljust(BAR_WIDTH) for length in lengths]
+    drawn = [(full * n).ljust(BAR_WIDTH) for n in _scaled(bars, BAR_WIDTH)]
     yield from fitted([*columns, [" " * BAR_WIDTH, *drawn]], more=MORE)

@@ -94,6 +94,8 @@ LONG = 2**16, 2**19, 128
 LONG_FILTERED = 2**18, 2**19, 128
 WHOLE = 2**20, 2**20, 8
 SLOW = 2**19, 2**19, 16
+# The sample that shows what a setting would save: whole chunks.
+CHUNKS = 2**20, 2**21, 1
 # Minimum size of a sample.
 LEAST = 2**17
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
@@ -150,7 +152,7 @@ def saving(
 ) -> float:
     """Return the share of the compressed size that the goal 'balanced' would save."""
     best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
-    pieces = _pieces(read, nbytes, LONG_FILTERED)
+    pieces = _pieces(read, nbytes, CHUNKS)
     return 1 - _size(pieces, best) / _size(pieces, used)
 
 
@@ -348,14 +350,19 @@ def choose_for(
         array = array.T
     items = array.reshape(-1) if array.flags.c_contiguous else array.flat
     itemsize = array.itemsize
+    typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
+    return choose(reader_of(items, itemsize), array.nbytes, goal, typesizes, fixed)
+
+
+def reader_of(rows: Any, row_nbytes: int) -> Read:
+    """Return a function that reads plain bytes of rows, or of items."""
 
     def read(start: int, size: int) -> bytes:
-        first, skip = divmod(start, itemsize)
-        data = items[first : -(-(start + size) // itemsize)].tobytes()
+        first, skip = divmod(start, row_nbytes)
+        data: bytes = rows[first : -(-(start + size) // row_nbytes)].tobytes()
         return data[skip : skip + size]
 
-    typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
-    return choose(read, array.nbytes, goal, typesizes, fixed)
+    return read
 
 
 def _as_array(sample: Buffer | Array) -> Array:

@@ -326,12 +326,15 @@ def test_append_to_an_array(layout, monkeypatch):
         append("a", name)
         expected = np.append(expected, more)
         assert expected.tolist() == dataset.open("a")[:].tolist(), name
-    with open("raw", "rb") as fp:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(fp))
+    read, write = os.pipe()
+    os.write(write, more.tobytes())
+    os.close(write)
+    with open(read, encoding="ascii") as pipe:
+        monkeypatch.setattr(sys, "stdin", pipe)
         append("a", "-")
     expected = np.append(expected, more)
     assert expected.tolist() == dataset.open("a")[:].tolist()
-    with pytest.raises(Refusal, match="multiple of the '8' bytes"):
+    with pytest.raises(UsageError, match="a multiple of '8' bytes"):
         run("append", "a", "short")
     assert dataset.verify("a").ok
 

@@ -120,8 +120,8 @@ def test_create_a_dataset(blpk):
         (("--create", "nope.dat", "new"), 1, "does not end with '.blp'"),
         (("--create", "nope.blp", "rows.npy"), 2, "--npy appends its rows"),
         (("--create", "nope.zarr", "-"), 2, "a new dataset is made of a file"),
-        (("--wait", "soon", "nope.blp", "new"), 2, "must be a number of seconds"),
-        (("--wait", "-1", "nope.blp", "new"), 2, "must be a number of seconds"),
+        (("--wait", "soon", "nope.blp", "new"), 2, "--wait must be a number from 0"),
+        (("--wait", "-1", "nope.blp", "new"), 2, "--wait must be a number from 0"),
     ],
 )
 def test_nothing_is_made(blpk, folder, arguments, code, message):
@@ -167,7 +167,7 @@ def test_csv_to_a_table(blpk, folder):
 def test_csv_to_an_array(blpk):
     dataset.create_array("a", [1, 2]).close()
     code, message = blpk("a", "table.csv")
-    assert (2, True) == (code, "holds a table" in message)
+    assert (2, True) == (code, "expected an array, found table (csv)" in message)
 
 
 # Other writers

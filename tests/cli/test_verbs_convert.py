@@ -207,10 +207,12 @@ def test_text_that_is_no_csv(text, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
-def test_pipe_with_a_name():
+def test_pipe_with_a_name(command):
     os.mkfifo("pipe")
-    with pytest.raises(Refusal, match="read as standard input, '-'"):
-        blpk("pipe", "b.npy")
+    with subprocess.Popen(["cp", "a.blp", "pipe"]):
+        out, err = command("pipe", "b.npy")
+    assert ("", "blpk: 'b.npy' can't hold the attributes of 'pipe'\n") == (out, err)
+    assert np.arange(999.0).tolist() == np.load("b.npy").tolist()
 
 
 # Raw items

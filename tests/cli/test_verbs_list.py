@@ -13,7 +13,7 @@ from support import environment
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
 from bloscpack._cli.console import console
-from bloscpack._cli.display import array_text, table
+from bloscpack._cli.info_text import array_text, table
 from bloscpack.describe import describe, describe_array
 from bloscpack.headers import BloscpackHeader
 from bloscpack.log import printable

@@ -19,6 +19,7 @@ from ..options import (
     add,
     add_blosc_options,
     blosc_args,
+    number_of,
     process_metadata_args,
     set_help,
 )
@@ -70,19 +71,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         "--wait <seconds>",
         "wait so long for another writer (default: 0)",
-        type=_seconds,
+        type=number_of("--wait", float),
         default=0,
     )
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not seconds >= 0:
-        raise WrongUsage("--wait must be a number of seconds, not '%s'" % text)
-    return seconds
 
 
 def run(args: Namespace) -> None:

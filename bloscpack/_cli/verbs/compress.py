@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import ArgumentParser, Namespace, _ActionsContainer
+from functools import partial
 from typing import Any, BinaryIO
 
 from ... import log
@@ -27,8 +28,8 @@ from ..console import (
     name_of_input,
     name_of_output,
 )
-from ..display import size_text
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
+from ..info_text import size_text
 from ..inputs import size_of
 from ..options import (
     KEPT,
@@ -40,6 +41,7 @@ from ..options import (
     add_files,
     blosc_args,
     process_metadata_args,
+    size_of_option,
 )
 from ..progress import shown
 
@@ -119,26 +121,16 @@ def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     chunks = "reserve offsets for n more chunks" + default
     add(group, "--max-app-chunks <n>", chunks, type=int)
     size = "space to reserve for metadata" + default
-    add(group, "--max-meta-size <size>", size, type=_meta_size)
+    add(
+        group,
+        "--max-meta-size <size>",
+        size,
+        type=partial(size_of_option, "--max-meta-size error:"),
+    )
     shown = default if kept else ""
     checksum = "checksum for metadata, one of those above" + shown
     add(group, "--meta-codec <codec>", "codec for metadata: zlib or None" + shown)
     add(group, "--meta-checksum <checksum>", checksum)
-
-
-def _size(option: str, text: str) -> int:
-    """Return the number of bytes in the value of an option."""
-    from ..display import parse_size
-
-    # argparse would replace the message of a ValueError.
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise WrongUsage("%s error: %s" % (option, error)) from error
-
-
-def _meta_size(text: str) -> int:
-    return _size("--max-meta-size", text)
 
 
 def _chunk_size(text: str) -> int:
@@ -146,7 +138,7 @@ def _chunk_size(text: str) -> int:
 
     if text == "max":
         return MAX_BUFFERSIZE
-    size = _size("-z", text)
+    size = size_of_option("-z error:", text)
     if size <= 0:
         raise WrongUsage("-z must be > 0")
     try:

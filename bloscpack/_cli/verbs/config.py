@@ -43,11 +43,16 @@ def writes_data(args: Namespace) -> bool:
 
 def run(args: Namespace) -> None:
     """Show the settings, or the path of the configuration file."""
+    changes: dict[str, str | None] = dict(map(_change, args.changes))
+    unset = dict.fromkeys(args.unset or ())
+    for name in changes.keys() & unset:
+        raise WrongUsage("'%s' can't be set and unset" % name)
+    changes |= unset
     if args.path:
+        if changes:
+            raise WrongUsage("--path can't be combined with a change")
         console.put_line(settings.path())
         return
-    changes: dict[str, str | None] = dict(map(_change, args.changes))
-    changes.update(dict.fromkeys(args.unset or ()))
     if changes:
         settings.change(changes)
     found = settings.in_force()

@@ -9,9 +9,7 @@ from ... import log
 from ..._storage.paths import shown_name, without_url
 from ...exceptions import StorageError
 from ..console import (
-    STREAM,
     check_exists,
-    console,
     descriptor_of,
     name_of_input,
     name_of_output,
@@ -21,7 +19,7 @@ from ..console import (
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import add, add_codec_options, set_help
-from ..outputs import Clock, check_free, check_no_terminal
+from ..outputs import Clock, check_free, checked_stream
 from ..progress import shown
 
 HELP = """\
@@ -78,7 +76,7 @@ def run(args: Namespace) -> None:
     without_url(args.target, "an output of the command")
     _check_target(args)
     dtypes, dtype = _types(args.dtype)
-    source = _source(args.source)
+    source = name_of_input(args.source, seekable=True)
     log.verbose("input file is: '%s'" % shown_name(args.source))
     log.verbose("output file is: '%s'" % args.target)
     clock = Clock()
@@ -103,22 +101,10 @@ def run(args: Namespace) -> None:
     if done.lost:
         log.notice(
             "'%s' can't hold %s of %s"
-            % (done.target, _listed(done.lost), quoted_input(source))
+            % (done.target, _listed(done.lost), quoted_input(args.source))
         )
     if args.json:
-        say_json({**done.as_dict(), "source": plain_name(source)})
-
-
-def _source(name: str) -> str:
-    """Return a path that can be opened more than once."""
-    if os.path.exists(name) and not (os.path.isfile(name) or os.path.isdir(name)):
-        raise WrongUsage(
-            "'%s' is no regular file: it can be read as standard input, '-'" % name
-        )
-    source = name_of_input(name, seekable=True)
-    if name == STREAM:
-        console.hidden["'%s'" % source] = "standard input"
-    return source
+        say_json({**done.as_dict(), "source": plain_name(args.source)})
 
 
 def _check_target(args: Namespace) -> None:
@@ -131,10 +117,7 @@ def _check_target(args: Namespace) -> None:
             raise WrongUsage("--to must name the format of standard output")
         if args.json:
             raise WrongUsage("--json and the data can't both go to standard output")
-        if args.to != "csv":
-            check_no_terminal(args.target, args)
-        console.need_output()
-        console.hidden["'%s'" % name_of_output(args.target)] = "standard output"
+        checked_stream(args.target, args.to, args)
     elif not os.path.isdir(args.target):
         check_free(args.target, args)
     elif not args.force:

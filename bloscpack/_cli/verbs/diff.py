@@ -7,7 +7,6 @@ usage and for a file that can't be read; and 3 for damaged data.
 from __future__ import annotations
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -22,8 +21,8 @@ from ...dataset.conversion.comparison import Comparison, Items
 from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
 from ..console import STREAM, console
-from ..contents import BYTES, Opened, opened, opened_bytes
-from ..display import json_text, say_json, shorten, size_text, table
+from ..contents import BYTES, Opened, bytes_of, opened
+from ..display import say_json
 from ..exit_codes import (
     EXIT_COULD_NOT,
     EXIT_OK,
@@ -33,6 +32,7 @@ from ..exit_codes import (
     exit_code,
     printable_message_of,
 )
+from ..info_text import json_text, shorten, size_text, table
 from ..options import add, set_help
 from ..progress import shown
 from ..row_text import json_values
@@ -99,7 +99,7 @@ def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
     if "bytes" in (a.content.kind, b.content.kind):
         for found in (a, b):
             if found.content.kind != "bytes" and found.is_plain_file:
-                found.content = stack.enter_context(opened_bytes(found.path))
+                found.content = bytes_of(found.path)
     return a, b
 
 
@@ -109,8 +109,7 @@ def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
     except NotReadable:
         if name.endswith(EXTENSION) or not os.path.isfile(name):
             raise
-        content = stack.enter_context(opened_bytes(name))
-        return Opened(name, name, "", BYTES, content)
+        return Opened(name, name, "", BYTES, bytes_of(name))
 
 
 # What differs
@@ -183,8 +182,8 @@ def _sides(note: JsonObject) -> tuple[Json, Json]:
 
 
 def _value(value: Json) -> str:
-    text = json_text(value, True, getattr(sys.stdout, "encoding", None) or "ascii")
-    return shorten(text if not isinstance(value, str) else value, MOST_SHOWN)
+    text = value if isinstance(value, str) else json_text(value, True)
+    return shorten(text, MOST_SHOWN)
 
 
 def _text_of(value: Any) -> str:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from ..._check.findings import counted
 from ..._engine.threads import WINDOW
 from ..._loop import effective_nthreads
 from ...describe import describe
 from ...log import printable
-from ..display import show_files, size_text
+from ..display import show_files
 from ..exit_codes import EXIT_OK
+from ..info_text import size_text
 from ..options import add_table_options, set_help
 
 if TYPE_CHECKING:
@@ -92,5 +94,5 @@ def _row(values: JsonObject, exact: bool) -> tuple[str, ...]:
 def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(values["nbytes"] for values in found)
     nchunks = sum(values["nchunks"] for values in found)
-    name = "total of %d file%s" % (len(found), "s" * (len(found) != 1))
+    name = "total of " + counted(len(found), "file")
     return size_text(nbytes, exact), str(nchunks), "", "", "", "", name

@@ -11,8 +11,9 @@ import os
 from ..._storage.paths import shown_name
 from ...log import printable
 from ..console import console, plain_name, shown_input
-from ..display import UNKNOWN, say_json, size_text
+from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
+from ..info_text import UNKNOWN, size_text
 from ..inputs import is_dataset, packed_files
 from ..named import named
 from ..options import add, add_packed_files

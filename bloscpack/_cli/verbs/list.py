@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...describe import ratio_of
 from ...log import printable
-from ..display import UNKNOWN, array_text, show_files, size_text
-from ..info_text import short
+from ..display import show_files
+from ..info_text import UNKNOWN, array_text, short, size_text
 from ..named import named
 from ..options import add_table_options, set_help
 

@@ -6,14 +6,13 @@ the new ones.
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..console import console, is_input
-from ..display import json_text
 from ..exit_codes import Refusal, WrongUsage
+from ..info_text import json_text
 from ..named import named
 from ..options import add, parse_json, read_metadata, set_help
 
@@ -74,9 +73,7 @@ def writes_data(args: Namespace) -> bool:
 def run(args: Namespace) -> None:
     """Show the metadata or change them."""
     if writes_data(args):
-        encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-        found = named(args.file_).metadata()
-        console.put(json_text(found, args.compact, encoding) + "\n")
+        console.put(json_text(named(args.file_).metadata(), args.compact) + "\n")
         return
     if args.set_ is not None and (args.update or args.remove):
         raise WrongUsage("--set replaces everything: no --update, no --remove")

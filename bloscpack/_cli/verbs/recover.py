@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
 
 from ... import log
 from ..._check.findings import ANOTHER, ERROR, counted
@@ -12,9 +13,9 @@ from ...log import printable
 from ...recover import Recovery
 from ..console import console, descriptor_of, shown_input
 from ..display import say_json
-from ..exit_codes import EXIT_DAMAGED, EXIT_OK, WrongUsage
+from ..exit_codes import EXIT_DAMAGED, EXIT_OK
 from ..named import NamedFile, named
-from ..options import add, set_help
+from ..options import add, number_of, set_help
 from ..progress import shown
 
 # Maximum numbers of findings and of losses shown.
@@ -53,21 +54,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--fill <byte>",
         "value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
         "in a dataset the fill value of each array)",
-        type=_byte,
+        type=number_of("--fill", partial(int, base=0), 255),
     )
     add(form, "--drop", "leave lost chunks out")
     add(parser, "--json", "print an object")
-
-
-def _byte(text: str) -> int:
-    try:
-        value = int(text, 0)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= 255:
-        message = "--fill must be a number from 0 to 255, not '%s'" % text
-        raise WrongUsage(message)
-    return value
 
 
 def writes_data(args: Namespace) -> bool:

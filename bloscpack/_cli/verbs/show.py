@@ -1,36 +1,29 @@
 """``blpk show``: what is in a file: shape, sizes, and the first and last rows.
 
-As text, a row has a line. Only the rows that are shown are read. The other forms, for
-programs, hold all selected rows, and are written in blocks.
+As text, a row has a line. Only the rows that are shown are read. ``--json`` has the
+rows of the text. ``--format csv``, ``json`` and ``npy`` write all selected rows.
 """
 
 from __future__ import annotations
 
-import io
-import os
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from ... import log
 from ...dataset.conversion import FORMATS
-from ...dataset.conversion.contents import Request, named_arrays
+from ...dataset.conversion.contents import Request
 from ...dataset.conversion.statistics import summaries
-from ...dataset.description import dtype_text
-from ...describe import ratio_of
-from ...log import encodable, printable
-from ..console import STREAM, console
-from ..contents import Opened, opened, rows_of, selected
-from ..display import UNKNOWN, say_json, say_json_list, shorten, size_text, table
+from ..console import STREAM, console, shown_input
+from ..contents import Opened, describe, opened, rows_of, selected
+from ..display import say_json, say_json_list
 from ..exit_codes import WrongUsage
-from ..inputs import is_dataset
-from ..named import named
+from ..info_text import member_lines, short, size_text
 from ..options import add, set_help
+from ..outputs import checked_stream
 from ..progress import shown
-from ..row_text import json_rows, row_lines, shown_spans
+from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
 from .cat import parse_rows
 
@@ -79,10 +72,6 @@ def run(args: Namespace) -> None:
     is_data = writes_data(args)
     if is_data and (args.stats or args.json):
         raise WrongUsage("--format can't be combined with --stats or --json")
-    if args.format == "npy" and sys.stdout.isatty() and not args.force:
-        raise WrongUsage(
-            "items are not written to a terminal; redirect them, or use --force"
-        )
     with (
         shown(args.file_, None, args.progress) as bar,
         opened(args.file_, args.nthreads) as found,
@@ -91,7 +80,7 @@ def run(args: Namespace) -> None:
             part = selected(rows_of(found), rows or slice(None), fields)
             if bar is not None:
                 bar.expect(part.nbytes)
-            _write(part, args.format, bar)
+            _write(args, part, bar)
         else:
             _show(args, found, rows, fields, bar)
 
@@ -114,17 +103,21 @@ def _show(
         described["stats"] = [as_json(each) for each in summaries(content, bar)]
         lines = statistics_lines(described["stats"])
     elif content.kind == "group":
-        lines = _member_lines(described["arrays"])
+        lines = member_lines(described)
     else:
         source = rows_of(found)
         spans = shown_spans(source, rows)
+        is_cut = len(spans[0]) > MOST_ROWS
+        spans[0] = spans[0][:MOST_ROWS]
         keys = [slice(span.start, span.stop, span.step) for span in spans]
         parts = [
             (span, selected(source, key, fields))
             for span, key in zip(spans, keys, strict=True)
         ]
-        lines = row_lines(parts)
-        described["parts"] = [_part(*part) for part in parts if args.json]
+        lines = row_lines(parts, is_cut)
+        if args.json:
+            described["parts"] = [_part(*part) for part in parts]
+            described["is_cut"] = is_cut
     if args.json:
         say_json(described)
         return
@@ -138,113 +131,25 @@ def _part(span: range, part: Rows) -> JsonObject:
     return {"start": span.start, "step": span.step, "rows": rows}
 
 
-class _Output(io.RawIOBase):
-    """Standard output; what a terminal would obey is escaped there."""
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write text in UTF-8, or any bytes if there is no terminal."""
-        if sys.stdout.isatty():
-            lines = map(printable, bytes(data).decode().split("\n"))
-            console.put(encodable("\n".join(lines), sys.stdout))
-        else:
-            console.put_bytes(bytes(data))
-        return len(data)
-
-
-class _ToOutput(Request):
-    """A conversion to standard output."""
-
-    def new_file(self) -> AbstractContextManager[BinaryIO]:
-        """Return the context of standard output."""
-        return nullcontext(cast("BinaryIO", _Output()))
-
-
-def _write(content: Rows, form: str, bar: Bar | None) -> None:
+def _write(args: Namespace, content: Rows, bar: Bar | None) -> None:
     """Write rows for programs."""
-    request = _ToOutput("", progress=bar)
-    if form == "json":
+    if args.format == "json":
         say_json_list(json_rows(content))
-    else:
-        FORMATS[form].write(content, request)
+        return
+    request = Request(checked_stream(STREAM, args.format, args), progress=bar)
+    FORMATS[args.format].write(content, request)
     for what in request.lost:
-        log.notice("%s can't hold %s" % (form, what))
-
-
-# Description
-
-
-def describe(found: Opened) -> JsonObject:
-    """Return what is known without reading items."""
-    arrays = [
-        {
-            "name": name,
-            "dtype": dtype_text(array.dtype),
-            "shape": [*array.shape],
-            "nbytes": array.nbytes,
-            "cbytes": getattr(array.array, "cbytes", None),
-        }
-        for name, array in named_arrays(found.content)
-    ]
-    return {
-        "file": found.name,
-        "format": found.format,
-        "kind": found.content.kind,
-        "nbytes": found.content.nbytes,
-        **_stored(found),
-        "arrays": arrays,
-        "attributes": found.content.attrs,
-    }
-
-
-def _stored(found: Opened) -> JsonObject:
-    """Return the size and the settings of the file, if it is shown as a whole."""
-    cbytes, settings = None, {}
-    if found.member:
-        return {}
-    if found.format == "blp" or is_dataset(found.path):
-        described = named(found.path).describe()[0]
-        cbytes = described["cbytes"]
-        # All columns have the settings of the first one, unless each has its own.
-        columns = described.get("columns") or [described]
-        settings = described.get("first_chunk") or columns[0]
-    elif os.path.isfile(found.path):
-        cbytes = os.path.getsize(found.path)
-    if cbytes is None:
-        return {}
-    ratio = ratio_of(found.content.nbytes, cbytes)
-    chosen = {key: settings[key] for key in SETTINGS if key in settings}
-    return {"cbytes": cbytes, "ratio": ratio, **chosen}
+        log.notice("%s can't hold %s" % (args.format, what))
 
 
 def _head(described: JsonObject) -> Iterator[str]:
-    name = "standard input" if described["file"] == STREAM else described["file"]
-    kind, arrays = described["kind"], described["arrays"]
-    what = "%d arrays" % len(arrays)
-    if kind in ("array", "bytes"):
-        shape = tuple(arrays[0]["shape"])
-        what = "dtype %s, shape %s" % (shorten(arrays[0]["dtype"], 40), shape)
-    elif kind == "table" and arrays:
-        what = "%d rows and %d columns" % (arrays[0]["shape"][0], len(arrays))
-    yield "%s: %s (%s) of %s" % (name, kind, described["format"], what)
+    """Yield what the file is, and its sizes and settings."""
+    yield "%s: %s" % (shown_input(described["file"]), short(described))
     parts = ["plain " + size_text(described["nbytes"])]
     if "cbytes" in described:
         sizes = size_text(described["cbytes"]), described["ratio"]
         parts.append("packed %s, ratio %.2f" % sizes)
-    known = [key for key in SETTINGS if described.get(key) is not None]
-    yield ", ".join([*parts, *("%s %s" % (key, described[key]) for key in known)])
-
-
-def _member_lines(members: list[JsonObject]) -> list[str]:
-    rows = [("plain", "packed", "ratio", "array", "name")]
-    for member in members:
-        nbytes, cbytes = member["nbytes"], member["cbytes"]
-        stored = UNKNOWN, UNKNOWN
-        if cbytes is not None:
-            stored = size_text(cbytes), "%.2f" % ratio_of(nbytes, cbytes)
-        array = shorten("%s %s" % (member["dtype"], tuple(member["shape"])), 60)
-        rows.append((size_text(nbytes), *stored, array, member["name"]))
-    return table(rows, left=(3,))
+    # All columns have the settings of the first one, unless each has its own.
+    first = [*described.get("columns", ()), described][0]
+    known = [key for key in SETTINGS if first.get(key) is not None]
+    yield ", ".join([*parts, *("%s %s" % (key, first[key]) for key in known)])

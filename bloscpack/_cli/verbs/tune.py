@@ -7,8 +7,8 @@ to write the result to that disk and read it back, and to decompress.
 a dataset. `Search` first tries the default and the setting that ``--auto`` chooses. It
 compares filters and type sizes with two codecs, then codecs, then levels, then chunk
 sizes, and continues with the best each time. The choice of ``--auto`` is recommended
-unless another setting costs clearly less: measured times vary, even those of the
-processor, which other programs change less than the time of a clock.
+unless another setting costs clearly less: measured times vary, even CPU times, which
+other programs change less than the time of a clock.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from ..._format.automatic import (
     chunk_text,
     filters_to_try,
     piece_starts,
+    reader_of,
 )
 from ..._format.chunks import compress, decompress
 from ..._format.codecs import (
@@ -59,10 +60,11 @@ from ...log import printable
 from ...npy_io import read_header
 from ...numpy_io import typesize_of
 from ..console import STREAM, console, is_input, shown_input
-from ..display import parse_size, say_json, size_text, table
+from ..display import say_json
 from ..exit_codes import Refusal, WrongUsage
+from ..info_text import size_text, table
 from ..inputs import is_dataset
-from ..options import add, set_help
+from ..options import add, number_of, set_help, size_of_option
 from ..progress import shown
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ try codecs, levels, filters, type and chunk sizes on a sample of the data, and
 show the command line for the best. A goal minimizes the time to compress, to
 write and read at 2 GB/s ('speed'), 100 MB/s ('balanced') or 2 MB/s ('ratio'),
 and to decompress. The choice of --auto is shown unless another one costs less
-than 90 %% of it. All speeds are for one thread, in time of the processor.
+than 90 %% of it. All speeds are for one thread, in CPU time.
 
 examples:
   %(prog)s data.npy                  command: blpk compress --npy
@@ -138,24 +140,16 @@ def _add_search_options(parser: ArgumentParser) -> None:
         parser,
         "--seconds <n>",
         "start no trial after this time (default: %(default)g)",
-        type=_seconds,
+        type=number_of("--seconds", float),
         default=SECONDS,
     )
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1
-    if not seconds >= 0:  # also catches NaN
-        raise WrongUsage("--seconds must be a number from 0 on, not '%s'" % text)
-    return seconds
-
-
 def run(args: Namespace) -> None:
     """Find settings and show them."""
-    size = _sample_size(args.sample)
+    size = size_of_option("--sample:", args.sample)
+    if size < 1:
+        raise WrongUsage("--sample: expected at least 1 byte, found '%s'" % args.sample)
     if args.typesize is not None and not 1 <= args.typesize <= MAX_TYPESIZE:
         raise WrongUsage("--typesize must be from 1 to %d" % MAX_TYPESIZE)
     with (
@@ -169,16 +163,6 @@ def run(args: Namespace) -> None:
     else:
         for line in report(search, args.all):
             console.say(line)
-
-
-def _sample_size(text: str) -> int:
-    try:
-        size = parse_size(text)
-    except ValueError as error:
-        raise WrongUsage("--sample: %s" % error) from error
-    if size < 1:
-        raise WrongUsage("--sample: expected at least 1 byte, found '%s'" % text)
-    return size
 
 
 # Settings and samples
@@ -277,16 +261,7 @@ def _opened_dataset(path: str) -> Iterator[Sample]:
                 "'%s' is no array: name one of its arrays, as 'blpk list' shows them"
                 % shown_name(path)
             )
-        row = max(array.nbytes // max(len(array) if array.shape else 1, 1), 1)
-
-        def read(start: int, size: int) -> bytes:
-            first, skip = divmod(start, row)
-            rows = (
-                array[first : -(-(start + size) // row)] if array.shape else array[()]
-            )
-            data: bytes = rows.tobytes()
-            return data[skip : skip + size]
-
+        read = reader_of(array, max(1, array.nbytes // max(1, len(array))))
         yield Sample(path, read, array.nbytes, [typesize_of(array.dtype)], DATASET)
 
 
@@ -494,7 +469,7 @@ class Search:
 
 
 def timed(act: Callable[[], Result]) -> tuple[Result, float]:
-    """Return the result of a function, and its shortest time of the processor.
+    """Return the result of a function, and its shortest CPU time.
 
     The seconds are those of the calling thread, in which Blosc works.
     """

@@ -94,42 +94,46 @@ def read_npy(path: str, request: Request) -> Content:
         check_size(fp, array, os.fstat(fp.fileno()).st_size)
         offset = fp.tell()
 
-    def open_() -> IO[bytes]:
-        return open(path, "rb")
-
-    content = _content(open_, array, path)
-    content.array = _Mapped(path, array, offset)
-    return content
+    return _mapped(path, array, offset)
 
 
-class _Mapped:
-    """The items of a ``.npy`` file, mapped for each read: any index reads a part."""
+def _opened(path: str) -> IO[bytes]:
+    return open(path, "rb")
+
+
+class Mapped:
+    """The items in a file, mapped for each read: any index reads a part."""
 
     def __init__(self, path: str, array: Array, offset: int) -> None:
         self._path, self._array, self._offset = path, array, offset
 
-    def __getitem__(self, key: Any) -> Array:
+    @property
+    def items(self) -> Array:
+        """All items, which the system reads when they are needed."""
         items = self._array
-        if items.nbytes:
-            items = numpy.memmap(
-                self._path,
-                items.dtype,
-                "r",
-                self._offset,
-                items.shape,
-                order="F" if items.flags.fnc else "C",
-            )
-        return numpy.array(items[key])
+        if not items.nbytes:
+            return items
+        return numpy.memmap(
+            self._path,
+            items.dtype,
+            "r",
+            self._offset,
+            items.shape,
+            order="F" if items.flags.fnc else "C",
+        )
+
+    def __getitem__(self, key: Any) -> Array:
+        return numpy.array(self.items[key])
 
 
-def read_raw(path: str, request: Request) -> Content:
+def read_raw(path: str, request: Request) -> ArrayContent:
     """Return the items in a file without a header; the request has type and shape."""
     assert request.raw is not None
     dtype, shape = request.raw
     size = os.path.getsize(path)
     row = math.prod(n for n in shape if n != UNKNOWN_LENGTH) * dtype.itemsize
-    if UNKNOWN_LENGTH in shape and row:
-        length = size // row
+    if UNKNOWN_LENGTH in shape:
+        length = size // row if row else 0
         shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
     if math.prod(shape) * dtype.itemsize != size:
         raise UsageValueError(
@@ -140,16 +144,14 @@ def read_raw(path: str, request: Request) -> Content:
             )
         )
 
-    def blocks() -> Iterator[Array]:
-        return _items_in_order(
-            lambda: open(path, "rb"), dtype, shape, name=path, begin=_at_start
-        )
-
-    return ArrayContent(dtype, shape, blocks)
+    return _mapped(path, without_items(dtype, shape, False), 0)
 
 
-def _at_start(fp: IO[bytes]) -> None:
-    """Leave a file where it is: there is no header."""
+def _mapped(path: str, array: Array, offset: int) -> ArrayContent:
+    """Return the items behind an offset, which can be read by an index."""
+    content = _content(partial(_opened, path), array, offset, path)
+    content.array = Mapped(path, array, offset)
+    return content
 
 
 def read_npz(path: str, request: Request) -> Content:
@@ -169,8 +171,9 @@ def read_npz(path: str, request: Request) -> Content:
         open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
-            _check_room(array.nbytes, info.file_size - fp.tell())
-        content = _content(open_, array, name)
+            offset = fp.tell()
+            _check_room(array.nbytes, info.file_size - offset)
+        content = _content(open_, array, offset, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
 
@@ -243,34 +246,27 @@ def _member(
         yield fp
 
 
-def _content(open_: Open, array: Array, name: str) -> ArrayContent:
+def _content(open_: Open, array: Array, offset: int, name: str) -> ArrayContent:
+    """Return the items behind an offset; `array` has their type, shape and order."""
     dtype, shape = array.dtype, array.shape
-    in_order = partial(_items_in_order, open_, dtype, name=name)
+    in_order = partial(_items_in_order, open_, offset, name, dtype)
     flags = array.flags
     if flags.c_contiguous or not flags.f_contiguous:
         return ArrayContent(dtype, shape, partial(in_order, shape))
     return ArrayContent(
         dtype,
         shape,
-        partial(_rows_of_fortran, open_, dtype, shape),
+        partial(_rows_of_fortran, open_, offset, dtype, shape),
         read_stored=partial(in_order, shape[::-1]),
     )
 
 
 def _items_in_order(
-    open_: Open,
-    dtype: DType,
-    shape: tuple[int, ...],
-    *,
-    name: str,
-    begin: Callable[[IO[bytes]], object] = read_header,
+    open_: Open, offset: int, name: str, dtype: DType, shape: tuple[int, ...]
 ) -> Iterator[Array]:
-    """Yield blocks of rows of `shape`, whose items follow one another in the file.
-
-    `begin` moves the file to the first item.
-    """
+    """Yield blocks of rows of `shape`, whose items follow one another in the file."""
     with open_() as fp, naming_errors(name):
-        begin(fp)
+        fp.seek(offset)
         row = math.prod(shape[1:]) * dtype.itemsize
         if not shape or not row:
             size = row if not shape else 0
@@ -289,18 +285,15 @@ def _block(fp: IO[bytes], dtype: DType, shape: tuple[int, ...], nbytes: int) -> 
 
 
 def _rows_of_fortran(
-    open_: Open, dtype: DType, shape: tuple[int, ...]
+    open_: Open, offset: int, dtype: DType, shape: tuple[int, ...]
 ) -> Iterator[Array]:
     """Yield blocks of rows of an array whose items are in Fortran order."""
     with open_() as fp, ExitStack() as stack:
-        read_header(fp)
         file: Any = fp
         if isinstance(fp, zipfile.ZipExtFile):
-            file, offset = stack.enter_context(TemporaryFile()), 0
+            file = stack.enter_context(TemporaryFile())
             copyfileobj(fp, file, 2**20)
             file.flush()
-        else:
-            offset = fp.tell()
         columns = math.prod(shape[1:])
         step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
         at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))

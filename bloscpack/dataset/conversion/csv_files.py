@@ -24,6 +24,7 @@ import numpy
 from ... import log
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
+from ...log import printable
 from .contents import (
     ArrayContent,
     TableContent,
@@ -401,7 +402,9 @@ def write(content: Content, request: Request) -> None:
                 request.note_loss("the unit '%s' of the column '%s'" % (unit, name))
     with request.new_file() as out_fp:
         text = io.TextIOWrapper(out_fp, "utf-8", newline="")
-        writer = csv.writer(LineWriter(text.write), lineterminator="\r\n")
+        # A terminal would obey some characters.
+        shown = printable if out_fp.isatty() else str
+        writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
         writer.writerow(table.columns)
         for block in regrouped(request.counted(table.read()), WRITTEN_ROWS):
             lists = [values_of_items(rows, name) for name, rows in block.items()]
@@ -439,9 +442,12 @@ class LineWriter:
     both of these characters for one.
     """
 
-    def __init__(self, write: Callable[[str], int]) -> None:
+    def __init__(
+        self, write: Callable[[str], int], shown: Callable[[str], str]
+    ) -> None:
         self._write = write
+        self._shown = shown
 
     def write(self, line: str) -> int:
-        """Write a line."""
-        return self._write(line[:-2] + "\n")
+        """Write a line as `shown` returns it."""
+        return self._write(self._shown(line[:-2]) + "\n")

@@ -1,0 +1,85 @@
+"""The rows that ``blpk append`` adds to a dataset: of a file, or of another dataset.
+
+They are read as `convert` reads them: in blocks for an array, and at once for a table,
+whose columns grow together. For a table, raw items and ``.npy`` files are mapped into
+memory. A file without a known format has raw items.
+"""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .. import dataset
+from .._storage.paths import is_url
+from ..constants import MAGIC, NPY_MAGIC
+from ..dataset.conversion.array_formats import UNKNOWN_LENGTH, Mapped
+from ..dataset.conversion.contents import (
+    ArrayContent,
+    as_table,
+    is_table,
+    with_rows,
+    without_group,
+)
+from ..dataset.rows import joined
+from .console import name_of_input, quoted_input
+from .contents import describe, opened
+from .exit_codes import WrongUsage
+from .info_text import short
+from .inputs import begins_with
+
+if TYPE_CHECKING:
+    from .contents import Opened
+
+# The ends of the names of files that hold tables or archives of arrays.
+SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
+
+
+@contextmanager
+def rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
+    """Yield the rows in a file or another dataset, for the array or table `found`."""
+    path = name_of_input(new_file, seekable=True)
+    settings: dict[str, Any] = {}
+    if not (args.npy or _has_format(path, args)):
+        settings["raw"] = found.dtype, (UNKNOWN_LENGTH, *found.shape[1:])
+    elif isinstance(found, dataset.Table):
+        settings["dtypes"] = {name: found.dtype[name].base for name in found.names}
+    with opened(path, args.nthreads, **settings) as source:
+        yield _rows_in(source, found)
+
+
+def _has_format(path: str, args: Namespace) -> bool:
+    """Return whether a path is a folder or a URL, or a file that is not raw items."""
+    if is_url(path) or os.path.isdir(path):
+        return True
+    begins = begins_with(path, MAGIC) or begins_with(path, NPY_MAGIC)
+    return not args.force and (begins or path.endswith(SUFFIXES))
+
+
+def _rows_in(source: Opened, found: Any) -> Any:
+    """Return the rows for a table, and an iterator of blocks for an array."""
+    content = without_group(source.content)
+    is_of_table = isinstance(found, dataset.Table)
+    if is_of_table and is_table(content):
+        if isinstance(content, ArrayContent) and isinstance(content.array, Mapped):
+            return content.array.items
+        table = as_table(content)
+        blocks = list(table.read())
+        return {
+            name: joined([block[name] for block in blocks], c.dtype, c.shape[1:])
+            for name, c in table.columns.items()
+        }
+    if not is_of_table and content.kind == "array":
+        assert isinstance(content, ArrayContent)
+        return iter(with_rows(content).rows())
+    raise WrongUsage(
+        "%s: expected %s, found %s"
+        % (
+            quoted_input(source.name),
+            "the fields " + ", ".join(found.names) if is_of_table else "an array",
+            short(describe(source)),
+        )
+    )
