@@ -506,7 +506,9 @@ def settings_from(
             % (name, kind.__name__, type(given).__name__)
         )
     if isinstance(given, dict):
-        given = known_settings(given, kind._attributes, "'%s' has no field %%r" % name)
+        given = known_settings(
+            given, kind._attributes, "'%s' has no field %%r" % name, ()
+        )
     fields = {key: keywords[key] for key in kind._attributes if key in keywords}
     for key in fields:
         if key in given:
@@ -596,7 +598,7 @@ def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -
     near = get_close_matches(str(key), names, 1, CLOSE)
     if near:
         return ": did you mean '%s'?" % near[0]
-    return ": the settings are %s" % ", ".join(fields)
+    return ": the settings are %s" % ", ".join(names)
 
 
 def pack_settings(

@@ -32,6 +32,7 @@ from ._format.shard import (
     with_rows,
 )
 from ._loop import pack, unpack
+from ._storage.paths import check_place
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
 from .abstract_io import (
     CompressedSink,
@@ -383,6 +384,7 @@ def pack_ndarray_to_file(
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
     """
+    check_place(filename, "pack_ndarray_to_file(array, filename)")
     args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
         sink = CompressedFPSink(fp, new=True)

@@ -16,7 +16,9 @@ from ._commit.replacing import replacing
 from ._file.archive_writing import ArchiveSettings
 from ._format.shard import row_nbytes
 from ._storage.base import Storage
+from ._storage.paths import check_place, is_url, shown_name
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
+from .constants import EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
 from .fp_io import CompressedFPSink
 from .lazy_array import open_ndarray
@@ -64,7 +66,7 @@ def save(
     file
         The file to write: a path, a URL, or a binary file object. A path appears when
         the file is complete. No extension is added to the name: ``.blp`` is usual for
-        one array, and ``.zip`` for several.
+        one array, and refused for several, which become a ``.zip``.
     arrays
         An array, or anything that `numpy.asanyarray` makes one of; or a dictionary of
         arrays by name.
@@ -99,11 +101,7 @@ def save(
     >>> sorted(load('two.zip'))
     ['days', 'prices']
     """
-    if not (isinstance(file, (str, bytes, os.PathLike)) or hasattr(file, "write")):
-        raise UsageTypeError(
-            "expected a path, a URL or a file object to save in, found %r: the order "
-            "is save(file, array)" % type(file).__name__
-        )
+    check_place(file, "save(file, array)", or_object=True)
     place: dict[str, Any] = {"sync": sync, "storage_options": storage_options}
     checked = ArchiveSettings({**settings, **place, "auto": auto})
     if isinstance(arrays, Mapping):
@@ -112,6 +110,7 @@ def save(
                 "the metadata of several arrays must be a dictionary, not %r"
                 % type(metadata).__name__
             )
+        _check_name(file)
         write_arrays(file, arrays, checked, metadata)
         return
     try:
@@ -127,6 +126,20 @@ def save(
     with replacing(file, **place) as fp:
         sink = CompressedFPSink(fp, new=True)
         pack_ndarray(array, sink, metadata=metadata, **packing)
+
+
+def _check_name(file: Path | Writable) -> None:
+    """Raise `UsageValueError` if an archive would have the name of an array file."""
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        return
+    path = os.fsdecode(file)
+    path = shown_name(path.partition("?")[0] if is_url(path) else path)
+    if path.endswith(EXTENSION):
+        zip_name = path.removesuffix(EXTENSION) + ".zip"
+        raise UsageValueError(
+            "several arrays become an archive, a ZIP file: name it '%s', not '%s'"
+            % (zip_name, path)
+        )
 
 
 @overload

@@ -36,7 +36,7 @@ from ._file.array_reader import CACHE_NBYTES, ChunkCache
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Storage, naming_errors
-from ._storage.paths import shown_name, without_url
+from ._storage.paths import check_place, shown_name, without_url
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
 from .args import effective_limits
 from .exceptions import UsageError, UsageTypeError, UsageValueError
@@ -95,6 +95,7 @@ def savez(
     ...     archive.files, archive['ones'][999, 998:].tolist()
     (['arr_0', 'ones'], [1.0, 1.0])
     """
+    check_place(file, "savez(file, *arrays, **named)", or_object=True)
     found = {"arr_%d" % i: array for i, array in enumerate(arrays)}
     twice = [name for name in named if name in found]
     if twice:

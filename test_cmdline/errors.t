@@ -53,10 +53,12 @@ Errors and exit codes.
   $ blpk d text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)
   blpk: error: This might not be a bloscpack compressed file.
+  blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for its chunks.
   [1]
   $ blpk i text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)
   blpk: error: This might not be a bloscpack compressed file.
+  blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for its chunks.
   [1]
 
 2 is for wrong usage; the program says what would be right.

@@ -23,7 +23,7 @@ import os
 import sys
 
 from .._storage.paths import is_url, shown_name
-from ..constants import BLOSCPACK_HEADER_LENGTH
+from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION
 from ..exceptions import (
     BloscpackError,
     FormatError,
@@ -56,6 +56,9 @@ EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
 HINT = "This might not be a bloscpack compressed file."
+# Another line for a file with the usual name, and the verbs that do so themselves.
+SEARCH_HINT = "If it was one, 'blpk verify' and 'blpk recover' look for its chunks."
+SEARCHING = ("verify", "recover")
 # The message for a file without any bytes.
 EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
     BLOSCPACK_HEADER_LENGTH
@@ -136,6 +139,9 @@ def _lines_of(error: BaseException) -> Iterator[str]:
     hint = _hint_for(error)
     if hint:
         yield hint
+    named = isinstance(filename, str) and shown_name(filename).endswith(EXTENSION)
+    if hint == HINT and named and console.verb not in SEARCHING:
+        yield SEARCH_HINT
 
 
 def _text_of(error: BaseException) -> str:

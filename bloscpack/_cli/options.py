@@ -179,6 +179,11 @@ class _Codecs:
         return CNAME_AVAIL
 
 
+def _codec_name(text: str) -> str:
+    """Return the name of a codec in any case; messages show other text as it is."""
+    return text.lower() if text.isalnum() else text
+
+
 class _Level(StoreGiven):
     """Stores the compression level that is the name of the option."""
 
@@ -242,6 +247,7 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
         "codec to be used by Blosc: \n%%(choices)s\n (default: %s)"
         % (KEPT if kept else DEFAULT_CNAME),
         action=StoreGiven,
+        type=_codec_name,
         choices=_Codecs(),
         default=None if kept else DEFAULT_CNAME,
         dest="cname",

@@ -320,6 +320,17 @@ class Clock:
         log.notice(text)
 
 
+def shows_hints(in_file: str) -> bool:
+    """Return whether a person sees hints about an input, which has a name."""
+    is_shown = sys.stderr is not None and sys.stderr.isatty() and not console.quiet
+    return is_shown and not is_input(in_file)
+
+
+def hint(text: str) -> None:
+    """Show a line on standard error, which is a terminal."""
+    console.put_error(log.lines(text, sys.stderr))
+
+
 def tell_of_auto(
     args: Namespace,
     in_file: str,
@@ -337,9 +348,7 @@ def tell_of_auto(
     from .._storage.stream import sampled
 
     chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
-    if chosen or args.auto is not False or console.quiet:
-        return
-    if sys.stderr is None or not sys.stderr.isatty() or is_input(in_file):
+    if chosen or args.auto is not False or not shows_hints(in_file):
         return
     nbytes = os.path.getsize(in_file) if os.path.isfile(in_file) else 0
     if nbytes < LEAST_TO_TELL:
@@ -354,8 +363,7 @@ def tell_of_auto(
     if saved > WORTH_TELLING:
         args.auto = None  # the other files need no message
         texts = name, size_text(round(size * (1 - saved))), size_text(size)
-        message = "--auto would make %s %s instead of %s" % texts
-        console.put_error(log.lines(message, sys.stderr))
+        hint("--auto would make %s about %s instead of %s" % texts)
 
 
 def _skip_npy_header(fp: Readable) -> tuple[int, int]:

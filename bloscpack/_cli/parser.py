@@ -57,8 +57,12 @@ ALIKE = 0.82
 # that of one letter to a word of four letters with it.
 ALIKE_VERBS = 0.4
 FEW_LETTERS = 2
+# The same for longer words: `create` is not like `cat`.
+ALIKE_WORDS = 0.7
 # What to use for words that are no verbs: an option, or a verb with an option.
 ANSWERS = {"version": "--version", "map": "info --chunks"}
+# Names of settings elsewhere, and the options for them.
+OTHER_OPTIONS = {"cname": ("codec",), "filter": ("bitshuffle", "no-shuffle")}
 # Options of gzip, xz and zstd.
 TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
 HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
@@ -304,7 +308,12 @@ class _Parser(_BaseParser):
                 verb = choices.get(word, verb)
         known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
         wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
-        near = [match for word in wrong for match in get_close_matches(word, known, 1)]
+        near = [
+            match
+            for word in wrong
+            for match in OTHER_OPTIONS.get(word) or get_close_matches(word, known, 1)
+            if match in known
+        ]
         at = self._words.index(subcommand) if subcommand in self._words else 0
         early = [w for w in self._words[:at] if w[2:].partition("=")[0] in known]
         if set(early) & set(unknown):
@@ -313,7 +322,10 @@ class _Parser(_BaseParser):
         elif "-o" in unknown and "output" in known:
             verb._hint = OUTPUT_HINT
         elif near:
-            verb._hint = "Did you mean '--%s'?\n" % near[0]
+            names = near if wrong[0] in OTHER_OPTIONS else near[:1]
+            verb._hint = "Did you mean %s?\n" % " or ".join(
+                map("'--%s'".__mod__, names)
+            )
         else:
             verb._hint = "'%s --help' shows what it accepts.\n" % verb.prog
         verb.error("unrecognized arguments: %s" % " ".join(unknown))
@@ -367,7 +379,7 @@ def _suggestions(word: str, *, plain: bool) -> list[str]:
     lower = word.lower()
     if len(word) <= FEW_LETTERS:
         return get_close_matches(lower, verb_table.names(), 2, ALIKE_VERBS)
-    return get_close_matches(lower, verb_table.names(), 1)
+    return get_close_matches(lower, verb_table.names(), 1, ALIKE_WORDS)
 
 
 # The command line

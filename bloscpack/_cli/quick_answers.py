@@ -137,13 +137,18 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
     """
     if is_input(file_) or not os.path.isfile(file_):
         raise error
+    from ..dataset.conversion import source_format
     from .contents import describe, opened
 
     try:
+        source_format(file_)
+    except NotReadable:
+        raise error from None
+    try:
         with opened(file_, 1) as found:
             return describe(found)
-    except (NotReadable, UsageError) as other:
-        if isinstance(other, NotReadable) or isinstance(other.__cause__, ImportError):
+    except UsageError as other:
+        if isinstance(other.__cause__, ImportError):
             raise error from None
         raise
 

@@ -76,7 +76,9 @@ VERBS: list[VerbRecord] = [
         "perform decompression on file",
         writes=FILES,
         many_files=True,
-        other_names=("extract", "unpack"),
+        other_names=(
+            *("extract", "unpack", "uncompress", "expand", "gunzip", "unzip", "x"),
+        ),
     ),
     VerbRecord(
         "append",
@@ -84,6 +86,7 @@ VERBS: list[VerbRecord] = [
         "append data to a compressed file",
         writes=FILES,
         settings=(*BLOSC, "auto"),
+        other_names=("concat",),
     ),
     VerbRecord(
         "repack",
@@ -128,7 +131,7 @@ VERBS: list[VerbRecord] = [
         "show",
         None,
         "show shape, sizes, the first and last rows, statistics",
-        other_names=("head", "stats", "summary"),
+        other_names=("head", "stats", "summary", "dump", "print", "view"),
     ),
     VerbRecord(
         "diff",
@@ -158,7 +161,7 @@ VERBS: list[VerbRecord] = [
         "save the intact chunks of a damaged file",
         writes=FILES,
         inputs=("damaged",),
-        other_names=("repair",),
+        other_names=("repair", "fix"),
     ),
     VerbRecord(
         "metadata",

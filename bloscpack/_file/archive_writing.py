@@ -125,6 +125,11 @@ class ArchiveWriter:
         `settings` are keywords of `pack_ndarray`. Raises its errors, with the name.
         """
         try:
+            if isinstance(array, Mapping):
+                raise UsageTypeError(
+                    "expected an array, found %r: arrays in groups have names with "
+                    "slashes, such as '%s/NAME'" % (type(array).__name__, name)
+                )
             self._add(name, storable(numpy.asanyarray(array)), settings)
         except UsageError as error:
             error.args = ("array '%s': %s" % (name, error.args[0]),)

@@ -128,7 +128,8 @@ def choose(
     """
     if goal not in GOALS:
         raise UsageValueError(
-            "the goal must be one of %s, not '%s'" % (", ".join(GOALS), goal)
+            "the goal must be one of %s, not '%s'; 'auto' is a goal, True or False"
+            % (", ".join(GOALS), goal)
         )
     fixed = fixed or {}
     if "typesize" in fixed:

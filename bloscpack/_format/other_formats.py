@@ -10,6 +10,14 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
 
+# An archive of `savez` is a ZIP file whose first member has this name.
+ZIP = b"PK\x03\x04"
+FIRST_MEMBER = b"zarr.json"
+FIRST_MEMBER_AT = 30
+ARCHIVE = (
+    "an archive of several arrays; 'blpk show', 'diff', 'convert' and 'verify' read "
+    "it, in Python load and loadz"
+)
 # The name of a format with its article, and the bytes at the start of its files. The
 # part behind a semicolon says what reads such a file.
 MARKERS = (
@@ -18,10 +26,7 @@ MARKERS = (
     ("a bzip2 file", b"BZh"),
     ("an xz file", b"\xfd7zXZ\x00"),
     ("an lz4 file", b"\x04\x22\x4d\x18"),
-    (
-        "a zip file; 'blpk convert' reads arrays in it, loadz those of savez",
-        b"PK\x03\x04",
-    ),
+    ("a zip file; 'blpk convert' reads arrays in it, loadz those of savez", ZIP),
     ("a .npy file; 'blpk compress --npy' packs its array", b"\x93NUMPY"),
     ("a Parquet file; 'blpk convert' reads it", b"PAR1"),
     ("an HDF5 file", b"\x89HDF\r\n\x1a\n"),
@@ -47,6 +52,8 @@ def name_format(prefix: Buffer, size: int | None) -> str | None:
     unknown size.
     """
     prefix = bytes(prefix)
+    if prefix.startswith(ZIP) and prefix.startswith(FIRST_MEMBER, FIRST_MEMBER_AT):
+        return ARCHIVE
     for name, *markers in MARKERS:
         if prefix.startswith(tuple(markers)):
             return name

@@ -11,7 +11,7 @@ import errno
 import os
 from functools import lru_cache
 
-from ..exceptions import UsageError
+from ..exceptions import UsageError, UsageTypeError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -110,6 +110,24 @@ def without_url(name: object, what: str) -> None:
     if is_url(name):
         raise UsageError(
             "%s needs a local file, and '%s' is a URL" % (what, public_name(name))
+        )
+
+
+def check_place(file: object, call: str, *, or_object: bool = False) -> None:
+    """Raise `UsageTypeError` unless a caller gave a path, perhaps a file object.
+
+    `call` shows the order of the arguments.
+    """
+    if isinstance(file, (str, bytes, os.PathLike)):
+        return
+    if not (or_object and hasattr(file, "write")):
+        raise UsageTypeError(
+            "expected a path%s, found %r: the order is %s"
+            % (
+                ", a URL or a file object to save in" if or_object else " or a URL",
+                type(file).__name__,
+                call,
+            )
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from .._storage.paths import check_place
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
@@ -223,6 +224,7 @@ def create_array(
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
+    check_place(path, "create_array(path, data)")
     rows = new_rows(data, shape, dtype, fill_value)
     new = NewArray(
         rows.dtype,
@@ -297,6 +299,7 @@ def create_table(
     >>> dataset.open('c')[1:].tolist()
     [(2, 1.0), (3, 1.5)]
     """
+    check_place(path, "create_table(path, data)")
     columns = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()

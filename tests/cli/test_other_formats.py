@@ -144,3 +144,19 @@ def test_a_chunk_at_the_start_of_a_longer_file_is_no_bare_buffer():
         bp.unpack_bytes_from_bytes(content)
     assert "instead we found: %r" % content[:4] in caught.value.message
     assert "; this is" not in caught.value.message
+
+
+def test_where_the_chunks_of_a_damaged_file_are_looked_for(folder, capfd):
+    content = bytearray(bp.pack_bytes_to_bytes(b"abc" * 99))
+    content[0] ^= 32
+    hint = "blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for"
+    for name, verb, said in (("x.blp", "info", 1), ("x", "info", 0), ("x", "cat", 0)):
+        (folder / name).write_bytes(content)
+        with pytest.raises(SystemExit):
+            cli.main([verb, name])
+        lines = capfd.readouterr().err.splitlines()
+        assert "blpk: error: This might not be a bloscpack compressed file." == lines[1]
+        assert [True] * said == [line.startswith(hint) for line in lines[2:]]
+    with pytest.raises(SystemExit, match="3"):
+        cli.main(["recover", "x.blp", "new.blp"])
+    assert "1 of 1 chunk saved" in capfd.readouterr().out

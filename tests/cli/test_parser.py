@@ -125,6 +125,13 @@ WRONG = [
     ("Did you mean '--output'?", ["compress", "-oa.blp", "a"]),
     ("Did you mean 'recover'?", ["recovr"]),
     ("Did you mean 'verify'?", ["test", "x.blp"]),
+    ("Did you mean 'decompress'?", ["uncompress", "x.blp"]),
+    ("Did you mean 'decompress'?", ["x", "x.blp"]),
+    ("Did you mean 'recover'?", ["fix"]),
+    ("Did you mean 'show'?", ["dump"]),
+    ("Did you mean 'append'?", ["concat"]),
+    ("'blpk --help' shows the subcommands.", ["create"]),
+    ("'blpk --help' shows the subcommands.", ["resize"]),
     ("Did you mean '--version'?", ["version"]),
     ("Did you mean 'tune' or 'info'?", ["n"]),
     ("Did you mean 'list'?", ["LIST"]),
@@ -144,6 +151,7 @@ WRONG = [
     ("Did you mean 'blpk decompress a.blp'?", ["--decompress", "a.blp"]),
     ("by 'blpk -d < FILE > OUT'.", ["-dc"]),
     ("Did you mean 'zstd'?", ["compress", "-c", "zst", "a"]),
+    ("Did you mean 'zstd'?", ["compress", "-c", "ZST", "a"]),
     ("blpk verify: error: unrecognized arguments: --nope", ["verify", "--nope", "a"]),
     ("unrecognized arguments: -X", ["-X"]),
     ("'blpk --help' shows what it accepts.", ["-X"]),
@@ -155,6 +163,11 @@ WRONG = [
     ),
     ("Did you mean '--recursive'?", ["list", "--recursvie=yes", "a"]),
     ("'blpk c --help' shows what it accepts.", ["c", "--fast", "b"]),
+    (
+        "Did you mean '--bitshuffle' or '--no-shuffle'?",
+        ["compress", "--filter", "bitshuffle", "a"],
+    ),
+    ("Did you mean '--codec'?", ["compress", "--cname=zstd", "a"]),
     ("Did you mean '--typesize'?", ["compress", "--tpyesize", "4", "a"]),
     ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
     ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),
@@ -190,6 +203,10 @@ def test_wrong_usage(capsys, message, arguments):
     assert any(message in line for line in lines[-2:])
     assert "\\n" not in said.err
     assert not arguments or len(lines) <= 3
+
+
+def test_codecs_in_any_case():
+    assert "zlib" == parse(["compress", "--codec", "ZLib", "a"]).cname
 
 
 @pytest.mark.usefixtures("terminal")

@@ -305,12 +305,24 @@ def test_plain_bytes_are(folder):
 )
 def test_what_auto_would_save(folder, says, options):
     cents = np.round(np.random.default_rng(1).normal(100, 20, 20_000), 2)
-    np.save(folder / "cents.npy", cents)
+    save = np.save if "--npy" in options else lambda path, array: array.tofile(path)
+    save(folder / "cents.npy", cents)
     code, said = blpk(folder, "compress", *options, "cents.npy", patience=60)
     assert 0 == code
-    expected = r"blpk: --auto would make it \d\d\.\d+K instead of 13\d\.\d+K\r\n"
+    expected = r"blpk: --auto would make it about \d\d\.\d+K instead of 13\d\.\d+K\r\n"
     assert says == bool(re.fullmatch(expected, said))
     assert says or said == ""
+
+
+@pytest.mark.parametrize(
+    ("says", "options"), [(True, []), (False, ["--npy"]), (False, ["-q"])]
+)
+def test_arrays_that_are_packed_as_bytes(folder, says, options):
+    for name in ("a.npy", "b.npy"):
+        np.save(folder / name, np.arange(9))
+    words = ["compress", *options, "--output-dir", "x", "a.npy", "b.npy"]
+    code, said = blpk(folder, *words)
+    assert (0, says) == (code, said.count("--npy would store its array"))
 
 
 def test_what_auto_would_save_is_said_once(folder):

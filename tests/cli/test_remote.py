@@ -151,6 +151,14 @@ def test_datasets(run, places, name):
                 assert "'%s/': a server of HTTP can't list" % url in found[2]
 
 
+def test_another_file_is_not_converted(run, places, tmp_path):
+    folder, url = places
+    np.save(folder / "data.npy", LETTERS)
+    code, _, err = run("convert", url + "/data.npy", tmp_path / "a.zarr")
+    assert 1 == code
+    assert "expected a .blp file, a dataset or a Zarr store: download a file" in err
+
+
 def test_datasets_are_converted(run, places, tmp_path):
     folder, url = places
     assert (0, "", "") == run("convert", url + "/in/a", tmp_path / "a.npy")

@@ -367,4 +367,5 @@ def test_an_archive():
     bloscpack.savez("x.zip", a=np.arange(9))
     with pytest.raises(FormatError) as caught:
         run_verb("cat", "x.zip")
-    assert "zip file; 'blpk convert' reads arrays in it" in message_of(caught.value)
+    found = "archive of several arrays; 'blpk show', 'diff', 'convert' and 'verify'"
+    assert found in message_of(caught.value)

@@ -180,7 +180,7 @@ def test_text_from_standard_input():
 @pytest.mark.parametrize(
     ("code", "message", "arguments"),
     [
-        (3, "it is no CSV: expected '2' values .* [(]standard input[)]", []),
+        (1, "it is no CSV: expected '2' values .* [(]standard input[)]", []),
         (2, "standard input: there is no column 'z'; .*", ["--dtype", "z=i4"]),
     ],
 )
@@ -188,6 +188,22 @@ def test_wrong_text_from_standard_input(code, message, arguments):
     found, _, err = piped(b"x,y\n1\n", *arguments, "-", "c.npy")
     assert code == found
     assert re.fullmatch("blpk: error: %s\n" % message, err)
+
+
+@pytest.mark.parametrize("items", [np.arange(9.0), np.full(9, 1e300)])
+def test_raw_items_need_a_type(items):
+    code, _, err = piped(items.tobytes(), "-", "c.npy")
+    assert (1, False) == (code, os.path.exists("c.npy"))
+    assert "--dtype TYPE --shape N,...' (standard input)" in err
+    arguments = ("--dtype", "f8", "-", "c.npy")
+    assert (0, b"", "") == piped(items.tobytes(), *arguments)
+
+
+@pytest.mark.parametrize("text", [b"a,b\n\xe9,1\n", b"a;b\n1,5;2\n", b""])
+def test_text_that_is_no_csv(text, tmp_path):
+    (tmp_path / "c.csv").write_bytes(text)
+    code, _, err = piped(b"", str(tmp_path / "c.csv"), "c.npy")
+    assert (1, True) == (code, "it is no CSV: expected " in err)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")

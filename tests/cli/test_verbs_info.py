@@ -222,7 +222,7 @@ def test_total_with_other_formats(others, capsys):
     ("code", "message", "content", "name"),
     [
         (1, "magic marker", b"no format is known that begins so", "a.dat"),
-        (3, "it is no CSV", b"a,b\n1\n" * 9, "a.csv"),
+        (1, "it is no CSV", b"a,b\n1\n" * 9, "a.csv"),
         (3, "the file ends too early", None, "cut.npy"),
     ],
 )

@@ -329,10 +329,22 @@ def test_missing_and_infinite_values(run):
     bp.pack_ndarray_to_file(np.array([1, np.nan, np.inf, 3, -np.inf]), "n.blp")
     (found,) = statistics(run, "n.blp").values()
     counts = [found[key] for key in ("count", "missing", "infinite", "mean")]
-    assert [5, 1, 2, 2.0] == counts
+    assert [4, 1, 2, 2.0] == counts
     bp.pack_ndarray_to_file(np.array(["NaT", "2026-01-01"], "M8[D]"), "t.blp")
     (found,) = statistics(run, "t.blp").values()
-    assert (1, "2026-01-01") == (found["missing"], found["mean"])
+    counts = [found[key] for key in ("count", "missing", "mean")]
+    assert [1, 1, "2026-01-01"] == counts
+
+
+def test_the_note_of_a_recovery(run):
+    bp.pack_ndarray_to_file(np.arange(300.0), "n.blp", chunk_size=800)
+    with open("n.blp", "r+b") as fp:
+        fp.seek(-3, os.SEEK_END)
+        fp.write(b"???")
+    assert 3 == run("recover", "n.blp", "m.blp")[0]
+    said = run("show", "m.blp")[1].splitlines()
+    assert said[2].startswith("note: recovered from damage: rows 200 to 300 are filled")
+    assert said[2].partition("note: ")[2] in run("verify", "m.blp")[1]
 
 
 @pytest.mark.parametrize(

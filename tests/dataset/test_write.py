@@ -111,6 +111,7 @@ def test_names_of_settings(tmp_path, layout):
         ("'%s' has no setting 'clevl': did you mean 'clevel'" % layout, {"clevl": 9}),
         ("did you mean 'chunks'", {"chunk_size": 9}),
         ("'clevel' and 'level' are names", {"clevel": 9, "level": 9}),
+        ("did you mean 'auto'", {"atuo": True}),
         ("has no setting 'dims': the settings are .*clevel", {"dims": 9}),
     ):
         with pytest.raises(UsageError, match=message):

@@ -134,7 +134,7 @@ class TestCsv:
             ("x,x\n1,2\n", "different name.*'x'"),
             ("x,\n1,2\n", "without a name"),
             ("", "a line of names, found none"),
-            ("x\n\udcff\n", "utf-8"),
+            ("x\n\udcff\n", "text in UTF-8, found the byte 0xff: invalid start"),
             ("x\n" + "1\n" * 9 + "-1E400\n", "'x': the number '-1E400' is too large"),
             ("x\n0.5\n%s\n" % ("1" * 400), "column 'x'.*--dtype x=U"),
         ],

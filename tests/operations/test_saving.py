@@ -209,16 +209,41 @@ def test_progress_and_threads():
         ("inhomogeneous.*several arrays need names", ("a.blp", [[1], [1, 2]]), {}),
         ("masked", ("a.blp", np.ma.masked_equal([1, 2], 1)), {}),
         ("did you mean 'clevel'", ("a.blp", ROUNDED), {"clevl": 9}),
-        ("array 'a': .*did you mean 'clevel'", ("a.blp", {"a": 1}), {"clevl": 9}),
+        ("array 'a': .*did you mean 'clevel'", ("a.zip", {"a": 1}), {"clevl": 9}),
+        (r"an archive.*name it 'a\.zip', not 'a\.blp'", ("a.blp", {"a": [1]}), {}),
+        (r"'http://h/a\.zip'", ("http://u:p@h/a.blp?k=v", {"a": [1]}), {}),
+        ("names with slashes, such as 'a/NAME'", ("a.zip", {"a": {"b": [1]}}), {}),
+        (
+            "settings are .*clevel.* codec, level, auto, chunk_size, metadata",
+            ("a.blp", ROUNDED),
+            {"compression": "gzip"},
+        ),
+        ("not '1'; 'auto' is a goal, True or False", ("a.blp", ROUNDED), {"auto": 1}),
         ("the goal must be one of", ("a.blp", ROUNDED), {"auto": "best"}),
         ("'shard' is no setting", ("a.blp", ROUNDED), {"shard": False}),
-        ("must be a dictionary, not 'list'", ("a.blp", {"a": 1}), {"metadata": [1]}),
-        ("the name 1:", ("a.blp", {1: 1}), {}),
+        ("must be a dictionary, not 'list'", ("a.zip", {"a": 1}), {"metadata": [1]}),
+        ("the name 1:", ("a.zip", {1: 1}), {}),
     ],
 )
 def test_wrong_arguments(message, arguments, given):
     with pytest.raises(bp.UsageError, match=message):
         bp.save(*arguments, **given)
+    assert [] == os.listdir()
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        (bp.save, (ROUNDED, "a")),
+        (bp.savez, ({"a": ROUNDED}, "a")),
+        (bp.pack_ndarray_to_file, ("a", ROUNDED)),
+        (bp.dataset.create_array, (np.zeros(3), "a")),
+        (bp.dataset.create_table, ({"a": np.zeros(3)}, "a")),
+    ],
+)
+def test_arguments_in_the_wrong_order(call, arguments):
+    with pytest.raises(bp.UsageError, match=r"the order is %s\(" % call.__name__):
+        call(*arguments)
     assert [] == os.listdir()
 
 

@@ -12,7 +12,7 @@ from ...metacodecs import CODECS_AVAIL
 from ..console import console
 from ..exit_codes import Refusal
 from ..options import add, set_help
-from ..verb_table import VERBS, find, names
+from ..verb_table import ALL_SETTINGS, VERBS, find, names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Metavars of values that are files; those that contain `file` are found too.
@@ -116,12 +116,18 @@ def _without_hidden_verbs(script: str, shell: str) -> str:
 
 def _values_of(action: Action) -> Sequence[str] | None:
     """Return the values of an argument that the parser does not check, or None."""
+    if action.choices is not None:
+        return None
     if action.metavar == "<subcommand>":
         return names()
     if action.metavar == "<format>":
         from ...dataset.conversion import WRITTEN
 
         return tuple(WRITTEN)
+    if action.metavar == "<name=value>":
+        return tuple("%s=" % name for name in ALL_SETTINGS)
+    if action.dest == "unset":
+        return ALL_SETTINGS
     if "--meta-checksum" in action.option_strings:
         return CHECKSUMS_AVAIL
     return CODECS_AVAIL if "--meta-codec" in action.option_strings else None

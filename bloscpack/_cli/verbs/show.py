@@ -12,9 +12,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ... import log
+from ..._check.note import told
 from ...dataset.conversion import FORMATS
 from ...dataset.conversion.contents import Request
 from ...dataset.conversion.statistics import summaries
+from ...log import printable
 from ..console import STREAM, console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
 from ..display import say_json, say_json_list
@@ -153,3 +155,6 @@ def _head(described: JsonObject) -> Iterator[str]:
     first = [*described.get("columns", ()), described][0]
     known = [key for key in SETTINGS if first.get(key) is not None]
     yield ", ".join([*parts, *("%s %s" % (key, first[key]) for key in known)])
+    recovered = told(described.get("metadata", described.get("attributes")))
+    if recovered:
+        yield "note: " + printable(recovered)

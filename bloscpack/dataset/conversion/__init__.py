@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -147,6 +148,11 @@ STORE = Format("store", "zarr_stores")
 FOLDER = Format("folder", "datasets")
 # A ZIP file of `savez`, whose members are all `.blp` files.
 ARCHIVE = Format("archive", "array_formats", reader="read_archive")
+# What a file of an unknown format is called.
+UNKNOWN = (
+    "a file that begins %r; raw items are read by 'blpk convert --dtype TYPE --shape "
+    "N,...'"
+)
 # Items without a header.
 RAW = Format("raw", "array_formats", reader="read_raw")
 
@@ -156,8 +162,7 @@ def source_format(path: str) -> Format:
     if is_url(path):
         if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
             return FORMATS["blp"]
-        dataset = find_any(Folder.open(path))
-        return STORE if dataset is None else FORMATS.get(dataset.layout, FOLDER)
+        return _url_format(path)
     if os.path.isdir(path):
         return _folder_format(path)
     with open(path, "rb") as fp:
@@ -170,11 +175,27 @@ def source_format(path: str) -> Format:
             % (
                 ", ".join(FORMATS),
                 name_format(begin, size)
-                or ("a file that begins %r" % begin[:8] if begin else "an empty file"),
+                or (UNKNOWN % begin[:8] if begin else "an empty file"),
             ),
             filename=path,
         )
     return found
+
+
+def _url_format(path: str) -> Format:
+    from .zarr_stores import CONSOLIDATED, MARKERS
+
+    folder = Folder.open(path)
+    dataset = find_any(folder)
+    if dataset is not None:
+        return FORMATS.get(dataset.layout, FOLDER)
+    if any(map(folder.exists, (*MARKERS, CONSOLIDATED))):
+        return STORE
+    raise NotReadable(
+        "at a URL, expected a .blp file, a dataset or a Zarr store: download a file of "
+        "another format first",
+        filename=shown_name(path),
+    )
 
 
 def _file_format(path: str, begin: bytes) -> Format | None:
@@ -190,9 +211,18 @@ def _file_format(path: str, begin: bytes) -> Format | None:
                 return FORMATS["npz"]
         return ARCHIVE if is_own_archive(path) else STORE
     if begin and path.startswith(DEVICES):
-        return FORMATS["csv"]
+        return FORMATS["csv"] if _is_text(begin) else None
     by_name = _by_suffix(path)
     return None if by_name is None or by_name.layout else by_name
+
+
+def _is_text(begin: bytes) -> bool:
+    """Return whether a file that begins with some bytes may be text in UTF-8."""
+    try:
+        getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in begin
 
 
 def _folder_format(path: str) -> Format:

@@ -163,7 +163,11 @@ def read_npz(path: str, request: Request) -> Content:
             continue
         name = "%s/%s" % (path, info.filename)
         if not info.filename.endswith(SUFFIX):
-            raise NotReadable("expected members '.npy', found another", filename=name)
+            raise NotReadable(
+                "expected a ZIP file of arrays, whose members end with '%s', found the "
+                "member '%s'" % (SUFFIX, info.filename),
+                filename=path,
+            )
         open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
@@ -177,7 +181,8 @@ def read_npz(path: str, request: Request) -> Content:
 def is_own_archive(path: str) -> bool:
     """Return whether `savez` has written all that is in a ZIP store of Zarr.
 
-    Each array is in one `.blp` file, perhaps damaged, and nothing has attributes.
+    Each array is in one `.blp` file, perhaps damaged, and only the outermost group has
+    attributes.
     """
     try:
         with closing(ArchiveFile(path)) as file:
@@ -192,7 +197,8 @@ def is_own_archive(path: str) -> bool:
             return all(
                 not document.get("attributes")
                 if name in file.arrays
-                else document == group_document()
+                else document
+                == group_document(None if name else document.get("attributes"))
                 for name, document in documents.items()
             )
     except BloscpackError:
@@ -204,7 +210,8 @@ def read_archive(path: str, request: Request) -> Content:
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
     with closing(ArchiveFile(path)) as file:
         members = dict(file.arrays)
-    root = GroupContent({})
+    attrs = archive.metadata
+    root = GroupContent({}, attrs if isinstance(attrs, dict) else {})
     for name, member in members.items():
         content = content_of(archive[name])
         content.may_be_lost = member.endswith(EXTENSION)

@@ -23,7 +23,7 @@ import numpy
 
 from ... import log
 from ..._format.array_metadata import MAX_ITEM_NBYTES
-from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from .contents import (
     ArrayContent,
@@ -54,8 +54,6 @@ MAX_VALUE = 2**31 - 1
 EXACT = 2**53
 # Words for a missing value among numbers and times. A text keeps them.
 MISSING = frozenset(("", "NA", "N/A", "NaN", "nan", "null", "None"))
-# What the module csv and decoding raise for a file that is no CSV.
-DAMAGE = (csv.Error, UnicodeDecodeError)
 # Marks that other programs write between values, and their names.
 OTHER_MARKS = {";": "semicolons", "\t": "tabs"}
 BOOLEANS = {
@@ -77,7 +75,7 @@ _limits: list[int] = []  # one for each reader that has raised the limit of the 
 
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
-    with naming_file(path, *DAMAGE):
+    with naming_file(path):
         dtypes, length = _types(path, request.dtypes)
     columns = {name: ArrayContent(d, (length,)) for name, d in dtypes.items()}
     return TableContent(
@@ -111,7 +109,7 @@ def _blocks(
 ) -> Iterator[Columns]:
     """Yield blocks of rows."""
     step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    with naming_file(path, *DAMAGE):
+    with naming_file(path):
         for part in _parts(path, min(step, SCAN_ROWS)):
             yield {
                 name: items_of(part[name], column.dtype, name, note_loss)
@@ -132,6 +130,18 @@ def _parts(path: str, count: int) -> Iterator[dict[str, Sequence[str]]]:
 
 def _rows(path: str) -> Generator[list[str], None, None]:
     """Yield the names of the columns, and the values of each line."""
+    try:
+        yield from _lines(path)
+    except UnicodeDecodeError as error:
+        raise NotReadable(
+            "it is no CSV: expected text in UTF-8, found the byte 0x%02x: %s"
+            % (error.object[error.start], error.reason)
+        ) from error
+    except csv.Error as error:
+        raise NotReadable("it is no CSV: %s" % error) from error
+
+
+def _lines(path: str) -> Iterator[list[str]]:
     names: list[str] = []
     with open(path, encoding="utf-8-sig", newline="") as fp, _long_values():
         reader = csv.reader(fp)
@@ -145,13 +155,13 @@ def _rows(path: str) -> Generator[list[str], None, None]:
                 names = values
                 _check_names(names)
             if len(values) != len(names):
-                raise DamageError(
+                raise NotReadable(
                     "it is no CSV: expected '%d' values in each line, found '%d' in "
                     "line %d" % (len(names), len(values), reader.line_num)
                 )
             yield values
     if not names:
-        raise DamageError("it is no CSV: expected a line of names, found none")
+        raise NotReadable("it is no CSV: expected a line of names, found none")
 
 
 def _check_lines(path: str) -> None:
@@ -162,7 +172,7 @@ def _check_lines(path: str) -> None:
             end = max(block.rfind(b"\n"), block.rfind(b"\r"))
             length = len(block) - end - 1 + length * (end < 0)
             if length > MAX_LINE:
-                raise DamageError(
+                raise NotReadable(
                     "expected lines of at most '%d' bytes, found a longer one"
                     % MAX_LINE
                 )
@@ -181,7 +191,7 @@ def _warn_of_mark(path: str, names: list[str]) -> None:
 def _check_names(names: list[str]) -> None:
     for name in names:
         if not name or names.count(name) > 1:
-            raise DamageError(
+            raise NotReadable(
                 "expected a line with a different name for each column, found '%s'"
                 % (name if name else "a column without a name")
             )

@@ -94,9 +94,9 @@ class Summary:
     name, dtype
         Those of the array.
     count
-        Number of items.
+        Number of items that are not missing.
     missing, infinite
-        How many of them are NaN or NaT, and how many are infinite.
+        Number of items that are NaN or NaT, and of infinite ones.
     low, high
         The smallest and the largest value that is not missing; None without any. They
         are integers for times.
@@ -133,7 +133,9 @@ class Summary:
             absent = (
                 numpy.isnat(values) if values.dtype.kind in "mM" else values != values
             )
-            self.missing += int(absent.sum())
+            missing = int(absent.sum())
+            self.missing += missing
+            self.count -= missing
             values = values[~absent] if absent.any() else values
         if values.dtype.kind in "mM":
             values = values.view("i8")

@@ -57,7 +57,9 @@ class ItemReader(Protocol):
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
 # Parameters of `create_array`, which messages propose.
-PARAMETERS = ("shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode")
+PARAMETERS = (
+    *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
+)
 
 # Returns a number of rows, when it is known.
 Length = Callable[[], int]
