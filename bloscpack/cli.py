@@ -12,9 +12,9 @@ import sys
 from . import log
 from ._cli.console import OutputLost, console
 from ._cli.exit_codes import (
-    EXIT_COULD_NOT,
     EXIT_INTERRUPTED,
     EXIT_OK,
+    EXIT_USAGE,
     SIGNAL_BASE,
     exit_code,
     expect_own_signal,
@@ -127,7 +127,9 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     verb = verb_table.find(args.subcommand)
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
-    console.is_optional = verb.writes == verb_table.FILES
+    console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
+    if verb.writes == verb_table.ANSWER:
+        console.code_of_lost = EXIT_USAGE
     console.quiet, console.verb = args.quiet, verb.name
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
@@ -179,7 +181,7 @@ def _code_without_output(code: int) -> int:
     A verb that needs the output ends at the failure. With buffering it ends later, so
     its own code would depend on the buffering and is not used.
     """
-    return max(code if console.is_optional else EXIT_OK, EXIT_COULD_NOT)
+    return max(code if console.is_optional else EXIT_OK, console.code_of_lost)
 
 
 def _end_as_filter(arguments: list[str]) -> None:

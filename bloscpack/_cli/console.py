@@ -54,6 +54,8 @@ class Console:
         standard output is then kept in ``lost``, and does not stop the verb.
     lost
         The first failure of standard output. Later output is dropped.
+    code_of_lost
+        The lowest exit code after such a failure.
     hidden
         What messages show in place of secrets in the arguments, the longest texts
         first.
@@ -64,6 +66,7 @@ class Console:
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
         self.lost: Exception | None = None
+        self.code_of_lost = 1
         self.verb = ""
         self.hidden: dict[str, str] = {}
         self.erase: Callable[[], None] | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 # Kinds of output of a verb.
 FILES = "files"  # files; if standard output fails, they are still written
 REPORT = "report"  # text for a person on standard output
+ANSWER = "answer"  # the exit code, of which 1 is no failure; text for a person explains
 DATA = "data"  # data for a program on standard output, without any messages
 
 # Settings that a user can configure.
@@ -137,6 +138,7 @@ VERBS: list[VerbRecord] = [
         "diff",
         None,
         "compare two files or datasets, item by item",
+        writes=ANSWER,
         other_names=("cmp", "compare"),
     ),
     VerbRecord(

@@ -479,7 +479,7 @@ class ChunkReader:
         # An empty cache has no chunk.
         cached = self._cache.get if self._cache else None
         is_remote, index = self.storage.is_remote, self.index
-        runs = plan_runs(self._extents(numbers), cached, is_remote)
+        runs = plan_runs(self.extents(numbers), cached, is_remote)
         if is_remote:
             runs = self._requested(runs)
         elif not self.storage.concurrent:
@@ -563,7 +563,7 @@ class ChunkReader:
             return index.nchunks
         return numbers[0] if len(numbers) * size <= limit else numbers[-1]
 
-    def _extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield number, start, end and plain size of chunks; the end is in the file.
 
         The extent includes the digest. It is at most one byte longer than a chunk and

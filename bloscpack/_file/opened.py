@@ -309,9 +309,9 @@ class OpenedFile(ChunkSource):
         if reader.storage.is_remote:
             return None
         with self._naming_errors:
-            is_last = number + 1 == self.nchunks
-            stop = reader.check_end() if is_last else reader.index.offset(number + 1)
-            start = reader.index.offset(number)
+            if number + 1 == reader.index.nchunks:
+                reader.check_end()  # may replace the table
+            ((_, start, stop, _),) = reader.extents([number])
             return reader.storage.read_at(start, stop - start)
 
     def read(self, start: int, stop: int) -> bytes:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import struct
+import subprocess
+import sys
+import tracemalloc
 
 import numpy as np
 import pytest
 from cli.verb_support import assert_help_fits
+from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._file.chunk_reader import ChunkReader
+from bloscpack._file.opened import open_parts
+from bloscpack.dataset.conversion.comparison import Items
 from bloscpack.dataset.layouts.shard_files import ShardFiles
 
 COUNT = 3000
@@ -40,6 +48,7 @@ def differences(run, a, b, code=1):
     return json.loads(said)
 
 
+HOLE = 2**40
 FORMATS = ["r.blp", "r.npy", "r.zarr", "r.superchunk", "r.bcolz", "r.npz", "r.zip"]
 
 
@@ -121,6 +130,7 @@ def test_indexes_in_either_order(run, order):
             "2 days",
         ),
         (np.array(["NaT"], "M8[D]"), np.array(["2026-01-03"], "M8[D]"), None),
+        (np.array([-(2**62)], "M8[s]"), np.array([2**62 + 1], "M8[s]"), None),
         (np.array([b"ab"], "V2"), np.array([b"cd"], "V2"), None),
     ],
     ids=lambda value: str(getattr(value, "dtype", "")),
@@ -142,6 +152,70 @@ def test_other_types_and_shapes(run):
     ]
     said = run("diff", "a.blp", pack("d.blp", np.eye(3)))[1]
     assert "dtype: <i8 and <f8\nshape: [10] and [3,3]\n" == said
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "largest"),
+    [
+        (np.array([2**53 + 1]), np.array([2.0**53]), None),
+        (np.array([2**63 - 1]), np.array([2**63 + 0j]), None),
+        (np.array([2**64 - 1], "u8"), np.array([2.0**64], "f4"), None),
+        (np.array([-1]), np.array([2**64 - 1], "u8"), 2.0**64),
+        (np.array([1], "M8[M]"), np.array([32], "M8[D]"), "1 days"),
+        # As a number of nanoseconds modulo 2**64, both are the same.
+        (np.array([2**51], "m8[s]"), np.array([10**9 * 2**51 % 2**64], "m8[ns]"), None),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", "")),
+)
+def test_values_of_two_types_are_compared_exactly(run, a, b, largest):
+    pack("a.blp", a)
+    pack("b.blp", b)
+    for first, second in (("a.blp", "b.blp"), ("b.blp", "a.blp")):
+        (found,) = differences(run, first, second)["items"]
+        assert (1, largest) == (found["differing"], found["largest"])
+        shown = run("diff", first, second)[1].splitlines()[-1].strip()
+        _, left, right = re.split("  +", shown)
+        assert left != right
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [("m8[Y]", "m8[s]"), ("M8[Y]", "M8[as]"), ("U1", "S1")]
+)
+def test_types_without_common_values(run, a, b):
+    pack("a.blp", np.array([1, 2]).astype(a))
+    found = differences(run, "a.blp", pack("b.blp", np.array([1, 2]).astype(b)))
+    assert ["dtype"] == [note["what"] for note in found["differences"]]
+    assert [] == found["items"]
+
+
+def test_shapes_of_fields_differ(run):
+    for length in (2, 3):
+        rows = np.zeros(3, [("x", "f8", (length,)), ("i", "i8")])
+        np.save("%d.npy" % length, rows)
+    assert (1, "x: shape: [3,2] and [3,3]\n", "") == run("diff", "2.npy", "3.npy")
+
+
+def test_fortran_arrays_of_other_shapes(run):
+    a = np.zeros((10, 500), order="F")
+    b = np.zeros((12, 500), order="F")
+    b[5, 400:] = 7
+    pack("a.blp", a, "4K")
+    (found,) = differences(run, "a.blp", pack("b.blp", b, "4K"))["items"]
+    assert (5000, 100) == (found["compared"], found["differing"])
+    assert [5, 400] == found["first"][0]["index"]
+
+
+def test_many_differing_items_need_little_memory():
+    a, b = (np.full((2**5, 2**8, 2**7), fill, "u1") for fill in (0, 1))
+    found = Items("", a.size)
+    tracemalloc.start()
+    try:
+        found.add(a, b, 0, False)
+        assert tracemalloc.get_traced_memory()[1] < 10 * a.nbytes
+    finally:
+        tracemalloc.stop()
+    assert (a.size, 1) == (found.differing, found.largest)
+    assert [(0, 0, n) for n in range(10)] == [index for index, _, _ in found.first]
 
 
 def test_attributes_and_members(run):
@@ -169,6 +243,22 @@ def test_a_format_without_attributes_lacks_none(run):
     assert 1 == run("diff", "c.blp", "d.blp")[0]
     assert 0 == run("diff", "c.blp", "c.blp")[0]
     assert 0 == run("diff", "c.blp", "x")[0]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (True, 1, False),
+        ([{"x": False}], [{"x": 0}], False),
+        ([1, 2], [1, 2, 3], False),
+        (1, 1.0, True),
+        ({"x": float("nan"), "y": [1]}, {"y": [1], "x": float("nan")}, True),
+    ],
+)
+def test_values_of_attributes(run, a, b, equal):
+    pack("a.blp", [1], metadata={"v": a})
+    pack("b.blp", [1], metadata={"v": b})
+    assert equal == differences(run, "a.blp", "b.blp", int(not equal))["equal"]
 
 
 def test_a_file_and_its_plain_bytes(run):
@@ -233,6 +323,19 @@ def test_rows_in_two_chunks_are_compared_once(run, chunk_size):
     assert (3000, 2999) == (found["compared"], found["differing"])
 
 
+def test_a_table_that_states_a_huge_chunk(run):
+    """The last chunk is behind a hole, which is not read."""
+    packed = bp.pack_ndarray_to_bytes(np.arange(300), 800)
+    start, _ = open_parts(packed).extents()[-1]
+    packed = packed.replace(struct.pack("<q", start), struct.pack("<q", start + HOLE))
+    for name in ("a.blp", "b.blp"):
+        with open(name, "wb") as fp:
+            fp.write(packed[:start])
+            fp.seek(start + HOLE)
+            fp.write(packed[start:])
+    assert (0, "", "") == run("diff", "a.blp", "b.blp")
+
+
 # Exit codes
 
 
@@ -241,6 +344,21 @@ def test_quiet(run):
     pack("b.blp", [2])
     assert (1, "", "") == run("-q", "diff", "a.blp", "b.blp")
     assert (0, "", "") == run("-q", "diff", "a.blp", "a.blp")
+
+
+@pytest.mark.parametrize("b", ["a.blp", "b.blp"])
+def test_closed_output(b):
+    pack("a.blp", [1])
+    pack("b.blp", [2])
+    differ = b == "b.blp"
+    for quiet, code in (([], 2), (["-q"], 1)):
+        command = [sys.executable, "-m", "bloscpack", *quiet, "diff", "a.blp", b]
+        closed = ["/bin/sh", "-c", 'exec "$@" >&-', "sh"]
+        found = subprocess.run(
+            closed + command, capture_output=True, env=environment(), check=False
+        )
+        assert code * differ == found.returncode
+        assert (b"is closed" in found.stderr) == (differ and not quiet)
 
 
 def test_trouble_has_another_exit_code_than_a_difference(run):

@@ -381,6 +381,31 @@ def test_the_histogram_widens_without_losing_values():
         assert count == np.count_nonzero((begin <= values) & (values < end))
 
 
+def test_zeros_in_front_keep_the_histogram_narrow():
+    histogram = Histogram(-1074)
+    values = np.linspace(1, 2, 100) * 1e-20
+    for block in (np.zeros(5), values):
+        histogram.add(block)
+    assert [5, 1, 49, 50] == [count for _, _, count in histogram.bars(4)]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        np.array([1e308, 1e308, -1e308, -1e308]),
+        np.array([1, 1.7e308 + 1.7e308j]),
+        np.array([1, 1e300], "g") ** 2,
+    ],
+    ids=["sum", "magnitude", "longdouble"],
+)
+def test_values_whose_sum_is_no_float(numbers):
+    found = Summary("", numbers.dtype)
+    found.add(numbers)
+    assert (len(numbers), 0, 0) == (found.count, found.missing, found.infinite)
+    assert (None, None) == (found.mean, found.deviation)
+
+
 def test_blocks_and_all_items_have_the_same_statistics():
     numbers = np.random.default_rng(2).lognormal(size=1000)
     whole, parts = Summary("", numbers.dtype), Summary("", numbers.dtype)

@@ -1,7 +1,8 @@
 """``blpk diff``: compare the contents of two files or folders, of any formats.
 
 The exit codes are those of diff: 0 if the contents are equal, 1 if not, 2 for wrong
-usage and for a file that can't be read; and 3 for damaged data.
+usage, for a file that can't be read, and where standard output fails; and 3 for damaged
+data.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def _lines(found: Comparison, a: Opened, b: Opened) -> Iterator[str]:
         yield text
         rows = [("index", "first", "second")]
         for index, left, right in items.first:
-            if left.dtype != right.dtype:  # all digits of both
+            if left.dtype.kind in "fc" and right.dtype.kind in "fc":  # all digits
                 left, right = numpy.asarray([left, right])
             rows.append((str(list(index)), _text_of(left), _text_of(right)))
         yield from ("  " + line for line in table(rows, left=(0, 1)))

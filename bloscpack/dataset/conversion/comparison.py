@@ -48,7 +48,11 @@ if TYPE_CHECKING:
 
 # Number of differing items that are kept of each array.
 FIRST = 10
+# Number of items whose differences are in memory at a time.
+MEASURED = 2**16
 NUMBERS = "biufc"
+# Smaller integers are exact as floats.
+EXACT = 2**53
 
 
 class Items:
@@ -64,7 +68,7 @@ class Items:
         Index and both values of the first of them.
     largest, relative
         The largest absolute and relative difference of numbers that are finite, or of
-        times; None without any.
+        times; None without any, and if two times are too far apart for 64 bits.
     """
 
     def __init__(self, name: str, total: int) -> None:
@@ -74,6 +78,7 @@ class Items:
         self.first: list[tuple[tuple[int, ...], Any, Any]] = []
         self.largest: Any = None
         self.relative: float | None = None
+        self._measurable = True
 
     def add(self, a: Array, b: Array, start: int, transposed: bool) -> None:
         """Compare a block of rows from number `start` on, perhaps of the transpose."""
@@ -82,13 +87,24 @@ class Items:
         if not count:
             return
         self.differing += count
-        for place in numpy.argwhere(mask)[: FIRST - len(self.first)].tolist():
-            where = tuple(place)
-            index = place[0] + start, *place[1:]
+        flat, position = mask.reshape(-1), -1
+        for _ in range(min(count, FIRST - len(self.first))):
+            position += 1 + int(flat[position + 1 :].argmax())
+            where = tuple(map(int, numpy.unravel_index(position, mask.shape)))
+            index = where[0] + start, *where[1:]
             index = index[::-1] if transposed else index
             self.first.append((index, a[where], b[where]))
-        distances = _distances(a[mask], b[mask])
-        if distances is None or not distances[0].size:
+        a, b = a[mask], b[mask]
+        for begin in range(0, count, MEASURED):
+            self._measure(a[begin : begin + MEASURED], b[begin : begin + MEASURED])
+
+    def _measure(self, a: Array, b: Array) -> None:
+        """Update the largest differences."""
+        distances = _distances(a, b) if self._measurable else None
+        if distances is None:
+            self._measurable, self.largest = False, None
+            return
+        if not distances[0].size:
             return
         largest = distances[0].max()
         self.largest = largest if self.largest is None else max(self.largest, largest)
@@ -131,7 +147,7 @@ class Comparison:
         return self._quick and not self.is_equal
 
     def _note(self, name: str, what: str, a: Json, b: Json) -> None:
-        if a != b and repr(a) != repr(b):  # of NaN, the texts are the same
+        if not _is_same_json(a, b):
             self.notes.append({"name": name, "what": what, "a": a, "b": b})
 
     def compare(self, a: Content, b: Content, name: str = "") -> None:
@@ -169,15 +185,14 @@ class Comparison:
     # Arrays and tables
 
     def _compare_arrays(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
-        are_comparable = self._has_comparable_items(a, b, name)
-        self._note(name, "shape", [*a.shape], [*b.shape])
-        if are_comparable:
+        if self._has_comparable_items(a, b, name):
             self._compare_items(with_rows(a), with_rows(b), name)
 
     def _has_comparable_items(
         self, a: ArrayContent, b: ArrayContent, name: str
     ) -> bool:
         self._note(name, "dtype", dtype_text(a.dtype), dtype_text(b.dtype))
+        self._note(name, "shape", [*a.shape], [*b.shape])
         return a.shape[1:] == b.shape[1:] and _are_comparable(a.dtype, b.dtype)
 
     def _compare_items(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
@@ -210,7 +225,9 @@ class Comparison:
     ) -> Iterator[range]:
         """Yield the rows of chunks that are not the same, in order."""
         first, second = a.chunks, b.chunks
+        # In Fortran order, the chunks of arrays of other shapes hold other rows.
         same = a.dtype == b.dtype and a.fortran == b.fortran
+        same = same and (a.shape == b.shape or not a.fortran)
         if not (same and first and second and first.chunk_size == second.chunk_size):
             yield range(length)
             return
@@ -289,6 +306,17 @@ def _is_same(first: ChunkSource, second: ChunkSource, number: int) -> bool:
     return len(first_bytes) == size and first_bytes == second_bytes
 
 
+def _is_same_json(a: Json, b: Json) -> bool:
+    """Return whether values are equal: NaN is NaN, 1 is 1.0, but no truth value."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_is_same_json(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_is_same_json, a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b or (a != a and b != b))
+
+
 # Items
 
 
@@ -297,12 +325,17 @@ def _are_comparable(a: DType, b: DType) -> bool:
     if a == b:
         return True
     both = a.kind + b.kind
+    if both in ("MM", "mm"):
+        try:
+            numpy.result_type(a, b)
+        except (TypeError, OverflowError):  # like years and seconds
+            return False
     return set(both) <= set(NUMBERS) or both in ("SS", "UU", "MM", "mm")
 
 
 def _differ(a: Array, b: Array) -> Array:
     """Return which items differ."""
-    kind = a.dtype.kind
+    kind, kinds = a.dtype.kind, a.dtype.kind + b.dtype.kind
     if kind == "V":
         a, b = (numpy.ascontiguousarray(side) for side in (a, b))
         shape = *a.shape, a.dtype.itemsize
@@ -316,20 +349,34 @@ def _differ(a: Array, b: Array) -> Array:
     if kind in "fc" and b.dtype.kind in "fc":
         found &= ~((a != a) & (b != b))
     elif kind in "mM":
+        if a.dtype != b.dtype:  # a conversion that overflows gives another time
+            found |= ~(_fits(a, b) & _fits(b, a))
         found &= ~(numpy.isnat(a) & numpy.isnat(b))
+    elif kind != b.dtype.kind and "b" not in kinds and set(kinds) & set("iu"):
+        # NumPy compares these as floats; Python compares large integers exactly.
+        integers = a if kind in "iu" else b
+        large = ~found & (numpy.abs(integers.astype("f8")) >= EXACT)
+        pairs = zip(a[large].tolist(), b[large].tolist(), strict=True)
+        found[large] = [x != y for x, y in pairs]
     return found
+
+
+def _fits(times: Array, others: Array) -> Array:
+    """Return which times stay what they are in the unit that both are compared in."""
+    common = times.astype(numpy.result_type(times, others))
+    fitting: Array = common.astype(times.dtype) == times
+    return fitting
 
 
 def _distances(a: Array, b: Array) -> tuple[Array, Array] | None:
     """Return the absolute and the relative differences, of which all are finite.
 
-    None if the items are no numbers and no times.
+    None if the items are no numbers and no times, or times too far apart.
     """
     kind = a.dtype.kind + b.dtype.kind
     if set(kind) <= {"m", "M"}:
         known = ~(numpy.isnat(a) | numpy.isnat(b))
-        distance = numpy.abs(a[known] - b[known])
-        return distance, numpy.zeros(0)
+        return _time_distances(a[known], b[known])
     if not set(kind) <= set("iufc"):
         return None
     with numpy.errstate(over="ignore", invalid="ignore"):
@@ -341,5 +388,17 @@ def _distances(a: Array, b: Array) -> tuple[Array, Array] | None:
                 side.astype("u8") for side in (numpy.maximum(a, b), numpy.minimum(a, b))
             ]
             distance = sides[0] - sides[1]
-        known = numpy.isfinite(largest) & numpy.isfinite(distance)
+        # Floats of large integers may be equal.
+        known = numpy.isfinite(largest) & numpy.isfinite(distance) & (distance != 0)
         return distance[known], distance[known] / largest[known]
+
+
+def _time_distances(a: Array, b: Array) -> tuple[Array, Array] | None:
+    """Return the absolute differences of times; None if one needs more than 64 bits."""
+    if a.dtype != b.dtype and not (_fits(a, b) & _fits(b, a)).all():
+        return None
+    low, high = numpy.minimum(a, b), numpy.maximum(a, b)
+    distance = high.view("u8") - low.view("u8")
+    if (distance > numpy.iinfo("i8").max).any():
+        return None
+    return distance.view(high.dtype.str.replace("M", "m")), numpy.zeros(0)

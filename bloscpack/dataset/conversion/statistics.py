@@ -58,7 +58,9 @@ class Histogram:
     def _widen(self, low: float, high: float) -> None:
         """Make the bins so wide that they hold a range."""
         largest = max(abs(low), abs(high))
-        exponent = max(self._exponent, math.frexp(largest)[1] - PRECISION_BITS)
+        exponent = self._exponent
+        if largest:
+            exponent = max(exponent, math.frexp(largest)[1] - PRECISION_BITS)
         while True:
             width = math.ldexp(1, exponent)
             first = math.floor(low / width)
@@ -115,18 +117,21 @@ class Summary:
 
     @property
     def mean(self) -> float | None:
-        """The mean of the finite values; None without any."""
-        return self._mean if self._finite else None
+        """The mean of the finite values; None without any, or if a sum overflows."""
+        return self._mean if self._finite and math.isfinite(self._mean) else None
 
     @property
     def deviation(self) -> float | None:
-        """The standard deviation of the finite values; None without any."""
-        return math.sqrt(self._squares / self._finite) if self._finite else None
+        """The standard deviation of the finite values; None like the mean."""
+        if not (self._finite and math.isfinite(self._squares)):
+            return None
+        return math.sqrt(self._squares / self._finite)
 
     def add(self, items: Array) -> None:
         """Add items of any shape."""
         self.count += items.size
-        values = _numbers(items.reshape(-1))
+        with numpy.errstate(over="ignore"):
+            values = _numbers(items.reshape(-1))
         if values is None:
             return
         if self.dtype.kind in "fcmM":
@@ -147,7 +152,10 @@ class Summary:
         floats = values.astype("f8", copy=False)
         if math.isinf(low) or math.isinf(high):
             floats = floats[numpy.isfinite(floats)]
-            self.infinite += values.size - floats.size
+            infinite = int(numpy.isinf(items).sum())
+            self.infinite += infinite
+            if floats.size + infinite < values.size:  # finite items, larger than floats
+                self._mean = self._squares = math.nan
         if floats.size:
             self._add_finite(floats)
 
