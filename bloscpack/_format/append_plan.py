@@ -206,6 +206,11 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, largest: int) -> int
     it grows to the chunk size that packing all bytes at once would use.
     """
     if header.nchunks > 1 or nbytes <= header.chunk_size:
+        if nbytes and not header.chunk_size:
+            raise UsageError(
+                "the '%d' chunks of the file are empty, so it can't be appended to"
+                % header.nchunks
+            )
         return header.chunk_size
     return max(header.chunk_size, min(nbytes, largest))
 
