@@ -94,8 +94,10 @@ def process_nthread_arg(args: Namespace) -> None:
     log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
 
 
-def _answer_quickly(arguments: list[str]) -> bool:
-    """Run ``-V`` or ``info FILE`` without the parser; return whether it was one.
+def _answer_quickly(arguments: list[str]) -> int | None:
+    """Run ``-V`` or ``info FILE`` without the parser; return the exit code.
+
+    None for other arguments.
 
     Importing argparse takes longer than these commands.
     """
@@ -103,16 +105,15 @@ def _answer_quickly(arguments: list[str]) -> bool:
     if asks_info:
         name = arguments[1]
         if name.startswith("-") or os.path.isdir(name) or "://" in name:
-            return False
+            return None
     elif arguments not in (["--version"], ["-V"]):
-        return False
+        return None
     from ._cli import quick_answers
 
     if asks_info:
-        quick_answers.info(arguments[1])
-    else:
-        quick_answers.version()
-    return True
+        return quick_answers.info(arguments[1])
+    quick_answers.version()
+    return EXIT_OK
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:
@@ -225,8 +226,10 @@ def main(argv: list[str] | None = None) -> None:
         if any(MARK in argument for argument in arguments):
             console.hidden = secrets_in(arguments)
         try:
-            if not _answer_quickly(arguments):
-                code = _run(arguments, owns_process=owns_process)
+            quick = _answer_quickly(arguments)
+            code = (
+                _run(arguments, owns_process=owns_process) if quick is None else quick
+            )
         except (BloscpackError, OSError, MemoryError, OutputLost):
             # An unbuffered stream would have failed before this error: report that.
             if not console.is_optional:

@@ -297,7 +297,8 @@ def inspect_file(
 ) -> Inspected:
     """Return the description of a file with its parts; see `describe` for `strict`.
 
-    If `lenient`, damage among the chunks is no error: see `Inspected.damage`.
+    If `lenient`, damage among chunks that are counted is no error: see
+    `Inspected.damage`.
     """
     read = partial(_read_info, name=shown_name(path), strict=strict, lenient=lenient)
     return read_snapshot(path, read, parts=True, storage_options=storage_options)
@@ -311,20 +312,20 @@ def _read_info(
     beginning = read_beginning(cursor)
     header, first_at = beginning.header, cursor.position
     walked = header.nbytes is None or cbytes is None
-    sizes, damage = _Sizes(), None
-    first = _first_chunk(cursor, header, strict)
-    if walked:
-        from ._format.chunks import skip_frames
+    sizes, damage, first = _Sizes(), None, None
+    try:
+        first = _first_chunk(cursor, header, strict)
+        if walked:
+            from ._format.chunks import skip_frames
 
-        try:
             for frame in skip_frames(cursor, header):
                 sizes.add(frame.header)
-        except FormatError as error:
-            if not lenient:
-                raise
-            damage = error
-    elif first is not None:
-        sizes.add(first)
+        elif first is not None:
+            sizes.add(first)
+    except FormatError as error:
+        if not (lenient and walked):
+            raise
+        damage = error
     shard = describe_shard(fp, beginning, first_at, cbytes)
     # No digest covers these bytes: check that no writer changed the file.
     check(header)

@@ -139,6 +139,7 @@ The chunks of a file from a pipe are counted, up to the damage.
   room:       none: there is no offset table
   packed:     1.95K (2000 bytes)
   damaged:    the file ends too early: expected a chunk of '1040' bytes, found '924' (section 'chunks', chunk 1, byte 1076)
+  [3]
 
   $ rm a.npy a.blp cut.blp meta numbers numbers.blp numbers.dat piped.blp
   $ ls -A

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Key of the note.
 KEY = "bloscpack_recovered"
-# Key of the note of an earlier recovery, in a note.
+# Key of the notes of earlier recoveries, in a note: a list, the latest one first.
 EARLIER = "earlier"
 # Maximum number of ranges in a note, and of those that are shown.
 RANGES_KEPT = 1000
@@ -51,9 +51,32 @@ def with_note(
     more = len(filled) + len(left_out) - RANGES_KEPT
     if more > 0:
         note["more"] = more
-    if KEY in old:
-        note[EARLIER] = old[KEY]
+    earlier = _notes_in(old.get(KEY))
+    if earlier:
+        note[EARLIER] = earlier
     return {**old, KEY: note}
+
+
+def _notes_in(value: Json) -> list[Json]:
+    """Return an old note without its earlier ones, and then those.
+
+    A value with parts that no note has is left out: metadata must not be nested deep.
+    """
+    note = dict(value) if isinstance(value, dict) else {}
+    earlier = note.pop(EARLIER, [])
+    found = [note, *(earlier if isinstance(earlier, list) else [])]
+    return [
+        note
+        for note in found
+        if isinstance(note, dict) and note and all(map(_is_part, note.values()))
+    ]
+
+
+def _is_part(value: Json) -> bool:
+    """Return whether a value is plain, or a list of ranges."""
+    return not isinstance(value, (dict, list)) or (
+        isinstance(value, list) and all(map(_is_range, value))
+    )
 
 
 def told(metadata: Json) -> str:
@@ -88,9 +111,14 @@ def told(metadata: Json) -> str:
 def _ranges(value: Json) -> list[str]:
     """Return the first ranges in words; none for a value that is no list of them."""
     found = value if isinstance(value, list) else []
-    texts = [
-        "%d to %d" % tuple(pair)
-        for pair in found[:RANGES_SHOWN]
-        if isinstance(pair, list) and [*map(type, pair)] == [int, int]
-    ]
+    texts = ["%d to %d" % tuple(p) for p in found[:RANGES_SHOWN] if _is_range(p)]
     return texts + ["..."] * (len(found) > RANGES_SHOWN)
+
+
+def _is_range(value: Json) -> bool:
+    """Return whether a value is two numbers of bytes, rows or chunks."""
+    return (
+        isinstance(value, list)
+        and [*map(type, value)] == [int, int]
+        and all(-(2**63) <= number < 2**63 for number in value)
+    )

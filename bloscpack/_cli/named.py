@@ -100,8 +100,7 @@ class NamedFile:
         """Show the header and the metadata; return the exit code."""
         from .quick_answers import info
 
-        info(self.path)
-        return EXIT_OK
+        return info(self.path)
 
     def describe(self) -> tuple[JsonObject, int]:
         """Return all fields, and the exit code."""

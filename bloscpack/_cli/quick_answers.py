@@ -12,7 +12,7 @@ from .. import log
 from ..exceptions import NotReadable, UsageError
 from ..version import __version__
 from .console import check_exists, console, is_input
-from .exit_codes import Refusal
+from .exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -106,8 +106,11 @@ def _blosc_versions() -> tuple[str, str]:
     return versions[0], versions[1]
 
 
-def info(file_: str) -> None:
-    """Show the facts about a file; at the level DEBUG also the fields, as 0.16 did."""
+def info(file_: str) -> int:
+    """Show the facts about a file; at the level DEBUG also the fields, as 0.16 did.
+
+    Returns the exit code.
+    """
     from ..describe import inspect_file
     from .info_text import facts_of_file, info_lines
 
@@ -118,7 +121,7 @@ def info(file_: str) -> None:
     except NotReadable as error:
         for line in info_lines(described_source(file_, error)):
             console.say(line)
-        return
+        return EXIT_OK
     for line in info_lines(facts_of_file(found.info, found.damage)):
         console.say(line)
     if log.enabled(log.DEBUG):
@@ -127,6 +130,7 @@ def info(file_: str) -> None:
             log.normal("'shard':\n%r" % found.info.shard.as_dict())
         if found.first is not None:
             _log_chunk_header(found.first)
+    return EXIT_OK if found.damage is None else EXIT_DAMAGED
 
 
 def described_source(file_: str, error: NotReadable) -> JsonObject:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import log
@@ -26,7 +27,7 @@ from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, replaced
 from .._storage.paths import without_url
 from .._storage.protocols import BinaryFile, Path
-from ..exceptions import StorageError, UsageError
+from ..exceptions import StorageError, UsageError, UsageTypeError
 from . import journal, trust
 from .end_changes import (
     CopiedChange,
@@ -373,6 +374,10 @@ def _holder_of(status: os.stat_result) -> str:
 
 def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
     """Return what a function opens; wait as long as another writer has locked it."""
+    if not isinstance(seconds, Real):
+        raise UsageTypeError(
+            "expected a number of seconds to wait, found %r" % (seconds,)
+        )
     end = time.monotonic() + seconds
     while True:
         try:

@@ -206,6 +206,11 @@ def _grown_chunk_size(header: BloscpackHeader, nbytes: int, largest: int) -> int
     it grows to the chunk size that packing all bytes at once would use.
     """
     if header.nchunks > 1 or nbytes <= header.chunk_size:
+        if nbytes and not header.chunk_size:
+            raise UsageError(
+                "the '%d' chunks of the file are empty, so it can't be appended to"
+                % header.nchunks
+            )
         return header.chunk_size
     return max(header.chunk_size, min(nbytes, largest))
 
@@ -305,14 +310,22 @@ def _last_chunk(
     start: int,
     length: int,
     header: BloscpackHeader,
-) -> int:
+) -> int | None:
     """Return where the last chunk of a file without an offset table begins.
 
     The first chunk begins at `start`. Without chunks it is the place of the first one.
+    Returns None if an append refuses the chunks: their number or their sizes contradict
+    the header, or their end the `length` of the file.
     """
-    last, end, number = start, start, 0
+    last, end, number, nbytes = start, start, 0, header.chunk_size
+    size = header.chunk_size
     while end < length and number != header.nchunks:
+        if nbytes != size:
+            return None
         chunk = blosc_header.decode_header(read_old(end, BLOSC_HEADER_LENGTH))
+        nbytes = chunk.nbytes
+        size = nbytes if size == -1 else size
         last, end = end, end + chunk.ctbytes + header.checksum_impl.size
         number += 1
-    return last
+    is_whole = end == length if header.nchunks == -1 else number == header.nchunks
+    return last if is_whole and end <= length else None

@@ -86,6 +86,8 @@ class Column:
         The attributes of the block, an `AttributeSet`.
     """
 
+    _attrs: AttributeSet
+
     def __init__(
         self,
         tree: Tree | None = None,
@@ -103,7 +105,7 @@ class Column:
         self._folder = tree.folder(name)
         self._writer = ColumnWriter(tree, self._folder, layout, copied)
         self._nthreads = nthreads
-        self.attrs = AttributeSet(tree, self._folder)
+        self._attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
         self._finalizer = weakref.finalize(self, self._writer.close)
 
@@ -140,6 +142,12 @@ class Column:
         other._finalizer.detach()
         vars(self).update(vars(other))
         self._finalizer = weakref.finalize(self, self._writer.close)
+
+    @property
+    def attrs(self) -> AttributeSet:
+        if not hasattr(self, "_attrs"):
+            self._check_open()
+        return self._attrs
 
     @property
     def comm(self) -> Any:
@@ -487,6 +495,8 @@ class Column:
 
     def _check_open(self) -> None:
         if self._closed:
+            if not hasattr(self, "_tree"):
+                raise ColumnClosedError("no block has been opened with this object")
             raise ColumnClosedError("the column '%s' is closed" % self.name)
 
     def __enter__(self) -> Column:

@@ -59,14 +59,14 @@ def store(
     array: Any,
     column: Column,
     row: int,
-    most: int = TAKEN_NBYTES,
+    most: int | None = None,
     left_out: Rows | None = None,
 ) -> None:
     """Write the rows of a table from row `row` on, but not `left_out`.
 
-    They are taken in pieces of at most `most` bytes.
+    They are taken in pieces of at most `most` bytes, by default `TAKEN_NBYTES`.
     """
-    for piece in pieces_of(array, most):
+    for piece in pieces_of(array, TAKEN_NBYTES if most is None else most):
         for start, stop in without([piece], left_out or []):
             part = numpy.asarray(array[start:stop])
             column.write(row + start, part.reshape(-1, column.nmemb))
@@ -344,7 +344,7 @@ class File:
         blockname: str,
         array: Any,
         Nfile: int | None = None,
-        memorylimit: int = TAKEN_NBYTES,
+        memorylimit: int | None = TAKEN_NBYTES,
     ) -> Column:
         """Create a block, or replace one, with the rows of an array, and return it.
 

@@ -166,7 +166,7 @@ class FileMPI(File):
         blockname: str,
         array: Any,
         Nfile: int | None = None,
-        memorylimit: int = TAKEN_NBYTES,
+        memorylimit: int | None = TAKEN_NBYTES,
     ) -> Column:
         """Create a block, or replace one, with the rows of all ranks, in their order.
 
@@ -218,7 +218,7 @@ class ColumnMPI(Column):
     block with an error, the other ones raise an error, too.
     """
 
-    attrs: AttributeSetMPI
+    _attrs: AttributeSetMPI
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class ColumnMPI(Column):
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
         if tree is not None:
-            self.attrs = AttributeSetMPI(tree, self._folder, self._ranks.is_root)
+            self._attrs = AttributeSetMPI(tree, self._folder, self._ranks.is_root)
 
     @property
     def comm(self) -> Communicator:
@@ -260,14 +260,14 @@ class ColumnMPI(Column):
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
                 % (failed[0], self.name, texts[failed[0]])
             )
-        taken = self.comm.gather((self._writer.take(), self.attrs.take()))
+        taken = self.comm.gather((self._writer.take(), self._attrs.take()))
         self._ranks.on_root(lambda: self._commit(taken))
         if failed and own is None:
             raise StorageError(self._failure)
 
     def _commit(self, taken: list[Any]) -> None:
         self._writer.commit_all(written for written, _ in taken)
-        self.attrs.adopt([changes for _, changes in taken])
+        self._attrs.adopt([changes for _, changes in taken])
 
     def append(self, buf: Any, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.

@@ -32,8 +32,17 @@ def _names_and_rows(index: Any) -> tuple[Any, list[Any]]:
         name = part[0] if isinstance(part, tuple) and len(part) == 1 else part
         if isstr(name) or (isstrlist(name) and name):
             del parts[number]
+            if not isstr(name) and len(parts) > 1:
+                raise UsageTypeError("columns and rows of a table are one index each")
             return name, parts
     return None, parts if len(parts) == 1 else [index]
+
+
+def _index_of(parts: list[Any]) -> Any:
+    """Return the index of a column: rows, or rows and items."""
+    if any(isstr(part) or (isstrlist(part) and part) for part in parts):
+        raise UsageTypeError("an index of a table has one name, or one list of names")
+    return parts[0] if len(parts) == 1 else tuple(parts)
 
 
 class Dataset:
@@ -107,7 +116,7 @@ class Dataset:
         names, rest = _names_and_rows(index)
         if names is not None:
             part = self._columns[names] if isstr(names) else Dataset(self.file, names)
-            return part[rest[0]] if rest else part
+            return part[_index_of(rest)] if rest else part
         index = rest[0]
         rows = {name: column[index] for name, column in self._columns.items()}
         is_row = isinstance(index, (int, numpy.integer))
@@ -119,7 +128,7 @@ class Dataset:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         names, rest = _names_and_rows(index)
-        rows = rest[0] if rest else slice(None)
+        rows = _index_of(rest) if rest else slice(None)
         if isstr(names):
             self._columns[names][rows] = value
             return
@@ -149,14 +158,16 @@ class Dataset:
             column.read(start, length, out[name])
         return out
 
-    def write(self, start: int, buf: Array) -> None:
+    def write(self, start: int, buf: Any) -> None:
         """Write records from row `start` on, each field to its column."""
+        buf = numpy.asarray(buf)
         self._check_fields(buf, self.column_names)
         for name, column in self._columns.items():
             column.write(start, buf[name])
 
-    def append(self, buf: Array, Nfile: int = 1) -> None:
+    def append(self, buf: Any, Nfile: int = 1) -> None:
         """Add records at the end, in `Nfile` new data files of each column."""
+        buf = numpy.asarray(buf)
         self._check_fields(buf, self.column_names)
         for name, column in self._columns.items():
             column.append(buf[name], Nfile)

@@ -10,6 +10,7 @@ import pytest
 from bigfile.test_mpi import ThreadCommunicator
 
 from bloscpack import bigfile
+from bloscpack.exceptions import UsageTypeError
 
 # What ``dir()`` of the package, of its classes and of their objects shows: all names
 # without an underscore but those of modules, and the methods for operators.
@@ -146,6 +147,33 @@ def test_records_are_assigned_to_rows_of_a_table(table, tree):
     assert not table[:]["Position"].any()
 
 
+def test_items_of_rows_of_a_table(table):
+    before = table[:].tobytes()
+    assert [30, 33] == table["Position", 10:12, 0].tolist()
+    assert [30, 33] == table[10:12, "Position", 0].tolist()
+    for index in (
+        ("Position", slice(1, 3), 0),
+        (slice(1, 3), "Position", "ID"),
+        (slice(1, 3), "Position", ["ID"]),
+        (["Position", "ID"], slice(1, 3), 0),
+    ):
+        with pytest.raises(UsageTypeError):
+            table[index] = -1
+        if index[2] != 0 or index[0] != "Position":
+            with pytest.raises(UsageTypeError):
+                table[index]
+    assert before == table[:].tobytes()
+
+
+def test_lists_are_no_records(table, tree):
+    for write in (table.append, lambda rows: table.write(0, rows)):
+        with pytest.raises(UsageTypeError, match="no field"):
+            write([1, 2])
+    table.append(list(table[:2]))
+    assert 42 == table.size
+    assert 3 == tree.create_from_array("new", [1, 2, 3], memorylimit=None).size
+
+
 def test_assigned_records_need_the_fields_of_the_table(table):
     with pytest.raises(TypeError, match="no field 'ID'"):
         table[0:2] = np.zeros(2, [("Position", "f8", 3)])
@@ -162,8 +190,10 @@ def test_a_table_creates_its_columns(tree):
 def test_a_block_is_opened_and_created_with_an_object(tree):
     block = bigfile.BigBlock()
     assert (0, 0, None) == (block.size, block.Nfile, block.comm)
-    with pytest.raises(bigfile.BigBlockClosedError):
+    with pytest.raises(bigfile.BigBlockClosedError, match="no block has been"):
         block.read(0, 1)
+    with pytest.raises(bigfile.BigBlockClosedError, match="no block has been"):
+        block.attrs["unit"] = "m"
     block.open(tree, "0/ID")
     assert [3, 4] == block[3:5].tolist()
     block.create(tree, "new", "f4", 4, Nfile=2)

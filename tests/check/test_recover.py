@@ -799,6 +799,37 @@ def test_threads_write_the_same(nthreads):
     assert expected == out_fp.getvalue()
 
 
+def test_notes_of_earlier_recoveries():
+    """They are a flat list: metadata are not nested deeper each time."""
+    data, notes = packed(text(2900), metadata={"a": 1}), []
+    for i in range(1, 4):
+        data, _, _ = recovered_and_verified(wiped(data, i))
+        note = bp.unpack_bytes_from_bytes(data)[1]["bloscpack_recovered"]
+        assert note.pop("earlier", []) == notes
+        assert note["filled"] == [[300 * i, 300 * i + 300]]
+        notes = [note, *notes]
+
+
+@pytest.mark.parametrize("form", ["%s", '{"fill": %s}', '{"earlier": [%s]}'])
+def test_note_that_no_recovery_wrote(form):
+    """It is left out: the old metadata may be nested 100 levels deep."""
+    depth = 99 - form.count("{") - form.count("[")
+    old = json.loads(form % ("[" * depth + "]" * depth))
+    data = packed(text(2900), metadata={"a": 1, "bloscpack_recovered": old})
+    new, _, _ = recovered_and_verified(wiped(data, 1))
+    metadata = bp.unpack_bytes_from_bytes(new)[1]
+    assert 1 == metadata["a"]
+    assert "earlier" not in metadata["bloscpack_recovered"]
+
+
+def test_numbers_that_no_file_has():
+    """They do not make a finding long."""
+    note = {"unit": "bytes", "filled": [[10**3000, 10**3000 + 1]] * 8, "fill": 0}
+    data = packed(text(2900), metadata={"bloscpack_recovered": note})
+    (finding,) = verify_fp(io.BytesIO(data)).findings
+    assert len(str(finding)) < 200
+
+
 @pytest.mark.parametrize("times", [1, 3])
 def test_file_that_is_changed_meanwhile(tmp_path, monkeypatch, times):
     """What a stream was given is not given again; a new file is begun anew."""

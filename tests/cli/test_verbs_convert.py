@@ -256,6 +256,12 @@ def test_raw_items(shape, dtype, arguments, target):
          ["--dtype", "M8[s/0]", "raw"]),
         ("raw items can't have the dtype 'O'", ["--dtype", "O", "raw"]),
         ("raw items can't have the dtype 'U'", ["--dtype", "U", "raw"]),
+        ("raw items can't have the dtype 'a'", ["--dtype", "a", "raw"]),
+        ("no array of dtype 'int16' has the shape (-1, 0)",
+         ["--dtype", "i2", "--shape=-1,0", "raw"]),
+        ("has the shape (-1, 0)", ["--dtype", "i2", "--shape=-1,0", "empty"]),
+        ("has the shape (0, 9223372036854775808)",
+         ["--dtype", "i2", "--shape=0,9223372036854775808", "empty"]),
         ("one of the format 'blp', which needs no dtype", ["--dtype", "f8", "a.blp"]),
         ("'folder' is no file of raw items", ["--dtype", "f8", "folder"]),
     ],
@@ -263,6 +269,7 @@ def test_raw_items(shape, dtype, arguments, target):
 def test_raw_items_that_do_not_fit(message, arguments):
     np.arange(24, dtype="f4").tofile("raw")
     os.mkdir("folder")
+    open("empty", "w").close()
     with pytest.raises(bloscpack.UsageError, match=re.escape(message)):
         blpk(*arguments, "b.npy")
     assert not os.path.exists("b.npy")

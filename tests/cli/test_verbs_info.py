@@ -161,11 +161,22 @@ def test_damage_before_the_chunks_are_counted(info, capsys):
     )
     with open("a.blp", "r+b") as fp:
         fp.truncate(len(packed) - 2)
-    found = info("a.blp")
-    assert found["damaged"].startswith("the file ends too early")
-    assert not {"nchunks", "plain", "ratio"} & found.keys()
+    check_damaged(capsys, "the file ends too early")
+    with open("a.blp", "r+b") as fp:
+        fp.seek(32)
+        fp.write(b"\xff")
+    check_damaged(capsys, "not a Blosc chunk")
     with pytest.raises(SystemExit, match="3"):
         main(["info", "--json", "a.blp"])
+
+
+def check_damaged(capsys, reason):
+    with pytest.raises(SystemExit, match="3"):
+        main(["info", "a.blp"])
+    lines = capsys.readouterr().out.splitlines()
+    found = dict(line.split(":", 1) for line in lines)
+    assert found["damaged"].strip().startswith(reason)
+    assert not {"nchunks", "plain", "ratio"} & found.keys()
 
 
 # Files of other formats that `convert` reads

@@ -28,6 +28,7 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 import bloscpack
 from bloscpack._commit import journal, trust
 from bloscpack._commit.locking import open_locked
+from bloscpack._format.append_plan import find_overreach
 from bloscpack._format.chunks import walk_chunks
 from bloscpack._format.sections import read_header
 from bloscpack._storage import base
@@ -484,6 +485,31 @@ def test_extents_without_an_offset_table(tmp_path, nchunks):
     for wrong in ((before, end), (last + 8, end), (last, end - 1)):
         with pytest.raises(StorageError, match="extents that a change overwrites"):
             loaded(path, encoded(path, [(0, 32), wrong], NEW_HEAD, unchanged))
+
+
+@pytest.mark.parametrize("fields", [(500, -1, -1), (-1, -1, -1), (500, 300, 7)])
+def test_old_chunks_that_are_not_as_stated(fields):
+    """Neither the number of chunks, their sizes nor their end may be other ones."""
+    content = bytearray(packed(random.Random(1).randbytes(3300), 500, offsets=False))
+    struct.pack_into("<iiq", content, 8, *fields)
+    cursor = Cursor(io.BytesIO(content))
+    ends = walk_chunks(cursor, read_header(cursor))
+
+    def overreach(start, stop):
+        def read_old(offset, size):
+            return bytes(content[offset : offset + size])
+
+        return find_overreach(read_old, [(0, 32), (start, stop)], stop)
+
+    assert overreach(ends[-2], ends[-1]) is None
+    cuts = [(ends[-2], ends[-1] - 100)]
+    if fields[2] != -1:  # otherwise this is a shorter file
+        cuts += [(ends[1], ends[2]), (ends[1], ends[2] - 100)]
+    for cut in cuts:
+        assert overreach(*cut) == "'%d' to '%d'" % cut
+    last = len(content)
+    content[ends[1] : ends[1]] = content[ends[-2] :]  # a short chunk
+    assert overreach(last, len(content)) == "'%d' to '%d'" % (last, len(content))
 
 
 def test_old_header_that_is_none(path):

@@ -18,7 +18,7 @@ from builders import numbers, prose, unpacked
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack.append import append, append_fp, rewrite_metadata_fp
+from bloscpack.append import append, append_fp, append_from, rewrite_metadata_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import (
@@ -442,6 +442,22 @@ def test_a_file_from_a_pipe_that_ends_too_early(cut):
 def test_a_file_from_a_pipe_without_content():
     original = as_from_a_pipe(builders.packed(b"", offsets=False))[:32]
     assert b"new" == unpacked(appended(original, b"new", needs_offsets=False))
+
+
+def test_seconds_to_wait_are_a_number(tmp_path):
+    file = tmp_path / "a.blp"
+    file.write_bytes(packed(b"old"))
+    for wait in ("3", None):
+        with pytest.raises(UsageTypeError, match="number of seconds to wait"):
+            append_from(file, io.BytesIO(b"new"), 3, wait=wait)
+    append_from(file, io.BytesIO(b"new"), 3, wait=np.float32(0.5))
+
+
+def test_several_empty_chunks():
+    file = builders.packed(b"", offsets=False)
+    original = as_from_a_pipe(file + file[32:])
+    refused(original, b"new", UsageError, "'2' chunks.* empty", needs_offsets=False)
+    assert original == appended(original, b"", needs_offsets=False)
 
 
 @pytest.mark.parametrize(

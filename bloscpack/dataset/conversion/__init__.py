@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -504,7 +505,9 @@ def _named_type(text: Any) -> Any:
 
     try:
         check_unit(str(text))
-        dtype = numpy.dtype(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the name 'a' for 'S'
+            dtype = numpy.dtype(text)
     except (TypeError, ValueError, SyntaxError) as error:
         raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
     if dtype.kind == "M" and numpy.datetime_data(dtype)[0] == "generic":

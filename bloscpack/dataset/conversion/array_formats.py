@@ -16,6 +16,7 @@ import errno
 import math
 import os
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -132,8 +133,12 @@ def read_raw(path: str, request: Request) -> ArrayContent:
     dtype, shape = request.raw
     size = os.path.getsize(path)
     row = math.prod(n for n in shape if n != UNKNOWN_LENGTH) * dtype.itemsize
+    if max(row, *shape, 0) > sys.maxsize or (UNKNOWN_LENGTH in shape and not row):
+        raise UsageValueError(
+            "no array of dtype '%s' has the shape %s" % (dtype, shape)
+        )
     if UNKNOWN_LENGTH in shape:
-        length = size // row if row else 0
+        length = size // row
         shape = tuple(length if n == UNKNOWN_LENGTH else n for n in shape)
     if math.prod(shape) * dtype.itemsize != size:
         raise UsageValueError(
@@ -143,7 +148,6 @@ def read_raw(path: str, request: Request) -> ArrayContent:
                 *(dtype, request.raw[1], size),
             )
         )
-
     return _mapped(path, without_items(dtype, shape, False), 0)
 
 
