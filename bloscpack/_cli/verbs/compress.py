@@ -293,7 +293,7 @@ def _tell_of_auto(args: Namespace, in_file: str, out_file: str) -> None:
         args.auto = None  # the other files need no message
         name = "it" if inputs.is_classic(args) else "'%s'" % in_file
         texts = name, size_text(round(size * (1 - saved))), size_text(size)
-        message = "--auto would make %s %s instead of %s" % texts
+        message = "--auto would make %s about %s instead of %s" % texts
         console.put_error(log.lines(message, sys.stderr))
 
 
