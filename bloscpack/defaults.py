@@ -10,8 +10,15 @@ DEFAULT_CLEVEL = 7
 DEFAULT_SHUFFLE = True
 DEFAULT_CNAME = "blosclz"
 
-# Plain bytes of a chunk. Made here so that `is` tells it from "1M" of a caller.
-DEFAULT_CHUNK_SIZE = "%dM" % len("M")
+
+class NotGiven(str):
+    """The default text of a parameter: the same text of a caller is a plain str."""
+
+    __slots__ = ()
+
+
+# Plain bytes of a chunk.
+DEFAULT_CHUNK_SIZE = NotGiven("1M")
 # Settings of `BloscpackArgs`.
 DEFAULT_OFFSETS = True
 DEFAULT_CHECKSUM = "adler32"

@@ -33,7 +33,7 @@ from ._storage.protocols import (
 )
 from ._storage.stream import Cursor, sampled, size_of
 from .abstract_io import Progress
-from .args import calculate_nchunks, fit_settings, parse_chunk_size
+from .args import calculate_nchunks, fit_settings, goal_of, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -139,7 +139,8 @@ def pack_file_to_file(
     auto
         Whether to choose settings and chunk size that fit the data, by trials on a
         sample: True, or a goal as in `BloscArgs.auto`, such as ``'ratio'``. A setting
-        that is given stays as it is. The sample of a pipe is its beginning.
+        that is given stays as it is, also ``chunk_size='1M'``. The sample of a pipe is
+        its beginning.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
         as keywords, such as ``clevel=9``.
@@ -190,7 +191,7 @@ def pack_fp_to_fp(
     size = size_of(in_fp)
     settings: Any = keywords
     sample = None
-    if settings.get("auto"):
+    if goal_of(settings.get("auto")):
         in_fp, sample = sampled(in_fp, size)
     chunk_size, blosc_args = fit_settings(settings, chunk_size, blosc_args, sample)
     if size is not None:

@@ -33,7 +33,7 @@ from ._storage.protocols import (
 from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from
-from .args import fit_settings
+from .args import fit_settings, goal_of
 from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
@@ -281,10 +281,12 @@ def pack_npy_to_file(
         items_fp: BinaryIO = in_fp
         sample = None
         settings: Any = keywords
-        if settings.get("auto"):
+        if goal_of(settings.get("auto")):
             items_fp, sample = sampled(in_fp, None if size is None else array.nbytes)
         typesizes = (typesize_of(array.dtype),)
-        fitted = fit_settings(settings, chunk_size, blosc_args, sample, typesizes)
+        fitted = fit_settings(
+            settings, chunk_size, blosc_args, sample, typesizes, is_array=True
+        )
         with replacing(
             out_file,
             sync,
