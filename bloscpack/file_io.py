@@ -42,7 +42,7 @@ from .bytes_io import (
     bytes_writer,
 )
 from .constants import MAGIC, MAX_TYPESIZE
-from .defaults import DEFAULT_CHUNK_SIZE
+from .defaults import CHUNK_SIZE_NOT_GIVEN
 from .exceptions import UsageTypeError
 from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
@@ -112,7 +112,7 @@ def _size_to_log(out_file: Path) -> int | None:
 def pack_file_to_file(
     in_file: Path,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -175,7 +175,7 @@ def pack_file_to_file(
 def pack_fp_to_fp(
     in_fp: BinaryIO,
     out_fp: Writable,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -356,7 +356,7 @@ def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
 def pack_bytes_to_file(
     bytes_: Buffer,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -387,7 +387,7 @@ def pack_bytes_to_file(
 
 def pack_bytes_to_bytes(
     bytes_: Buffer,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,

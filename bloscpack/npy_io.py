@@ -34,7 +34,7 @@ from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from
 from .args import fit_settings, goal_of
-from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
+from .defaults import CHUNK_SIZE_NOT_GIVEN, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
 from .fp_io import (
@@ -222,7 +222,7 @@ class NpySource(PlainFPSource):
 def pack_npy_to_file(
     npy_file: Path,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,

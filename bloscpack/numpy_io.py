@@ -50,7 +50,7 @@ from .args import (
 )
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
-from .defaults import DEFAULT_CHUNK_SIZE, NotGiven
+from .defaults import CHUNK_SIZE_NOT_GIVEN, NotGiven
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
     DoesNotFit,
@@ -188,7 +188,7 @@ class PlainNumpySink(MemorySink):
 def pack_ndarray(
     ndarray: Array,
     sink: CompressedSink,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
@@ -298,7 +298,7 @@ def as_shard(
     """
     source = PlainNumpySource(array)
     found = dict(settings)
-    chunk_size = found.pop("chunk_size", DEFAULT_CHUNK_SIZE)
+    chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal_of(found.get("auto")))
     chunk_size, found["blosc_args"] = fit_settings(
@@ -357,7 +357,7 @@ def whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
 def pack_ndarray_to_file(
     ndarray: Array,
     filename: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
@@ -396,7 +396,7 @@ def pack_ndarray_to_file(
 
 def pack_ndarray_to_bytes(
     ndarray: Array,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,

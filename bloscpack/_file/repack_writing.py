@@ -29,7 +29,7 @@ from ..args import (
     goal_of,
     known_settings,
 )
-from ..defaults import DEFAULT_CHUNK_SIZE
+from ..defaults import CHUNK_SIZE_NOT_GIVEN
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
 from ..serializers import SHARD, is_array
@@ -86,7 +86,7 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
     keywords = {name: given[name] for name in ("auto", *BLOSC_ARGS) if name in given}
     keywords["shard"] = given.get("shard", is_array(metadata) and SHARD in metadata)
     typesizes = array_typesizes(metadata)
-    chunk_size = given.get("chunk_size", DEFAULT_CHUNK_SIZE)
+    chunk_size = given.get("chunk_size", CHUNK_SIZE_NOT_GIVEN)
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
     with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:

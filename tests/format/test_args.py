@@ -1,6 +1,7 @@
 """The settings of the pack functions, and how an input is cut into chunks."""
 
 import copy
+import inspect
 import io
 import os
 import pickle
@@ -12,7 +13,7 @@ import pytest
 from builders import prose
 
 import bloscpack as bp
-from bloscpack import args, defaults
+from bloscpack import args
 from bloscpack.args import (
     BloscArgs,
     BloscpackArgs,
@@ -700,7 +701,8 @@ def test_auto_keeps_what_is_given(data, pack, inputs):
 def test_auto_keeps_a_chunk_size_that_is_the_default(inputs):
     data = prose(3 * 2**20)
     sizes = []
-    default = pickle.loads(pickle.dumps(defaults.DEFAULT_CHUNK_SIZE))
+    default = inspect.signature(bp.pack_bytes_to_bytes).parameters["chunk_size"].default
+    default = pickle.loads(pickle.dumps(default))
     for given in ({}, {"chunk_size": default}, {"chunk_size": "1M"}):
         packed = bp.pack_bytes_to_bytes(data, auto=True, cname="zstd", **given)
         sizes.append(bp.Reader(io.BytesIO(packed)).header.chunk_size)

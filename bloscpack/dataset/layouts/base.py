@@ -23,7 +23,7 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
-from ...defaults import DEFAULT_CHUNK_SIZE
+from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
 from ..rows import check_fill_value, check_nbytes, is_array, row_count
@@ -153,7 +153,7 @@ def _fitted(
     data = read, items.size * dtype.itemsize
     found = dict(settings)
     args: Any = fit_settings(
-        found, DEFAULT_CHUNK_SIZE, None, data, known, is_array=True
+        found, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True
     )[1]
     fitted = {"cname": args.cname, "clevel": args.clevel, "shuffle": int(args.shuffle)}
     if "typesize" in settings:  # the layout refuses it
