@@ -108,7 +108,9 @@ class BloscArgs(MutableMappingObject):
         Name of the codec: ``'blosclz'``, ``'lz4'``, ``'lz4hc'``, ``'snappy'``,
         ``'zlib'`` or ``'zstd'``, as far as the installed Blosc has it.
     codec, level
-        Other names of ``cname`` and ``clevel``.
+        Other names of ``cname`` and ``clevel``. Give each setting under one name:
+        ``BloscArgs`` takes a ``clevel`` or ``cname`` that has the default value for one
+        that is not given.
 
     Notes
     -----
@@ -619,12 +621,31 @@ def pack_settings(
     )
 
 
+def goal_of(auto: object) -> str:
+    """Return the goal that the argument ``auto`` names, an empty text for none."""
+    auto = plain_number(auto)
+    if auto is None or auto is False:  # the usual case, for speed
+        return ""
+    if isinstance(auto, str):
+        return auto
+    from ._format.codecs import DEFAULT_GOAL, GOALS
+
+    if isinstance(auto, int) and auto in (0, 1):
+        return DEFAULT_GOAL if auto else ""
+    raise UsageTypeError(
+        "'auto' must be True, False or one of the goals %s, not of type '%s'"
+        % (", ".join(map(repr, GOALS)), type(auto).__name__)
+    )
+
+
 def fit_settings(
     keywords: dict[str, Any],
     chunk_size: int | str,
     given: AnyBloscArgs | None,
     sample: tuple[Read, int] | None,
     typesizes: Sequence[int] = (),
+    *,
+    is_array: bool = False,
 ) -> tuple[int | str, AnyBloscArgs | None]:
     """Return chunk size and settings of Blosc that fit the data, with ``auto``.
 
@@ -641,14 +662,15 @@ def fit_settings(
         A function that returns bytes of the data for an offset and a size, and their
         total size. It may be None without ``auto``.
     typesizes
-        The type sizes of the data, if they are known. They take precedence over the
-        type size of the caller.
+        The type sizes of the data, if they are known.
+    is_array
+        Whether the data are an array, whose items have the first of these sizes: it
+        takes precedence over the type size of the caller.
     """
-    auto = keywords.pop("auto", False)
-    if not auto:
+    goal = goal_of(keywords.pop("auto", False))
+    if not goal:
         return chunk_size, given
     from ._format.automatic import CHUNK_SIZE, choose
-    from ._format.codecs import DEFAULT_GOAL
 
     if isinstance(given, BloscArgs):
         raise UsageTypeError(
@@ -658,17 +680,18 @@ def fit_settings(
     names = [key for key in keywords if OTHER_NAMES.get(key, key) in BLOSC_ARGS]
     found = known_settings({key: keywords.pop(key) for key in names}, BLOSC_ARGS)
     settings = settings_from(BloscArgs, "blosc_args", given, found)
-    settings.check()
     fixed = {**known_settings(given or {}, BLOSC_ARGS), **found}
+    if settings.typesize is None and typesizes:  # append: that of the file
+        settings.typesize = fixed["typesize"] = typesizes[0]
+    settings.check()
     fixed = {name: plain_number(value) for name, value in fixed.items()}
     assert sample is not None
-    if typesizes:
+    if is_array:
         fixed.pop("typesize", None)
-    if chunk_size is not defaults.DEFAULT_CHUNK_SIZE:
+    if not isinstance(chunk_size, defaults.NotGiven):
         fixed["chunk_size"] = parse_chunk_size(chunk_size)
     elif keywords.get("shard"):  # the last chunk is stored twice
         fixed["chunk_size"] = CHUNK_SIZE
-    goal = DEFAULT_GOAL if auto is True else str(auto)
     setting = choose(*sample, goal, typesizes, fixed)
     log.verbose("settings chosen for the data: %s" % setting)
     if "chunk_size" not in fixed:  # a size with a suffix is rounded to whole items

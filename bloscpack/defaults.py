@@ -9,9 +9,8 @@ DEFAULT_TYPESIZE = 8
 DEFAULT_CLEVEL = 7
 DEFAULT_SHUFFLE = True
 DEFAULT_CNAME = "blosclz"
-
-# Plain bytes of a chunk. Made here so that `is` tells it from "1M" of a caller.
-DEFAULT_CHUNK_SIZE = "%dM" % len("M")
+# Plain bytes of a chunk.
+DEFAULT_CHUNK_SIZE = "1M"
 # Settings of `BloscpackArgs`.
 DEFAULT_OFFSETS = True
 DEFAULT_CHECKSUM = "adler32"
@@ -59,3 +58,13 @@ def available_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+class NotGiven(str):
+    """The default text of a parameter: the same text of a caller is a plain str."""
+
+    __slots__ = ()
+
+
+# The default of a parameter, where it matters whether the caller has given the value.
+CHUNK_SIZE_NOT_GIVEN = NotGiven(DEFAULT_CHUNK_SIZE)

@@ -33,7 +33,7 @@ from ._storage.protocols import (
 )
 from ._storage.stream import Cursor, sampled, size_of
 from .abstract_io import Progress
-from .args import calculate_nchunks, fit_settings, parse_chunk_size
+from .args import calculate_nchunks, fit_settings, goal_of, parse_chunk_size
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -42,7 +42,7 @@ from .bytes_io import (
     bytes_writer,
 )
 from .constants import MAGIC, MAX_TYPESIZE
-from .defaults import DEFAULT_CHUNK_SIZE
+from .defaults import CHUNK_SIZE_NOT_GIVEN
 from .exceptions import UsageTypeError
 from .fp_io import CompressedFPSink as CompressedFPSink
 from .fp_io import CompressedFPSource as CompressedFPSource
@@ -112,7 +112,7 @@ def _size_to_log(out_file: Path) -> int | None:
 def pack_file_to_file(
     in_file: Path,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -140,7 +140,8 @@ def pack_file_to_file(
     auto
         Whether to choose settings and chunk size that fit the data, by trials on a
         sample: True, or a goal as in `BloscArgs.auto`, such as ``'ratio'``. A setting
-        that is given stays as it is. The sample of a pipe is its beginning.
+        that is given stays as it is, also ``chunk_size='1M'``. The sample of a pipe is
+        its beginning.
     nthreads, progress, settings
         As in `bloscpack.abstract_io.pack`; `settings` are fields of the three classes
         as keywords, such as ``clevel=9``.
@@ -182,7 +183,7 @@ def pack_file_to_file(
 def pack_fp_to_fp(
     in_fp: BinaryIO,
     out_fp: Writable,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -198,7 +199,7 @@ def pack_fp_to_fp(
     size = size_of(in_fp)
     settings: Any = keywords
     sample = None
-    if settings.get("auto"):
+    if goal_of(settings.get("auto")):
         in_fp, sample = sampled(in_fp, size)
     chunk_size, blosc_args = fit_settings(settings, chunk_size, blosc_args, sample)
     if size is not None:
@@ -363,7 +364,7 @@ def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
 def pack_bytes_to_file(
     bytes_: Buffer,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
@@ -394,7 +395,7 @@ def pack_bytes_to_file(
 
 def pack_bytes_to_bytes(
     bytes_: Buffer,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     metadata: object = None,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,

@@ -33,8 +33,8 @@ from ._storage.protocols import (
 from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from
-from .args import fit_settings
-from .defaults import DEFAULT_CHUNK_SIZE, DEFAULT_DTYPE_LIMIT
+from .args import fit_settings, goal_of
+from .defaults import CHUNK_SIZE_NOT_GIVEN, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
 from .fp_io import (
@@ -222,7 +222,7 @@ class NpySource(PlainFPSource):
 def pack_npy_to_file(
     npy_file: Path,
     out_file: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
@@ -282,10 +282,12 @@ def pack_npy_to_file(
         items_fp: BinaryIO = in_fp
         sample = None
         settings: Any = keywords
-        if settings.get("auto"):
+        if goal_of(settings.get("auto")):
             items_fp, sample = sampled(in_fp, None if size is None else array.nbytes)
         typesizes = (typesize_of(array.dtype),)
-        fitted = fit_settings(settings, chunk_size, blosc_args, sample, typesizes)
+        fitted = fit_settings(
+            settings, chunk_size, blosc_args, sample, typesizes, is_array=True
+        )
         with replacing(
             out_file,
             sync,

@@ -45,12 +45,13 @@ from .args import (
     BloscpackArgs,
     calculate_nchunks,
     fit_settings,
+    goal_of,
     pack_settings,
     parse_chunk_size,
 )
 from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
-from .defaults import DEFAULT_CHUNK_SIZE
+from .defaults import CHUNK_SIZE_NOT_GIVEN, NotGiven
 from .exceptions import (
     ChunkSizeTypeSizeMismatch,
     DoesNotFit,
@@ -188,7 +189,7 @@ class PlainNumpySink(MemorySink):
 def pack_ndarray(
     ndarray: Array,
     sink: CompressedSink,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
@@ -235,7 +236,9 @@ def pack_ndarray(
     source = PlainNumpySource(ndarray)
     settings: Any = keywords
     sample, typesizes = (source.read, source.size), (typesize_of(ndarray.dtype),)
-    fitted = fit_settings(settings, chunk_size, blosc_args, sample, typesizes)
+    fitted = fit_settings(
+        settings, chunk_size, blosc_args, sample, typesizes, is_array=True
+    )
     args = *fitted, bloscpack_args, metadata_args
     pack_items(source, sink, source.ndarray, *args, **settings)
 
@@ -296,14 +299,16 @@ def as_shard(
     """
     source = PlainNumpySource(array)
     found = dict(settings)
-    chunk_size = found.pop("chunk_size", DEFAULT_CHUNK_SIZE)
-    even = chunk_size is DEFAULT_CHUNK_SIZE and (least or found.get("auto"))
+    chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
+    is_given = not isinstance(chunk_size, NotGiven)
+    even = not is_given and (least or goal_of(found.get("auto")))
     chunk_size, found["blosc_args"] = fit_settings(
         found,
         chunk_size,
         found.pop("blosc_args", None),
         (source.read, source.size),
         (typesize_of(array.dtype),),
+        is_array=True,
     )
     found.update(chunk_size=chunk_size, shard=False)
     parse_chunk_size(chunk_size)
@@ -353,7 +358,7 @@ def whole_items(chunk_size: int | str, itemsize: int, nbytes: int) -> int:
 def pack_ndarray_to_file(
     ndarray: Array,
     filename: Path,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
@@ -393,7 +398,7 @@ def pack_ndarray_to_file(
 
 def pack_ndarray_to_bytes(
     ndarray: Array,
-    chunk_size: int | str = DEFAULT_CHUNK_SIZE,
+    chunk_size: int | str = CHUNK_SIZE_NOT_GIVEN,
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,

@@ -68,6 +68,7 @@ from ..args import (
     BLOSC_ARGS,
     BloscArgs,
     fit_settings,
+    goal_of,
     known_settings,
     settings_from,
 )
@@ -342,7 +343,7 @@ def _effective_args(
     """
     keywords, given, sample = dict(how.settings), how.blosc_args, None
     typesizes = (header.typesize,) if header.typesize else ()
-    if keywords["auto"]:
+    if goal_of(keywords["auto"]):
         if bytes_left(content_fp) is None:
             raise UsageError("'auto' needs new content that can seek")
         _, sample = sampled(content_fp, size)

@@ -26,9 +26,10 @@ from ..args import (
     BloscpackArgs,
     MetadataArgs,
     fit_settings,
+    goal_of,
     known_settings,
 )
-from ..defaults import DEFAULT_CHUNK_SIZE
+from ..defaults import CHUNK_SIZE_NOT_GIVEN
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
 from ..serializers import SHARD, is_array
@@ -71,7 +72,7 @@ def repack_fp(
     found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
     if expect is not None:
         expect(old.nbytes)
-    blocksize = _choose(found, in_fp, old) if found.get("auto") else 0
+    blocksize = _choose(found, in_fp, old) if goal_of(found.get("auto")) else 0
     plan = RepackPlan(old, found)
     if plan.blosc_args is not None:
         plan.blosc_args.blocksize = blocksize
@@ -84,8 +85,8 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
     given = {name: value for name, value in settings.items() if value is not None}
     keywords = {name: given[name] for name in ("auto", *BLOSC_ARGS) if name in given}
     keywords["shard"] = given.get("shard", is_array(metadata) and SHARD in metadata)
-    typesizes = [] if "typesize" in given else array_typesizes(metadata)
-    chunk_size = given.get("chunk_size", DEFAULT_CHUNK_SIZE)
+    typesizes = array_typesizes(metadata)
+    chunk_size = given.get("chunk_size", CHUNK_SIZE_NOT_GIVEN)
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
     with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:

@@ -46,7 +46,7 @@ from .codecs import (
 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
-    from .dtypes import Array
+    from .dtypes import Array, DType
 
 Read = Callable[[int, int], bytes]
 
@@ -348,18 +348,27 @@ def choose_for(
     array = _as_array(sample)
     if array.flags.f_contiguous:
         array = array.T
-    items = array.reshape(-1) if array.flags.c_contiguous else array.flat
     itemsize = array.itemsize
     typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
-    return choose(reader_of(items, itemsize), array.nbytes, goal, typesizes, fixed)
+    read = reader_of(items_in_order(array), itemsize)
+    return choose(read, array.nbytes, goal, typesizes, fixed)
 
 
-def reader_of(rows: Any, row_nbytes: int) -> Read:
-    """Return a function that reads plain bytes of rows, or of items."""
+def items_in_order(array: Array) -> Any:
+    """Return the items of an array, which can be sliced, without a copy of all."""
+    return array.reshape(-1) if array.flags.c_contiguous else array.flat
+
+
+def reader_of(rows: Any, row_nbytes: int, dtype: DType | None = None) -> Read:
+    """Return a function that reads plain bytes of rows, or of items.
+
+    The part that is read is converted to `dtype`, in which a row has `row_nbytes`.
+    """
 
     def read(start: int, size: int) -> bytes:
         first, skip = divmod(start, row_nbytes)
-        data: bytes = rows[first : -(-(start + size) // row_nbytes)].tobytes()
+        found = rows[first : -(-(start + size) // row_nbytes)]
+        data: bytes = (found if dtype is None else found.astype(dtype)).tobytes()
         return data[skip : skip + size]
 
     return read

@@ -11,13 +11,13 @@ from cli.verb_support import assert_help_fits, parser_of, run_verb
 import bloscpack
 from bloscpack import dataset
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli.samples import opened_sample
 from bloscpack._cli.verbs import tune
 from bloscpack._cli.verbs.tune import (
     FIELDS,
     Search,
     Trial,
     command,
-    opened_sample,
     pareto,
 )
 from bloscpack._format import automatic

@@ -19,6 +19,7 @@ from bloscpack import dataset
 from bloscpack.dataset import parallel
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find_members
+from bloscpack.dataset.layouts.base import NewArray
 from bloscpack.exceptions import DoesNotFit, FormatError, StorageError, UsageError
 
 DTYPES = "? i1 u2 i4 >i4 u8 f2 f4 >f8 c16 S3 S300 U2 >U2 U80 M8[ns] M8[D] m8[ns] V5"
@@ -93,6 +94,18 @@ def test_settings_that_fit(tmp_path, layout):
             size("none", data, shape=(2,), dtype="f8", auto=True)
     with pytest.raises(UsageError, match="the goal must be one of"):
         size("none", auto="best")
+    with pytest.raises(UsageError, match="has no setting 'typesize'"):
+        size("none", auto=True, typesize=4)
+
+
+def test_settings_that_fit_need_little_memory(tmp_path):
+    items = np.zeros((4, 2**20), "i4")
+    for data in (items, items.T):
+        tracemalloc.start()
+        NewArray(np.dtype("f8"), data.shape, settings={"auto": True}, sample=data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < items.nbytes / 4
 
 
 ROW = {"a": [1.5]}

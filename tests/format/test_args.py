@@ -1,8 +1,10 @@
 """The settings of the pack functions, and how an input is cut into chunks."""
 
 import copy
+import inspect
 import io
 import os
+import pickle
 import threading
 from contextlib import suppress
 
@@ -664,16 +666,18 @@ def plain_of(name):
 def test_auto(data, pack, inputs):
     pack({})
     usual = os.path.getsize("out")
-    pack({"auto": False})
-    assert usual == os.path.getsize("out")
+    for auto in (False, np.False_, None):
+        pack({"auto": auto})
+        assert usual == os.path.getsize("out")
     sizes = []
     for auto in ("speed", True, "ratio"):
         pack({"auto": auto})
         np.testing.assert_array_equal(data, plain_of("out"))
         sizes.append(os.path.getsize("out"))
     assert sizes[2] < sizes[1] < 0.8 * usual
-    pack({"auto": "balanced"})
-    assert sizes[1] == os.path.getsize("out")
+    for auto in ("balanced", np.True_):
+        pack({"auto": auto})
+        assert sizes[1] == os.path.getsize("out")
 
 
 @each_to_fit
@@ -697,10 +701,30 @@ def test_auto_keeps_what_is_given(data, pack, inputs):
 def test_auto_keeps_a_chunk_size_that_is_the_default(inputs):
     data = prose(3 * 2**20)
     sizes = []
-    for given in ({}, {"chunk_size": "1M"}):
+    default = inspect.signature(bp.pack_bytes_to_bytes).parameters["chunk_size"].default
+    default = pickle.loads(pickle.dumps(default))
+    for given in ({}, {"chunk_size": default}, {"chunk_size": "1M"}):
         packed = bp.pack_bytes_to_bytes(data, auto=True, cname="zstd", **given)
         sizes.append(bp.Reader(io.BytesIO(packed)).header.chunk_size)
-    assert [2**21, 2**20] == sizes
+    assert [2**21, 2**21, 2**20] == sizes
+    assert default == "1M"
+
+
+@each_to_fit
+@pytest.mark.parametrize(
+    "given", [{"typesize": 4}, {"blosc_args": {"typesize": np.int8(4)}}]
+)
+def test_auto_keeps_a_type_size(data, pack, inputs, given):
+    """Except that of an array: the size of its items."""
+    pack({"auto": True, **given})
+    assert bp.info("out").header.typesize == (8 if data is ROUNDED else 4)
+
+
+def test_auto_keeps_a_type_size_for_a_buffer_of_items():
+    numbers = np.arange(10_000)
+    for given, expected in (({}, 8), ({"typesize": 4}, 4)):
+        packed = bp.pack_bytes_to_bytes(numbers, auto=True, **given)
+        assert expected == bp.Reader(io.BytesIO(packed)).header.typesize
 
 
 @each_to_fit
@@ -712,6 +736,8 @@ def test_auto_keeps_a_chunk_size_that_is_the_default(inputs):
         ("'clevel' must be in the range", {"auto": True, "level": 10}),
         ("'clevel' is given twice", {"level": 3, "blosc_args": {"level": 3}}),
         ("did you mean 'auto'", {"atuo": True}),
+        ("'auto' must be True, False or one of", {"auto": np.array([1, 2])}),
+        ("'speed', 'balanced', 'ratio', not of type 'float'", {"auto": 1.0}),
     ],
 )
 def test_auto_is_refused(data, pack, inputs, message, given):

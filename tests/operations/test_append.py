@@ -647,6 +647,11 @@ def test_settings_that_fit(tmp_path):
     found = appended(original, words, {"cname": "zlib"}, auto="speed", clevel=1)
     assert usual > len(fixed) == len(found)
     refused(original, b"new", UsageError, "the goal must be one of", auto="best")
+    shorts = np.arange(20_000, dtype="i2").tobytes()
+    for typesize in (2, None):
+        given = {"cname": "zlib", "clevel": 1, "shuffle": True, "typesize": typesize}
+        found = appended(original, shorts, given, auto=True)
+        assert appended(original, shorts, given) == found
     path = tmp_path / "a.blp"
     bloscpack.save(path, np.round(np.linspace(0, 99, 50_000), 1))
     size = path.stat().st_size

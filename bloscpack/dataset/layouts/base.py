@@ -23,7 +23,7 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
-from ...defaults import DEFAULT_CHUNK_SIZE
+from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
 from ..rows import check_fill_value, check_nbytes, is_array, row_count
@@ -136,23 +136,30 @@ def _fitted(
     settings: Mapping[str, Any], sample: Any, dtype: DType
 ) -> Mapping[str, Any]:
     """Return settings without ``auto``: with those that fit the sample."""
-    if not settings.get("auto"):
+    from ...args import fit_settings, goal_of
+
+    if not goal_of(settings.get("auto")):
         return {name: settings[name] for name in settings if name != "auto"}
     if sample is None or isinstance(sample, Iterator):
         raise UsageError("'auto' needs the items as an array, to try settings on them")
+    from ..._format.automatic import items_in_order, reader_of
     from ..._storage.stream import HEAD
-    from ...args import fit_settings
-    from ...numpy_io import PlainNumpySource, typesize_of
+    from ...numpy_io import typesize_of
 
     items = sample if is_array(sample) else numpy.asarray(sample)
     if not isinstance(items, numpy.ndarray):  # an array of another library
         row = math.prod(items.shape[1:]) * dtype.itemsize
         items = numpy.asarray(items[: max(1, HEAD // max(row, 1))])
-    source, found = PlainNumpySource(items.astype(dtype, copy=False)), dict(settings)
-    typesizes = (typesize_of(dtype),)
-    data = source.read, source.size
-    args: Any = fit_settings(found, DEFAULT_CHUNK_SIZE, None, data, typesizes)[1]
+    read = reader_of(items_in_order(items), dtype.itemsize, dtype)
+    known = (typesize_of(dtype),)
+    data = read, items.size * dtype.itemsize
+    found = dict(settings)
+    args: Any = fit_settings(
+        found, CHUNK_SIZE_NOT_GIVEN, None, data, known, is_array=True
+    )[1]
     fitted = {"cname": args.cname, "clevel": args.clevel, "shuffle": int(args.shuffle)}
+    if "typesize" in settings:  # the layout refuses it
+        fitted["typesize"] = settings["typesize"]
     return {**found, **fitted}
 
 
