@@ -1,0 +1,45 @@
+Settings that fit the data.
+
+  $ awk 'BEGIN { for (x = i = 1; i <= 40000; i++) { x = x * 16807 % 2147483647;
+  >     printf "%d,%.2f,%s\n", i, x % 3000 / 100, x % 7 < 3 ? "north" : "south" } }' > t.csv
+  $ size() { wc -c < "$1" | tr -d ' '; }
+
+The default settings are those of release 0.16; --auto chooses others by trials.
+
+  $ blpk compress t.csv default.blp
+  $ blpk compress --auto t.csv auto.blp
+  $ test $((10 * $(size auto.blp))) -lt $((7 * $(size default.blp))) && echo smaller
+  smaller
+  $ blpk compress --auto=ratio t.csv ratio.blp
+  $ test $(size ratio.blp) -lt $(size auto.blp) && echo smaller
+  smaller
+
+Existing files get them, too; what an option sets stays.
+
+  $ cp default.blp again.blp
+  $ blpk repack --auto again.blp
+  $ cmp again.blp auto.blp
+  $ blpk repack --auto -c lz4 again.blp
+  $ blpk info again.blp | grep codec
+  codec:      lz4, filter none
+
+The configuration can make --auto the default.
+
+  $ export BLPK_CONFIG=$PWD/config.toml
+  $ blpk config auto=true | tr -s ' ' | cut -d ' ' -f 1,2
+  auto balanced
+  $ blpk compress t.csv configured.blp
+  $ cmp configured.blp auto.blp
+  $ blpk config --unset auto | tr -s ' '
+  auto false default
+
+tune shows what it tried, on a sample, and the command to use.
+
+  $ blpk tune --seconds 1 auto.blp | tail -n 1 | cut -d ' ' -f 1-3
+  blpk repack --auto
+
+Arrays and datasets are sampled by their items.
+
+  $ blpk convert t.csv t.npy
+  $ blpk tune --seconds 1 t.npy | tail -n 1 | cut -d ' ' -f 1-3
+  blpk compress --npy

@@ -1,0 +1,79 @@
+Habits from other programs, and mistakes.
+
+  $ seq 1000 > in
+  $ blpk compress in -o out.blp
+  blpk: -o means --no-offsets, and takes no file name; --output <file> names the output
+  $ ls
+  in
+  out.blp
+  $ blpk compress --level 9 -f in
+  $ blpk comprss in
+  blpk: error: there is no subcommand 'comprss'
+  Did you mean 'compress'?
+  [2]
+  $ blpk compress --clevl 3 in
+  usage: blpk compress [-h] [options] [<in_file>] [<out_file>] [<file> ...]
+  blpk compress: error: unrecognized arguments: --clevl
+  Did you mean '--clevel'?
+  [2]
+  $ blpk compress in.blp
+  blpk: 'in.blp' is a Bloscpack file already, and is compressed again
+  $ rm in.blp.blp
+  $ blpk compress --skip-existing in
+  blpk: skipped 'in': its output exists
+  $ gzip -k in
+  $ blpk info in.gz
+  blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file
+  [1]
+  $ blpk verify in.gz missing.blp
+  blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file
+  blpk: error: file 'missing.blp' does not exist!
+  [1]
+  $ blpk verify --json in.gz | grep -c '"'
+  blpk: error: 'in.gz' is not a Bloscpack file: it is a gzip file
+  14
+
+A file without room grows, a missing one is made, and a file from a pipe is appended to.
+
+  $ blpk compress --max-app-chunks 0 -z 1K -f in
+  $ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do blpk append in.blp in; done
+  $ blpk decompress in.blp - | wc -l | tr -d ' '
+  14000
+  $ blpk compress --max-app-chunks 0 -z 1K -f in
+  $ blpk append --no-grow in.blp in
+  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; without --no-grow, append makes room (file 'in.blp')
+  [1]
+  $ blpk append --create new.blp in
+  $ blpk append --create new.blp in
+  $ blpk decompress new.blp - | wc -l | tr -d ' '
+  2000
+  $ cat in | blpk > pipe.blp
+  $ blpk append pipe.blp in
+  $ blpk decompress pipe.blp - | wc -l | tr -d ' '
+  2000
+
+recover leaves a note of what is missing.
+
+  $ blpk compress -f -z 1K in
+  $ printf '????' | dd of=in.blp bs=1 seek=1500 conv=notrunc 2>/dev/null
+  $ blpk recover in.blp saved.blp > /dev/null
+  [3]
+  $ blpk verify saved.blp
+  saved.blp: ok (4 chunks, 3.8K)
+    note: recovered from damage: bytes 2048 to 3072 are filled with bytes 0 (section 'metadata')
+  $ blpk info saved.blp | grep recovered
+  metadata:   {"bloscpack_recovered":{"certain":true,"fill":0,"filled":[[2048,3072]],"left_out":[],"metadata_lost":false,"unit":"bytes"}}
+
+Verbs for files name those for datasets and trees.
+
+  $ printf '\1\0\0\0' | blpk bigfile create tree ID u4
+  $ blpk verify tree
+  blpk: error: 'tree' is a BigFile tree: 'blpk bigfile verify tree' checks it
+  [1]
+  $ blpk convert tree tree.zarr
+  $ blpk repack tree.zarr
+  blpk: error: 'tree.zarr' is a dataset: 'blpk convert tree.zarr NEW.zarr' writes it with other settings
+  [1]
+  $ blpk decompress tree.zarr
+  blpk: error: 'tree.zarr' is a dataset: 'blpk convert tree.zarr NEW.npz' writes plain arrays
+  [1]
