@@ -317,10 +317,10 @@ def _last_chunk(
     Returns None if an append refuses the chunks: their number or their sizes contradict
     the header, or their end the `length` of the file.
     """
-    last, end, number, nbytes = start, start, 0, header.chunk_size
+    last, end, number, nbytes = start, start, 0, 0
     size = header.chunk_size
     while end < length and number != header.nchunks:
-        if nbytes != size:
+        if number and (nbytes != size or not size):
             return None
         chunk = blosc_header.decode_header(read_old(end, BLOSC_HEADER_LENGTH))
         nbytes = chunk.nbytes
