@@ -319,7 +319,10 @@ class _Parser(_BaseParser):
         if set(early) & set(unknown):
             hint = "'%s' belongs after the subcommand: '%s %s ...'"
             verb._hint = printable(hint % (early[0], verb.prog, early[0])) + "\n"
-        elif "-o" in unknown and "output" in known:
+        elif "output" in known and (
+            "-o" in unknown
+            or any(w[:2] == "-o" and "-" + w[2:] in unknown for w in self._words)
+        ):
             verb._hint = OUTPUT_HINT
         elif near:
             names = near if wrong[0] in OTHER_OPTIONS else near[:1]

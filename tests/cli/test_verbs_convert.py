@@ -256,7 +256,6 @@ def test_raw_items(shape, dtype, arguments, target):
          ["--dtype", "M8[s/0]", "raw"]),
         ("raw items can't have the dtype 'O'", ["--dtype", "O", "raw"]),
         ("raw items can't have the dtype 'U'", ["--dtype", "U", "raw"]),
-        ("raw items can't have the dtype 'a'", ["--dtype", "a", "raw"]),
         ("no array of dtype 'int16' has the shape (-1, 0)",
          ["--dtype", "i2", "--shape=-1,0", "raw"]),
         ("has the shape (-1, 0)", ["--dtype", "i2", "--shape=-1,0", "empty"]),

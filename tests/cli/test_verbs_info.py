@@ -270,7 +270,7 @@ def test_neither_numpy_nor_argparse_is_needed():
         "before = {*sys.modules}\n"  # a tool that measures coverage imports some
         "import bloscpack.cli as cli\n"
         "cli.main(['info', 'a.blp'])\n"
-        "slow = {'numpy', 'blosc', 'argparse', 're', 'typing', 'dataclasses'}\n"
+        "slow = {'numpy', 'blosc', 'argparse', 'typing', 'dataclasses'}\n"
         "print(sorted(slow & ({*sys.modules} - before)))"
     )
     done = subprocess.run(

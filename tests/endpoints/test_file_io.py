@@ -573,7 +573,7 @@ def test_signatures_of_0_16():
         ]
         news = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         known = {"nthreads", "progress", "sync", "limits", "sparse", "storage_options"}
-        assert news <= known
+        assert news <= known | {"exclusive"}
 
 
 def test_names_of_siblings():

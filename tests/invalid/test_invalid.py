@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from contextlib import suppress
 
 import pytest
 from invalid import make
@@ -176,7 +177,8 @@ def test_command(path, name, capsys, monkeypatch):
     monkeypatch.setattr(log, "PREFIX", log.PREFIX)
     entry = MANIFEST[name]
     if "info" in entry["accepted by"]:
-        cli.main(["info", str(path)])
+        with suppress(SystemExit):  # with code 3 if there is a line 'damaged:'
+            cli.main(["info", str(path)])
         assert "" == capsys.readouterr().err
         return
     with pytest.raises(SystemExit) as raised:

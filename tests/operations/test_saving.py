@@ -218,7 +218,7 @@ def test_progress_and_threads():
             ("a.blp", ROUNDED),
             {"compression": "gzip"},
         ),
-        ("not '1'; 'auto' is a goal, True or False", ("a.blp", ROUNDED), {"auto": 1}),
+        ("'auto' must be True, False or one of", ("a.blp", ROUNDED), {"auto": 2}),
         ("the goal must be one of", ("a.blp", ROUNDED), {"auto": "best"}),
         ("'shard' is no setting", ("a.blp", ROUNDED), {"shard": False}),
         ("must be a dictionary, not 'list'", ("a.zip", {"a": 1}), {"metadata": [1]}),

@@ -10,6 +10,7 @@ NaN equals NaN, and NaT equals NaT.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -345,7 +346,11 @@ def _differ(a: Array, b: Array) -> Array:
     if kind in "SU":
         check_text(a)
         check_text(b)
-    found = a != b
+    try:
+        found = a != b
+    except OverflowError:  # times of different units, in NumPy 2.5 and later
+        pairs = zip(a.flat, b.flat, strict=True)
+        return numpy.array([*map(_times_differ, pairs)], "?").reshape(a.shape)
     if kind in "fc" and b.dtype.kind in "fc":
         found &= ~((a != a) & (b != b))
     elif kind in "mM":
@@ -359,6 +364,14 @@ def _differ(a: Array, b: Array) -> Array:
         pairs = zip(a[large].tolist(), b[large].tolist(), strict=True)
         found[large] = [x != y for x, y in pairs]
     return found
+
+
+def _times_differ(times: tuple[Any, Any]) -> bool:
+    """Return whether two times differ, also if they have no common unit."""
+    try:
+        return bool(times[0] != times[1] and not numpy.isnat(times).all())
+    except OverflowError:
+        return True
 
 
 def _fits(times: Array, others: Array) -> Array:
@@ -376,7 +389,9 @@ def _distances(a: Array, b: Array) -> tuple[Array, Array] | None:
     kind = a.dtype.kind + b.dtype.kind
     if set(kind) <= {"m", "M"}:
         known = ~(numpy.isnat(a) | numpy.isnat(b))
-        return _time_distances(a[known], b[known])
+        with suppress(OverflowError):  # of different units, in NumPy 2.5 and later
+            return _time_distances(a[known], b[known])
+        return None
     if not set(kind) <= set("iufc"):
         return None
     with numpy.errstate(over="ignore", invalid="ignore"):
