@@ -649,7 +649,7 @@ def fit_settings(
 ) -> tuple[int | str, AnyBloscArgs | None]:
     """Return chunk size and settings of Blosc that fit the data, with ``auto``.
 
-    What the caller has chosen stays as it is. Without ``auto`` all does.
+    Settings from the caller stay unchanged. Without ``auto`` all of them do.
 
     Parameters
     ----------

@@ -267,7 +267,7 @@ class RecoveryPlan:
         """Return the metadata section of the new file, None if it has none.
 
         The first `nfilled` losses are filled in. A note in the metadata of the user
-        says what is lost.
+        lists the losses.
         """
         old = self._inspection.sections.metadata
         kept = self._kept_metadata(self.recovery.losses[nfilled:])
@@ -290,7 +290,7 @@ class RecoveryPlan:
         return encode_section(new, settings)
 
     def _noted(self, metadata: Json, nfilled: int) -> Json:
-        """Return the metadata of the new file with a note of what is lost, if any."""
+        """Return the metadata of the new file with a note of the losses, if any."""
         recovery, losses = self.recovery, self.recovery.losses
         lost = recovery.metadata == "lost"
         if not losses and not lost:
@@ -298,7 +298,7 @@ class RecoveryPlan:
         user = user_metadata(metadata)
         if user is not None and not isinstance(user, dict):
             recovery.remarks.append(
-                "the metadata are no JSON object, so they have no note of what is lost"
+                "the metadata are not a JSON object, so they have no note of the loss"
             )
             return metadata
         unit, ranges = "chunks", [loss.chunks for loss in losses]

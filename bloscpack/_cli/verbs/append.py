@@ -82,7 +82,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         parser,
         "--wait <seconds>",
-        "wait so long for another writer (default: 0)",
+        "wait up to this many seconds for another writer (default: 0)",
         type=number_of("--wait", float),
         default=0,
     )

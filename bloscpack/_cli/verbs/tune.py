@@ -169,7 +169,7 @@ def command(setting: Setting, path: str, verb: str = PLAIN, goal: str = "") -> s
     if setting.blocksize and verb != DATASET:
         text += " --auto" if goal in ("", DEFAULT_GOAL) else " --auto=" + goal
     text += " -c %s -l %d" % (setting.cname, setting.clevel)
-    is_default = setting.shuffle == SHUFFLE and verb == PACKED  # that of the file
+    is_default = setting.shuffle == SHUFFLE and verb == PACKED  # the filter of the file
     text += " --shuffle" if is_default else FILTER_OPTIONS[setting.shuffle]
     if verb in (PLAIN, PACKED):  # arrays get the size of their items
         text += " -t %d" % setting.typesize
