@@ -34,8 +34,8 @@ from ..options import (
 from ..progress import shown
 
 HELP = """\
-add plain data to a file, or rows to a dataset, in one step: whatever
-interrupts it, the old content or all of the new one is there
+add plain data to a file, or rows to a dataset, in one step: if it is
+interrupted, there is the old content or all of the new content
 
 examples:
   %(prog)s --auto log.blp today.log
