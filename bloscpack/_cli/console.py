@@ -332,7 +332,7 @@ def _spooled(fp: BinaryIO, origin: str) -> str:
     with tempfile.TemporaryFile() as spool:
         shutil.copyfileobj(fp, spool)
         spool.seek(0)
-        # Its access limits that of the output; a pipe says nothing about access.
+        # Its access limits the access to the output; a pipe says nothing about access.
         os.fchmod(
             spool.fileno(),
             os.fstat(fp.fileno()).st_mode & 0o777 if fp.seekable() else 0o666,

@@ -109,7 +109,7 @@ class Opened:
 def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
     """Open what has a name; it is closed when the context ends.
 
-    `settings` are more of those of a `Request`.
+    `settings` are further fields of the `Request`.
     """
     request = Request("", nthreads=nthreads, **settings)
     with request.resources:
@@ -204,14 +204,14 @@ def _bytes(read: Any, nbytes: int) -> BytesContent:
 
 def describe(found: Opened) -> JsonObject:
     """Return what is known without reading items, in the form of `dataset.describe`."""
-    path = found.path
-    described = _described("", found.content, found.format)
-    if not found.member:
-        if is_dataset(path):
-            described = dataset.describe(path)
-        elif found.format == "blp":
-            described = facts_of_file(info(path))
-        elif os.path.isfile(path):
+    path, is_whole = found.path, not found.member
+    if is_whole and is_dataset(path):
+        described = dataset.describe(path)
+    elif is_whole and found.format == "blp":
+        described = facts_of_file(info(path))
+    else:
+        described = _described("", found.content, found.format)
+        if is_whole and os.path.isfile(path):
             cbytes = os.path.getsize(path)
             ratio = ratio_of(described["nbytes"], cbytes)
             described.update(cbytes=cbytes, ratio=ratio)

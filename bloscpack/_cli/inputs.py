@@ -42,7 +42,7 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
-# Files whose bytes are no plain data, by their first bytes, and what to do with them.
+# Files whose bytes are not plain data, by their first bytes, with advice for each.
 NOT_PLAIN = {
     NPY_MAGIC: ".npy file: --npy appends its rows",
     MAGIC: "Bloscpack file: 'blpk cat' and a pipe append its plain bytes",

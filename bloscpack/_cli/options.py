@@ -180,7 +180,7 @@ class _Codecs:
 
 
 def _codec_name(text: str) -> str:
-    """Return the name of a codec in any case; messages show other text as it is."""
+    """Return the name of a codec in any case; messages show other text unchanged."""
     return text.lower() if text.isalnum() else text
 
 
