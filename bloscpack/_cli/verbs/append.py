@@ -43,7 +43,7 @@ examples:
   %(prog)s --create --wait 60 log.blp today.log
 """
 # The end of the name of a dataset, which --create makes.
-DATASET = ".zarr"
+DATASET_SUFFIX = ".zarr"
 # The errors of a file and of a dataset whose name has been taken meanwhile.
 TAKEN = errno.EEXIST, errno.ENOTEMPTY
 
@@ -77,7 +77,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         parser,
         "--create",
         "make the original file if there is none, as compress\n"
-        "does; if its name ends with %s, a dataset" % DATASET,
+        "does; if its name ends with %s, a dataset" % DATASET_SUFFIX,
     )
     add(
         parser,
@@ -126,7 +126,7 @@ def _create(args: Namespace) -> None:
     check_exists("new file", new_file)
     options = {"nthreads": args.nthreads, "sync": args.sync is not False}
     with shown(new_file, None, args.progress) as bar:
-        if name.rstrip(os.sep).endswith(DATASET):
+        if name.rstrip(os.sep).endswith(DATASET_SUFFIX):
             from ...dataset import convert
 
             if args.metadata is not None or new_file == STREAM:
