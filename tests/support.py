@@ -11,6 +11,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -46,6 +48,18 @@ def environment(**changes: str) -> dict[str, str]:
     }
     paths = [str(ROOT), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"PYTHONPATH": os.pathsep.join(paths)} | changes
+
+
+def output_of(code: str) -> str:
+    """Return the standard output of a new Python that runs `code` without an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 # Reasons of skipped tests that name what is not installed.

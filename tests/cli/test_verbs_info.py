@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from support import environment
+from support import output_of
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, dataset
@@ -273,11 +271,5 @@ def test_neither_numpy_nor_argparse_is_needed():
         "slow = {'numpy', 'blosc', 'argparse', 'typing', 'dataclasses'}\n"
         "print(sorted(slow & ({*sys.modules} - before)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "[]" == done.stdout.splitlines()[-1]
+    done = output_of(code)
+    assert "[]" == done.splitlines()[-1]

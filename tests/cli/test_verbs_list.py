@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from cli.verb_support import assert_help_fits, run_verb
-from support import environment
+from support import output_of
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, FormatError
@@ -128,8 +128,6 @@ def test_array_in_words(text, metadata):
 
 
 def test_neither_numpy_nor_blosc_is_needed(folder):
-    import subprocess
-
     code = (
         "import sys\n"
         "before = {*sys.modules}\n"  # a tool that measures coverage imports some
@@ -138,14 +136,8 @@ def test_neither_numpy_nor_blosc_is_needed(folder):
         "new = {*sys.modules} - before\n"
         "print(sorted({'numpy', 'blosc', 'dataclasses', 'typing'} & new))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "[]\n" == done.stdout
+    done = output_of(code)
+    assert "[]\n" == done
 
 
 def test_text_that_would_move_the_cursor():

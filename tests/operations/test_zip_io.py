@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import subprocess
-import sys
 import threading
 import tracemalloc
 import zipfile
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from storage.servers import serving
-from support import environment
+from support import output_of
 
 import bloscpack as bp
 from bloscpack._format.zip_format import MAX_DIRECTORY
@@ -598,14 +597,8 @@ try:
 except bloscpack.FormatError:
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
-    said = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(said.stdout) < 20 * MAX_DIRECTORY >> 20
+    said = output_of(script)
+    assert int(said) < 20 * MAX_DIRECTORY >> 20
 
 
 def test_paths_of_all_kinds(tmp_path, monkeypatch):
