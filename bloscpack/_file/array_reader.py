@@ -23,10 +23,12 @@ from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
+from .chunk_parts import BoxFilling, ChunkParts
 from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_chunks
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
+    from .._format.grid import Grid
     from .._storage.protocols import Buffer
 
     # Returns a new array of a shape and a dtype, with undefined items.
@@ -49,10 +51,14 @@ class ChunkSource(ABC):
         Number of plain bytes of all chunks.
     chunk_size
         The plain size of all chunks but the last one; 0 if they have several.
+    grid
+        How chunks divide the axes of the array, if they are no spans of its bytes in C
+        order: all are of full size then.
     """
 
     nbytes: int
     chunk_size: int
+    grid: Grid | None = None
 
     @abstractmethod
     def span(self, number: int) -> tuple[int, int]:
@@ -279,7 +285,7 @@ class ArrayReader:
         Return None for every other key, and for integers that are out of range.
         """
         entries = key if isinstance(key, tuple) else (key,)
-        if len(entries) != len(self.shape):
+        if len(entries) != len(self.shape) or self._source.grid is not None:
             return None
         shape = self.shape
         if self.order == "F":
@@ -341,6 +347,13 @@ class ArrayReader:
             return
         itemsize = self.dtype.itemsize
         size = result.nbytes // math.prod(axis.count for axis in axes)
+        flat: Any = result.reshape(-1).view("u1")
+        memory = memoryview(flat)
+        if self._source.grid is not None:
+            parts = ChunkParts(axes, self._source.grid)
+            boxes = BoxFilling(parts, memory, axes, itemsize, (offset, size))
+            self._source.load(parts.numbers(), boxes.copy, room=boxes.room)
+            return
         cell, part = self._unit, (offset, size)
         cell_axes = axes[:: self._direction]
         if cell != itemsize:  # a chunk may end inside an item
@@ -349,8 +362,6 @@ class ArrayReader:
             cell_axes, part = [*cell_axes, last], (0, cell)
         region = Region(cell_axes)
         span = self._source.span
-        flat: Any = result.reshape(-1).view("u1")
-        memory = memoryview(flat)
         start = region.start
         if start is not None and size == itemsize:
             self._source.read_into(memory, start * cell)

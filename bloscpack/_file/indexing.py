@@ -218,6 +218,7 @@ class Steps:
         self, size: int, start: int, step: int, count: int, reversed: bool = False
     ) -> None:
         self.size = size
+        self.shape = (size,)
         self.start = start
         self.step = step if count > 1 else 1
         self.count = count
@@ -278,6 +279,7 @@ class PositionList:
 
     def __init__(self, size: int, positions: Array, order: Array | None) -> None:
         self.size = size
+        self.shape: tuple[int, ...] = (size,)
         self.count = len(positions)
         self._positions = positions
         self._order = order
@@ -310,6 +312,14 @@ class PositionList:
     def source(self, i: int, j: int, low: int) -> slice | Array:
         """Return the index of these positions in a box that begins at `low`."""
         return self._positions[i:j] - low
+
+    def coordinates(self) -> tuple[Array, ...]:
+        """Return the positions along each axis of the array, in ascending order."""
+        return numpy.unravel_index(self._positions, self.shape)
+
+    def targets(self, numbers: Array) -> Array:
+        """Return the index in the target of the selected positions of some numbers."""
+        return numbers if self._order is None else self._order[numbers]
 
     def moved(self, distance: int, size: int) -> PositionList:
         """Return the same positions, `distance` further on an axis of another size."""
@@ -502,13 +512,13 @@ def raw_dtype(size: int) -> DType:
     return numpy.dtype(kinds.get(size, "V%d" % size))
 
 
-def _address(array: Array) -> int:
+def address(array: Array) -> int:
     """Return the address of the first item in memory."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
-def _independent(
+def independent(
     index: tuple[slice | Array, ...], shape: tuple[int, ...]
 ) -> tuple[slice | Array, ...]:
     """Return an index whose arrays select on each axis by itself.
@@ -559,7 +569,7 @@ class Filling:
         if isinstance(axis, Steps) and axis.step == 1 and cell == size:
             self.longest = axis.count * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
-        self._address = _address(ascending)
+        self._address = address(ascending)
         self._target = ascending[
             tuple(slice(None, None, -1 if a.reversed else 1) for a in region.axes)
         ]
@@ -584,7 +594,7 @@ class Filling:
         once = source == whole and view.nbytes == stop - start
         if not (once and view.flags.c_contiguous):
             return None
-        first = _address(view) - self._address
+        first = address(view) - self._address
         return self._buffer[first : first + view.nbytes]
 
     def copy(self, number: int, plain: memoryview) -> None:
@@ -602,5 +612,5 @@ class Filling:
                 strides[j] = strides[j + 1] * shape[j + 1]
             offset = position * self._cell + self._offset
             box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
-            into = _independent(target, self._target.shape)
-            self._target[into] = box[_independent(source, shape)]
+            into = independent(target, self._target.shape)
+            self._target[into] = box[independent(source, shape)]

@@ -1,0 +1,213 @@
+"""Which chunks of a grid hold selected items, and which part of each chunk they are.
+
+A selection is one `Steps` or `PositionList` for each axis of the array, or for several
+neighbouring ones: see `indexing`. Each entry is cut where a chunk ends. What a chunk
+has of a selection is a part of each entry, so that one assignment of NumPy copies it.
+The number of a chunk is a sum, too, of a number for each entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy
+
+from .._format.grid import Grid, strides
+from .indexing import PositionList, Steps, address, independent, raw_dtype
+
+if TYPE_CHECKING:
+    from .._format.dtypes import Array
+
+
+class AxisPart(NamedTuple):
+    """The part of an entry that is in the chunks at some places of its axes.
+
+    Attributes
+    ----------
+    shard, slot
+        What the places add to the number of a shard, and of a chunk in it.
+    places
+        The places of the chunks along the axes.
+    target
+        The index of the part in the selected items.
+    source
+        Its index in a chunk, for each of the axes.
+    """
+
+    shard: int
+    slot: int
+    places: tuple[int, ...]
+    target: slice | Array
+    source: tuple[slice | Array, ...]
+
+
+# The index of selected items, and that of the same items in a chunk.
+Part = tuple[tuple["slice | Array", ...], tuple["slice | Array", ...]]
+
+
+class ChunkParts:
+    """The parts of chunks that a selection has."""
+
+    def __init__(self, axes: Sequence[Steps | PositionList], grid: Grid) -> None:
+        self.grid = grid
+        self.shape = tuple(axis.count for axis in axes)
+        self._entries: list[list[AxisPart]] = []
+        self._spans: list[slice] = []
+        first = 0
+        for axis in axes:
+            span = slice(first, first + len(axis.shape))
+            self._spans.append(span)
+            self._entries.append(list(_cut(axis, grid, span)))
+            first = span.stop
+        self._found = [{part.places: part for part in e} for e in self._entries]
+        self._has_joint = first > len(axes)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the chunks, ascending."""
+        return [number for shard in self.shards() for number, _ in self.parts(shard)]
+
+    def shards(self) -> Iterator[tuple[list[AxisPart], ...]]:
+        """Yield the parts of each entry that are in the same shard, shard by shard."""
+        entries = [
+            [list(found) for _, found in groupby(entry, lambda part: part.shard)]
+            for entry in self._entries
+        ]
+        yield from product(*entries)
+
+    def parts(self, shard: tuple[list[AxisPart], ...]) -> Iterator[tuple[int, Part]]:
+        """Yield the number of each chunk of a shard, ascending, and its part."""
+        for found in product(*shard):
+            number = sum(each.shard for each in found) * self.grid.slots
+            number += sum(each.slot for each in found)
+            yield number, self._joined(found)
+
+    def of(self, number: int) -> Part:
+        """Return the part of a chunk."""
+        grid = self.grid
+        places = [
+            start // n for start, n in zip(grid.corner(number), grid.chunk, strict=True)
+        ]
+        pairs = zip(self._found, self._spans, strict=True)
+        return self._joined([found[tuple(places[span])] for found, span in pairs])
+
+    def _joined(self, found: Sequence[AxisPart]) -> Part:
+        target = tuple(each.target for each in found)
+        source = tuple(index for each in found for index in each.source)
+        if self._has_joint:
+            return target, source
+        return (
+            independent(target, self.shape),
+            independent(source, self.grid.chunk),
+        )
+
+
+def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPart]:
+    """Yield the parts of an entry, in the order of the numbers of the chunks."""
+    chunk, per_shard = grid.chunk[span], grid.per_shard[span]
+    shard_step = strides(grid.counts)[span]
+    slot_step = strides(grid.per_shard)[span]
+
+    def part(places: Sequence[int], target: Any, source: tuple[Any, ...]) -> AxisPart:
+        shard = slot = 0
+        pairs = zip(places, per_shard, shard_step, slot_step, strict=True)
+        for place, count, of_shard, of_slot in pairs:
+            shard += place // count * of_shard
+            slot += place % count * of_slot
+        return AxisPart(shard, slot, tuple(places), target, source)
+
+    if len(axis.shape) == 1:
+        done, (size,) = 0, chunk
+        while done < axis.count:
+            place = axis.at(done) // size
+            stop = axis.count_before((place + 1) * size)
+            source = axis.source(done, stop, place * size)
+            yield part((place,), axis.target(done, stop), (source,))
+            done = stop
+        return
+    assert isinstance(axis, PositionList)
+    where = axis.coordinates()
+    places = [i // n for i, n in zip(where, chunk, strict=True)]
+    # Sorted by shard, then by chunk, and in the same chunk by position.
+    keys = [i % n for i, n in zip(places, per_shard, strict=True)][::-1]
+    keys += [i // n for i, n in zip(places, per_shard, strict=True)][::-1]
+    order = numpy.lexsort(keys)
+    same = numpy.ones(len(order), bool)
+    for key in keys:
+        same[1:] &= key[order][1:] == key[order][:-1]
+    same[:1] = False
+    for group in numpy.split(order, numpy.flatnonzero(~same)[1:]):
+        if len(group):
+            place = [int(i[group[0]]) for i in places]
+            source = tuple(
+                i[group] - j * n for i, j, n in zip(where, place, chunk, strict=True)
+            )
+            yield part(place, axis.targets(group), source)
+
+
+class BoxFilling:
+    """The result of a read, while chunks of a grid are copied into it, in any order.
+
+    Parameters
+    ----------
+    parts
+        The selection.
+    buffer
+        The memory of the result: the selected items in C order.
+    axes
+        The entries of the selection.
+    itemsize
+        Size of an item in a chunk in bytes.
+    field
+        Position and size in bytes of the part of an item to be copied.
+    """
+
+    def __init__(
+        self,
+        parts: ChunkParts,
+        buffer: memoryview,
+        axes: Sequence[Steps | PositionList],
+        itemsize: int,
+        field: tuple[int, int],
+    ) -> None:
+        self._parts = parts
+        self._buffer = buffer
+        self._itemsize = itemsize
+        self._offset, size = field
+        self._is_whole = size == itemsize
+        self._dtype = raw_dtype(size)
+        self._items = numpy.ndarray(parts.shape, self._dtype, buffer)
+        self._target = self._items[
+            tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)
+        ]
+
+    def room(self, number: int) -> memoryview | None:
+        """Return the memory for a chunk that is selected as a whole; None for others.
+
+        That is where its items follow each other in the result as in the chunk.
+        """
+        target, source = self._parts.of(number)
+        chunk = self._parts.grid.chunk
+        if not self._is_whole or not all(isinstance(i, slice) for i in target + source):
+            return None
+        if source != tuple(slice(0, n, 1) for n in chunk):
+            return None
+        view = self._target[target]
+        if not view.flags.c_contiguous:
+            return None
+        first = address(view) - address(self._items)
+        return self._buffer[first : first + view.nbytes]
+
+    def copy(self, number: int, plain: memoryview) -> None:
+        """Copy the selected items of a chunk.
+
+        Nothing is to be done if `plain` is the memory that `room` returned.
+        """
+        if plain.obj is self._buffer.obj:
+            return
+        target, source = self._parts.of(number)
+        chunk = self._parts.grid.chunk
+        steps = tuple(step * self._itemsize for step in strides(chunk))
+        box = numpy.ndarray(chunk, self._dtype, plain, self._offset, steps)
+        self._target[target] = box[source]

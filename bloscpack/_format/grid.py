@@ -1,0 +1,169 @@
+"""How an array is cut into chunks, and these into shards, in every axis: arithmetic.
+
+::
+
+    chunk n is chunk n % slots of shard n // slots
+    shards are numbered in C order, and so are the chunks of a shard
+
+A shard at the end of an axis has the chunks that hold items of the array, no others. If
+only the first axis is cut, the chunks are *rows*, with the numbers 0, 1, 2 ….
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import product
+
+Shape = tuple[int, ...]
+Box = tuple[slice, ...]
+
+
+class Grid:
+    """The chunks and shards of an array.
+
+    Parameters
+    ----------
+    shape
+        The shape of the array.
+    chunk
+        The shape of a chunk; no axis has the length 0.
+    per_shard
+        Number of chunks of a shard along each axis; by default one.
+
+    Attributes
+    ----------
+    shard, slots
+        The shape of a shard, and its number of chunks.
+    counts, nshards
+        Number of shards along each axis, and of all.
+    is_rows
+        Whether only the first axis is cut.
+    """
+
+    def __init__(
+        self, shape: Shape, chunk: Shape, per_shard: Shape | None = None
+    ) -> None:
+        self.shape = shape
+        self.chunk = chunk
+        self.per_shard = (1,) * len(chunk) if per_shard is None else per_shard
+        pairs = zip(chunk, self.per_shard, strict=True)
+        self.shard = tuple(n * count for n, count in pairs)
+        self.slots = math.prod(self.per_shard)
+        self.counts = cut(shape, self.shard)
+        self.nshards = math.prod(self.counts)
+        self.is_rows = bool(shape) and all(
+            max(1, n) == size and count == 1
+            for n, size, count in zip(
+                shape[1:], chunk[1:], self.per_shard[1:], strict=True
+            )
+        )
+
+    @classmethod
+    def of_rows(cls, shape: Shape, rows: int, slots: int = 1) -> Grid:
+        """Return the grid of an array that is cut into chunks of whole rows."""
+        inner = tuple(max(1, n) for n in shape[1:])
+        return cls(shape, (rows, *inner), (slots, *(1 for _ in inner)))
+
+    def resized(self, shape: Shape) -> Grid:
+        """Return the same chunks and shards for an array of another shape."""
+        return Grid(shape, self.chunk, self.per_shard)
+
+    # Numbers to places
+
+    def corner(self, number: int) -> Shape:
+        """Return the position of the first item of a chunk."""
+        shard, slot = divmod(number, self.slots)
+        pairs = zip(
+            digits(shard, self.counts),
+            digits(slot, self.per_shard),
+            self.per_shard,
+            self.chunk,
+            strict=True,
+        )
+        return tuple((i * count + j) * n for i, j, count, n in pairs)
+
+    def number(self, position: Shape) -> int:
+        """Return the number of the chunk that has the item at a position."""
+        shard = slot = 0
+        for i, n, count, nshards in zip(
+            position, self.chunk, self.per_shard, self.counts, strict=True
+        ):
+            i, j = divmod(i // n, count)
+            shard, slot = shard * nshards + i, slot * count + j
+        return shard * self.slots + slot
+
+    def box(self, number: int) -> Box:
+        """Return the part of the array that is in a chunk; empty if there is none."""
+        return part(self.corner(number), self.chunk, self.shape)
+
+    def shard_box(self, shard: int) -> Box:
+        """Return the part of the array that is in a shard."""
+        return part(self.corner(shard * self.slots), self.shard, self.shape)
+
+    # Places to numbers
+
+    def chunks_of(self, shard: int, shape: Shape | None = None) -> Sequence[int]:
+        """Return the numbers of the chunks of a shard, in their order in the file.
+
+        `shape` is that of the part of the array in the shard, if it is another one.
+        """
+        if shape is None:
+            shape = lengths(self.shard_box(shard))
+        first = shard * self.slots
+        found = cut(shape, self.chunk)
+        if found[1:] == self.per_shard[1:]:
+            return range(first, first + math.prod(found))
+        steps = strides(self.per_shard)
+        return [
+            first + sum(map(int.__mul__, place, steps))
+            for place in product(*map(range, found))
+        ]
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks."""
+        return math.prod(cut(self.shape, self.chunk))
+
+
+def cut(shape: Shape, size: Shape) -> Shape:
+    """Return the number of parts of a size along each axis."""
+    return tuple(-(-n // m) for n, m in zip(shape, size, strict=True))
+
+
+def strides(counts: Shape) -> list[int]:
+    """Return the distances in C order of neighbours along each axis."""
+    return [math.prod(counts[i + 1 :]) for i in range(len(counts))]
+
+
+def digits(number: int, counts: Shape) -> Shape:
+    """Return the position of an item that has a number in C order.
+
+    The first axis may have any length.
+    """
+    found = []
+    for count in counts[:0:-1]:
+        number, digit = divmod(number, max(1, count))
+        found.append(digit)
+    return (number, *reversed(found)) if counts else ()
+
+
+def part(corner: Shape, size: Shape, shape: Shape) -> Box:
+    """Return the part of a box that is inside an array."""
+    return tuple(
+        slice(min(start, n), min(start + length, n))
+        for start, length, n in zip(corner, size, shape, strict=True)
+    )
+
+
+def lengths(box: Box) -> Shape:
+    """Return the shape of a box."""
+    return tuple(each.stop - each.start for each in box)
+
+
+def inside(box: Box, corner: Shape) -> Box:
+    """Return a box relative to a corner."""
+    return tuple(
+        slice(each.start - start, each.stop - start)
+        for each, start in zip(box, corner, strict=True)
+    )
