@@ -213,7 +213,8 @@ def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -
     assert sections.metadata is not None
     check_document(document, described.shape, described.dtype, member)
     header, rows = sections.header, shard_rows(sections.metadata.value)
-    expected = document.chunk_rows, document.slots, CHECKSUM
+    grid = document.grid
+    expected = grid.chunk[0] if grid.is_rows else None, grid.slots, CHECKSUM
     found = rows, count_slots(header), header.checksum
     if expected != found:
         raise DamageError(

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy
 
+from .._format.grid import Grid
 from .._format.shard import count_slots, row_nbytes
 from .._format.zarr_metadata import ArrayDocument
 from .._format.zip_format import (
@@ -152,9 +153,11 @@ class ArchiveWriter:
             )
         document = ArrayDocument(
             array.dtype,
-            array.shape,
-            settings["chunk_size"] // row_nbytes(array),
-            count_slots(header),
+            Grid.of_rows(
+                array.shape,
+                settings["chunk_size"] // row_nbytes(array),
+                count_slots(header),
+            ),
             blosc={
                 "cname": used.cname,
                 "clevel": used.clevel,

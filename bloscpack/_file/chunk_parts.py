@@ -118,12 +118,12 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
         return AxisPart(shard, slot, tuple(places), target, source)
 
     if len(axis.shape) == 1:
-        done, (size,) = 0, chunk
+        done, size = 0, chunk[0]
         while done < axis.count:
-            place = axis.at(done) // size
-            stop = axis.count_before((place + 1) * size)
-            source = axis.source(done, stop, place * size)
-            yield part((place,), axis.target(done, stop), (source,))
+            i = axis.at(done) // size
+            stop = axis.count_before((i + 1) * size)
+            index = axis.source(done, stop, i * size)
+            yield part((i,), axis.target(done, stop), (index,))
             done = stop
         return
     assert isinstance(axis, PositionList)
@@ -178,9 +178,8 @@ class BoxFilling:
         self._is_whole = size == itemsize
         self._dtype = raw_dtype(size)
         self._items = numpy.ndarray(parts.shape, self._dtype, buffer)
-        self._target = self._items[
-            tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)
-        ]
+        flips = (slice(None, None, -1 if axis.reversed else 1) for axis in axes)
+        self._target = self._items[(*flips, ...)]  # a view also without axes
 
     def room(self, number: int) -> memoryview | None:
         """Return the memory for a chunk that is selected as a whole; None for others.
@@ -193,7 +192,7 @@ class BoxFilling:
             return None
         if source != tuple(slice(0, n, 1) for n in chunk):
             return None
-        view = self._target[target]
+        view = self._target[(*target, ...)]
         if not view.flags.c_contiguous:
             return None
         first = address(view) - address(self._items)

@@ -101,6 +101,12 @@ class Grid:
         """Return the part of the array that is in a shard."""
         return part(self.corner(shard * self.slots), self.shard, self.shape)
 
+    def described(self, box: Box) -> str:
+        """Return words for a part of the array."""
+        if self.is_rows:
+            return "rows %d to %d" % (box[0].start, box[0].stop)
+        return "items [%s]" % ", ".join("%d:%d" % (s.start, s.stop) for s in box)
+
     # Places to numbers
 
     def chunks_of(self, shard: int, shape: Shape | None = None) -> Sequence[int]:
@@ -119,6 +125,15 @@ class Grid:
             first + sum(map(int.__mul__, place, steps))
             for place in product(*map(range, found))
         ]
+
+    def count_grown(self, old: Shape) -> int:
+        """Return the number of shards that an array of the shape `old` has less of."""
+        same = 1
+        for n, before, size, count in zip(
+            self.shape, old, self.shard, self.counts, strict=True
+        ):
+            same *= count if n <= before else before // size
+        return self.nshards - same
 
     @property
     def nchunks(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..checksums import Hash
@@ -206,14 +206,22 @@ class Trailer:
         self._last = b"" if nbytes == self._inner_nbytes else bytes(compressed)
         return nbytes
 
-    def blocks(self, end: int) -> list[bytes]:
-        """Return the trailer behind the last frame, which ends at `end`."""
+    def blocks(self, end: int, slots: Sequence[int] | None = None) -> list[bytes]:
+        """Return the trailer behind the last frame, which ends at `end`.
+
+        `slots` has the entry of each chunk; by default they are 0, 1, 2 ….
+        """
         copy = self._padded_copy()
         numbers = self._numbers[:]
         if self._last:
             del numbers[-2:]
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
+        if slots and slots[-1] != len(slots) - 1:
+            placed = array("Q", [MISSING]) * (2 * self._nslots)
+            for i, slot in enumerate(slots):
+                placed[2 * slot : 2 * slot + 2] = numbers[2 * i : 2 * i + 2]
+            numbers = placed
         index = encode_entries(numbers, self._nslots)
         return [SEPARATOR, copy, index + crc_of(index)]
 

@@ -6,11 +6,10 @@
      "chunk_grid":         regular, one chunk of the grid is a shard
      "chunk_key_encoding": default, "/"
      "fill_value": ..., "attributes": {...}, "dimension_names": [...],
-     "codecs": [sharding_indexed: inner chunks of whole rows; bytes, blosc, crc32c]}
+     "codecs": [sharding_indexed: inner chunks; bytes, blosc, crc32c]}
 
 JSON values to objects and back, no files. Keys of a document that are unknown here are
-kept when it is encoded again. `decode_array` accepts only arrays of this structure:
-shards that divide the first axis, and contain whole rows.
+kept when it is encoded again. `decode_array` accepts only arrays of this structure.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from .dtypes import DType, refuse, shown
+from .grid import Grid, Shape
 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
@@ -75,12 +75,10 @@ class ArrayDocument:
 
     Attributes
     ----------
-    dtype, shape
-        Those of the array, including its byte order.
-    chunk_rows
-        Number of rows of an inner chunk.
-    slots
-        Number of inner chunks of a shard.
+    dtype
+        The dtype of the array, including its byte order.
+    grid
+        How the array is cut into inner chunks and shards.
     fill_value
         The value of items that are not stored, as a scalar of NumPy.
     attributes
@@ -95,9 +93,7 @@ class ArrayDocument:
     """
 
     dtype: DType
-    shape: tuple[int, ...]
-    chunk_rows: int
-    slots: int
+    grid: Grid
     fill_value: Any = None
     attributes: JsonObject = field(default_factory=dict)
     dimension_names: Sequence[str | None] | None = None
@@ -117,15 +113,15 @@ class ArrayDocument:
         }
 
     @property
-    def row_shape(self) -> tuple[int, ...]:
-        """The shape of a row in a chunk: no axis of a chunk has the length 0."""
-        return tuple(max(1, n) for n in self.shape[1:])
+    def shape(self) -> Shape:
+        """The shape of the array."""
+        return self.grid.shape
 
     def document(self) -> JsonObject:
         """Return the document."""
         codecs = [bytes_codec(self.dtype), blosc_codec(**self.blosc), CRC32C]
         sharding = {
-            "chunk_shape": [self.chunk_rows, *self.row_shape],
+            "chunk_shape": list(self.grid.chunk),
             "codecs": codecs,
             "index_codecs": [LITTLE, CRC32C],
             "index_location": "end",
@@ -133,7 +129,7 @@ class ArrayDocument:
         document = array_document(
             self.shape,
             encode_data_type(self.dtype),
-            (self.chunk_rows * self.slots, *self.row_shape),
+            self.grid.shard,
             encode_fill_value(self.dtype, self.fill_value),
             [{"name": "sharding_indexed", "configuration": sharding}],
             self.attributes,
@@ -409,13 +405,10 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     shape = _lengths(document.get("shape"), "shape", 0)
     grid, codecs = _decode_grid(document), _decode_codecs(document)
     chunk = _lengths(codecs.get("chunk_shape"), "chunk_shape")
-    if not shape:
-        raise _unsupported("it has no axis")
-    inner = tuple(max(1, n) for n in shape[1:])
-    if not len(grid) == len(chunk) == len(shape) or grid[1:] != inner:
-        raise _unsupported("its shards of shape %s do not divide rows only" % (grid,))
-    if chunk[1:] != inner or grid[0] % chunk[0]:
-        raise _unsupported("its chunks of shape %s are no whole rows" % (chunk,))
+    if not len(grid) == len(chunk) == len(shape):
+        refuse("chunks and shards of '%d' axes" % len(shape), [grid, chunk])
+    if any(n % m for n, m in zip(grid, chunk, strict=True)):
+        refuse("shards of a multiple of the chunk shape %s" % (chunk,), grid)
     endian, blosc = _decode_inner(codecs)
     dtype = decode_data_type(document.get("data_type"), endian)
     check_itemsize(dtype)
@@ -432,9 +425,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         refuse("'attributes' to be an object in JSON", attributes)
     return ArrayDocument(
         dtype,
-        shape,
-        chunk[0],
-        grid[0] // chunk[0],
+        Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True))),
         fill_value=decode_fill_value(dtype, document.get("fill_value")),
         attributes=attributes,
         dimension_names=names,

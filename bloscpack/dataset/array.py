@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .._file.indexing import ArrayIndex, iterate_rows
 from .._format.dtypes import DType
-from ..exceptions import UsageError, UsageValueError
+from .._format.grid import Grid, Shape, lengths, part
+from ..exceptions import DoesNotFit, UsageError, UsageValueError
 from .node import Node, import_dask, reopened
 from .rows import (
-    assigned_blocks,
+    Boxes,
     blocks_of_fields,
+    changed_blocks,
+    check_mask,
     check_nbytes,
     converted,
-    filled_rows,
+    is_array,
     is_names,
+    items_of,
     stream_of,
 )
 
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout
+    from .layouts.base import ArrayLayout, Blocks
     from .rows import RowStream
 
 
@@ -234,7 +238,7 @@ class Array(Node):
             )
         return writer
 
-    def append(self, values: Any) -> None:
+    def append(self, values: Any, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
         Parameters
@@ -243,6 +247,9 @@ class Array(Node):
             Rows, or a single row, that NumPy can convert to the type of the items
             without a loss; only floats are rounded. An array that is not in memory is
             read in slices. An iterator yields blocks of rows.
+        axis
+            The axis that becomes longer, which all layouts but ``'zarr'`` only have
+            for 0. For any other, `values` is an array, as long along the other axes.
 
         Raises
         ------
@@ -250,38 +257,75 @@ class Array(Node):
             If the rows don't fit, or if the array was opened for reading.
         """
         writer = self._check_resizable()
+        if not self.shape:
+            raise UsageError("an array without axes can't grow")
+        if not -self.ndim <= operator.index(axis) < self.ndim:
+            raise UsageValueError(
+                "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
+            )
+        if axis % self.ndim:
+            self._append_along(writer, values, axis % self.ndim)
+            return
         rows = stream_of(values, self.dtype, self.shape[1:])
         if rows.length == 0:
             return
 
         def take_over() -> None:
-            self._layout.committed(len(self) + (rows.length or 0))
+            self._layout.committed((len(self) + (rows.length or 0), *self.shape[1:]))
 
         with writer.change(take_over, disturbs=False) as change:
             self.stage_append(change, rows)
 
-    def resize(self, length: int | tuple[int, ...]) -> None:
-        """Set the number of rows: remove the last rows, or add rows of `fill_value`.
+    def _append_along(self, writer: Writer, values: Any, axis: int) -> None:
+        check_mask(values)
+        items = values if is_array(values) else items_of(values)
+        with writer.turn():
+            old = self.shape
+            before, after = old[:axis], old[axis + 1 :]
+            found = tuple(items.shape)
+            if found[:axis] != before or found[axis + 1 :] != after or not found:
+                raise DoesNotFit(
+                    "expected items of the shape %s apart from axis %d, found an array "
+                    "of shape %s" % (old, axis, found)
+                )
+            shape = self._checked_shape((*before, old[axis] + found[axis], *after))
+            grid = self._layout.grid.resized(shape)
+            index = (slice(None),) * axis + (slice(old[axis], None),)
+            if isinstance(items, numpy.ndarray):
+                items = converted(items, self.dtype)
+            else:
+                items = Boxes(items, self.dtype)
+            blocks = changed_blocks(
+                grid, ArrayIndex(index, shape).axes, items, self.__getitem__, old
+            )
+            with writer.change(lambda: self._layout.committed(shape)) as change:
+                check_nbytes(shape, self.dtype)
+                self._layout.stage(change, grid, blocks, extends=True)
+
+    def resize(self, shape: int | tuple[int, ...]) -> None:
+        """Set the shape: remove the last items, or add items of `fill_value`.
 
         Parameters
         ----------
-        length
-            The number of rows, or a shape that differs only in the first axis.
+        shape
+            The number of rows, or the shape. In layouts other than ``'zarr'``, only
+            the first axis can change.
 
         Raises
         ------
         UsageError
-            If the shape differs in another axis.
+            If the shape has another number of axes, or the layout can't hold it.
         """
         writer = self._check_resizable()
-        rows = self._checked_length(length)
-        with writer.change(lambda: self.resized(rows, len(self))) as change:
-            self.stage_resize(change, rows)
+        wanted = shape if isinstance(shape, tuple) else (shape, *self.shape[1:])
+        new = self._checked_shape(wanted)
+        with writer.change(lambda: self.resized(new)) as change:
+            self.stage_resize(change, new)
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
         with self._check_resizable().turn():
-            self.resize(checked_trim(len(self), count))
+            self.resize((checked_trim(len(self), count), *self.shape[1:]))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -296,67 +340,82 @@ class Array(Node):
             type without a loss; only floats are rounded.
         """
         writer = self._check_writer()
-        with writer.change(lambda: self._layout.committed(len(self))) as change:
+        with writer.change(lambda: self._layout.committed(self.shape)) as change:
             self.stage_items(change, key, values)
 
     # Parts of a change, for tables
 
     def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
-        layout, length = self._layout, len(self)
-        stream = stream_of(rows, self.dtype, self.shape[1:])
-        blocks = stream.appended(self.__getitem__, length, layout.block_rows)
-        layout.stage(
-            change, blocks, lambda: length + (stream.length or 0), extends=True
-        )
+        layout, (length, *inner) = self._layout, self.shape
+        stream = stream_of(rows, self.dtype, tuple(inner))
+        blocks = stream.blocks(layout.grid, length, self.__getitem__)
 
-    def stage_resize(self, change: Change, length: int) -> None:
-        """Let `change` set the number of rows."""
-        check_nbytes((length, *self.shape[1:]), self.dtype)
-        if length != len(self):
-            spans = self._layout.rows_to_fill(len(self), length)
-            blocks = self._filled_blocks(spans)
-            self._layout.stage(change, blocks, lambda: length, extends=True)
+        def shape() -> Shape:
+            return length + (stream.length or 0), *inner
 
-    def _filled_blocks(
-        self, spans: Iterable[tuple[int, int]]
-    ) -> Iterator[tuple[int, Items]]:
-        """Yield the blocks in which new rows, from start to stop, are fill values."""
-        step, inner = self._layout.block_rows, self.shape[1:]
-        for start, stop in spans:
-            for low in range(start - start % step, stop, step):
-                first = max(low, start)
-                count = min(low + step, stop) - first
-                rows = filled_rows(count, inner, self.fill_value, self.dtype)
-                if low < first:
-                    rows = numpy.concatenate([self[low:first], rows], dtype=self.dtype)
-                yield low // step, rows
+        layout.stage(change, layout.grid, blocks, shape, extends=True)
 
-    def resized(self, length: int, old: int) -> None:
-        """Take over the number of rows of a change that was committed."""
-        self._layout.committed(length)
-        if length < old:
-            self._layout.remove_unused()
+    def stage_resize(self, change: Change, shape: Shape) -> None:
+        """Let `change` set the shape."""
+        check_nbytes(shape, self.dtype)
+        if shape != self.shape:
+            grid = self._layout.grid.resized(shape)
+            self._layout.stage(change, grid, self._filled_blocks(grid), extends=True)
+
+    def _filled_blocks(self, grid: Grid) -> Blocks:
+        """Yield the chunks with new items, which get the fill value."""
+        if all(map(operator.le, grid.shape, self.shape)):
+            return
+        old = tuple(map(min, grid.shape, self.shape))
+        fill = numpy.array(self.fill_value, self.dtype)
+        for shard in self._layout.shards_to_fill(grid):
+            for number in grid.chunks_of(shard):
+                shape = lengths(grid.box(number))
+                kept = part(grid.corner(number), grid.chunk, old)
+                if lengths(kept) == shape:
+                    continue
+                block: Items = numpy.broadcast_to(fill, shape)
+                if math.prod(lengths(kept)):
+                    block = block.copy()
+                    block[tuple(slice(0, n) for n in lengths(kept))] = self[kept]
+                yield number, block
+
+    def resized(self, shape: Shape) -> None:
+        """Take over the shape of a change that was committed."""
+        old = self._layout.parts()
+        shrinks = any(map(operator.lt, shape, self.shape))
+        self._layout.committed(shape)
+        if shrinks:
+            self._layout.remove_unused(old)
 
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
-        shape, step = self.shape, self._layout.block_rows
+        grid = self._layout.grid
         if self.dtype.names is not None and is_names(key):
-            blocks = blocks_of_fields(shape, step, key, values, self.dtype)
+            blocks = blocks_of_fields(grid, key, values, self.dtype)
         else:
-            index = ArrayIndex(key, shape)
+            index = ArrayIndex(key, self.shape)
             items = index.spread(converted(values, self.dtype), self.dtype)
-            blocks = assigned_blocks(self.__getitem__, shape, step, index, items)
-        self._layout.stage(change, blocks, self.__len__, extends=False)
+            blocks = changed_blocks(grid, index.axes, items, self.__getitem__)
+        self._layout.stage(change, grid, blocks, extends=False)
 
-    def _checked_length(self, length: int | tuple[int, ...]) -> int:
-        shape = (length, *self.shape[1:]) if not isinstance(length, tuple) else length
-        if len(shape) != self.ndim or shape[1:] != self.shape[1:]:
+    def _checked_shape(self, shape: tuple[int, ...]) -> Shape:
+        found = tuple(map(checked_length, shape))
+        old = self.shape
+        rows_only = not self._layout.cuts_all_axes
+        if len(found) != len(old) or (rows_only and found[1:] != old[1:]):
             raise UsageValueError(
-                "an array of shape %s can't get the shape %s: only the first axis can "
-                "change" % (self.shape, shape)
+                "an array of shape %s can't get the shape %s: %s"
+                % (
+                    old,
+                    shape,
+                    "only the first axis can change"
+                    if rows_only
+                    else "it has '%d' axes" % len(old),
+                )
             )
-        return checked_length(shape[0])
+        return found
 
 
 def checked_length(length: int) -> int:

@@ -301,7 +301,7 @@ class DatasetCheck:
             name = joined_name(member, column, *fields)
             own = self._check_reach(layout, member, name)
             used |= own
-            report.losses += [RowLoss(name, rows) for rows in lost_rows(checks)]
+            report.losses += losses_of(name, checks)
             for check in checks:
                 # If the document was altered, the missing rows may have been written.
                 allowed = layout.may_lack_files and own
@@ -321,7 +321,7 @@ class DatasetCheck:
         altered = layout.changed_elsewhere and not layout.folder.is_remote
         if not altered or not isinstance(layout, ZarrArray):
             return set()
-        length, names = layout.shape[0], set()
+        length, names = (layout.shape or (1,))[0], set()
         for shard, (start, stop) in layout.stated_shards():
             file = layout.folder.full(shard)
             names.add(file)
@@ -360,7 +360,7 @@ class DatasetCheck:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]
         move_claimed(checks, layout, source, self._nthreads)
-        return sorted(checks, key=lambda check: check.numbers.start)
+        return sorted(checks, key=lambda check: check.numbers[0])
 
     def _include(self, check: FileCheck, member: str) -> None:
         check.count()
@@ -438,8 +438,31 @@ def joined_name(*parts: str) -> str:
 
 def lost_rows(checks: list[FileCheck]) -> list[tuple[int, int]]:
     """Return the rows of a part of an array whose chunks are not intact, as runs."""
-    lost = (run for check in checks if not check.ok for run in check.lost)
-    return [checks[0].rows_of(start, stop - 1) for start, stop in union(lost)]
+    return union(checks[0].rows_of(*run) for run in _lost_chunks(checks))
+
+
+def losses_of(name: str, checks: list[FileCheck]) -> list[RowLoss]:
+    """Return what is lost of a part of an array: its rows, or items of them."""
+    found = []
+    for first, last in _lost_chunks(checks):
+        box = checks[0].box_of(first, last)
+        items = "" if box is None else checks[0].grid.described(box)
+        found.append(RowLoss(name, checks[0].rows_of(first, last), items))
+    return found
+
+
+def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last number of runs of chunks that are not intact."""
+    for check in checks if checks and not checks[0].grid.is_rows else ():
+        whole = len(check.lost) == 1 and not check.intact
+        for start, stop in check.lost if not check.ok else ():
+            if whole:
+                yield start, stop - 1
+            else:
+                yield from ((number, number) for number in range(start, stop))
+    if checks and checks[0].grid.is_rows:
+        lost = (run for check in checks if not check.ok for run in check.lost)
+        yield from ((start, stop - 1) for start, stop in union(lost))
 
 
 def _message(error: Exception) -> str:

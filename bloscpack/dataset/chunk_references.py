@@ -79,7 +79,7 @@ class ArrayInPlace:
         self.attributes: JsonObject = layout.read_attributes()
         self.dims: list[str] | None = None
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
-        rows = layout.block_rows
+        rows = layout.chunks[0]
         nchunks = -(-self.shape[0] // rows)
         find = partial(_extent, folder, full=rows * row)
         self.chunks = [

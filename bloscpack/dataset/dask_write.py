@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .._format.dtypes import DType
+from .._format.grid import Shape
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .folder import Folder
@@ -21,7 +23,7 @@ from .layouts import detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import Target, commit, target_of, write
-from .rows import check_mask, converted, items_of, joined, naming_column, row_count
+from .rows import check_mask, converted, items_of, joined, naming_column
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -38,8 +40,8 @@ def from_dask(
     path: Path,
     *,
     layout: str = "zarr",
-    chunks: int | None = None,
-    shards: int | None = None,
+    chunks: int | tuple[int, ...] | None = None,
+    shards: int | tuple[int, ...] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -49,7 +51,7 @@ def from_dask(
 ) -> Any:
     """Write a collection of Dask as a dataset, in parallel.
 
-    Each task writes the rows of one shard, which no other task writes. The dataset gets
+    Each task writes one shard, which no other task writes. The dataset gets
     its name with the last task: until then, there is none, or the one that is to be
     replaced. If writing fails, call this again.
 
@@ -87,7 +89,6 @@ def from_dask(
         If there is a file or folder of this name.
     """
     is_array = _is_array(collection)
-    chunks, shards = row_count(chunks, "chunks"), row_count(shards, "shards")
     target = target_of(path, mode, sync, storage_options)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
     options.update(settings)
@@ -136,11 +137,11 @@ def _commit(target: Target, length: int, tasks: list[None]) -> str:
 
 
 def _plan_array(
-    array: Any, target: Target, shards: int | None, options: dict[str, Any]
+    array: Any, target: Target, shards: Any, options: dict[str, Any]
 ) -> tuple[list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
-        raise UsageError("a dataset holds rows, and an array without axes has none")
+        raise UsageError("an array without axes has no parts: compute it first")
     if isinstance(array._meta, numpy.ma.MaskedArray):
         raise UsageError(
             "masked arrays can't be stored, the mask would be lost; store "
@@ -155,19 +156,26 @@ def _plan_array(
             path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
         )
     )
-    step = target.shard_rows
-    array = array.rechunk((step, *inner))
+    pairs = zip(target.shard, array.shape, strict=True)
+    array = array.rechunk(tuple(max(1, min(pair)) for pair in pairs))
     task = delayed(_write_block, pure=False)
-    blocks = array.to_delayed().reshape(-1) if length else ()
+    starts = [[0, *accumulate(sizes)] for sizes in array.chunks]
     tasks = [
-        task(target, start, (min(step, length - start), *inner), array.dtype, block)
-        for start, block in zip(range(0, length, step), blocks, strict=True)
+        task(
+            target,
+            tuple(each[i] for each, i in zip(starts, place, strict=True)),
+            tuple(sizes[i] for sizes, i in zip(array.chunks, place, strict=True)),
+            array.dtype,
+            block,
+        )
+        for place, block in numpy.ndenumerate(array.to_delayed())
+        if array.size
     ]
     return tasks, length
 
 
 def _write_block(
-    target: Target, start: int, shape: tuple[int, ...], dtype: DType, block: Any
+    target: Target, start: Shape, shape: Shape, dtype: DType, block: Any
 ) -> None:
     """Write a shard; raise `UsageError` if the block is not what Dask had expected."""
     check_mask(block)
@@ -175,13 +183,13 @@ def _write_block(
     if rows.shape != shape:
         raise DoesNotFit(
             "Dask expected a block of shape %s in the rows from '%d' on, and it has "
-            "the shape %s" % (shape, start, rows.shape)
+            "the shape %s" % (shape, start[0], rows.shape)
         )
     write(target, start, {"": rows})
 
 
 def _plan_table(
-    frame: Any, target: Target, shards: int | None, options: dict[str, Any]
+    frame: Any, target: Target, shards: Any, options: dict[str, Any]
 ) -> tuple[list[Any], int]:
     dask = import_dask("dask")
     columns = list(frame.columns) + [n for n in frame._meta.index.names if n]

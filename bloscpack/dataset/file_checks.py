@@ -10,13 +10,15 @@ recovering a dataset are here, too.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._check.files import Inspection
 from .._check.findings import NOTE, Finding, Pair, Record, Report, counted
+from .._format.array_metadata import Description
+from .._format.grid import Box, lengths
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
@@ -53,13 +55,15 @@ class FileCheck(Report):
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
+    grid
+        How the array is cut.
     certain
         Whether it is proven that the intact chunks have these numbers.
     nfiles
         The number of files.
     """
 
-    def __init__(self, file: str, numbers: range, layout: ArrayLayout) -> None:
+    def __init__(self, file: str, numbers: Sequence[int], layout: ArrayLayout) -> None:
         super().__init__()
         self.file = file
         self.numbers = numbers
@@ -69,8 +73,7 @@ class FileCheck(Report):
         self.source = file
         self.certain = True
         self.nfiles = 1
-        self._chunk_rows = layout.chunks[0]
-        self._nrows = layout.shape[0]
+        self.grid = layout.grid
         self._may_lack_rows = layout.may_lack_files
 
     @property
@@ -79,9 +82,21 @@ class FileCheck(Report):
         return gaps_in(self.intact, self.numbers)
 
     def rows_of(self, first: int, last: int | None = None) -> tuple[int, int]:
-        """Return the rows of chunks, as (start, stop)."""
-        stop = (first if last is None else last) + 1
-        return first * self._chunk_rows, min(stop * self._chunk_rows, self._nrows)
+        """Return the rows that have items in chunks, as (start, stop)."""
+        grid, last = self.grid, first if last is None else last
+        if not grid.shape:
+            return 0, 1
+        shards = first // grid.slots, last // grid.slots
+        if grid.is_rows or shards[0] == shards[1]:
+            return grid.box(first)[0].start, grid.box(last)[0].stop
+        return grid.shard_box(shards[0])[0].start, grid.shard_box(shards[1])[0].stop
+
+    def box_of(self, first: int, last: int) -> Box | None:
+        """Return what chunks of one shard have if they are no whole rows, else None."""
+        grid = self.grid
+        if grid.is_rows or not grid.shape or first // grid.slots != last // grid.slots:
+            return None
+        return grid.box(first) if first == last else grid.shard_box(first // grid.slots)
 
     @property
     def all_rows(self) -> tuple[int, int]:
@@ -93,18 +108,23 @@ class FileCheck(Report):
         if self._may_lack_rows and kind in (MISSING, SHORT):
             message += ": the rows have the fill value"
             where["severity"] = NOTE
+        number = where.pop("number", None)
+        if number is not None:
+            where["rows"] = self.rows_of(number)
+            box = self.box_of(number, number)
+            if box is not None:
+                message += "; it has the %s" % self.grid.described(box)
         super().add(section, kind, message, file=self.file, **where)
 
     def add_of_file(self, finding: Finding) -> None:
         """Add a finding about the file; its chunks and rows count from the file on."""
-        rows = None
+        at: dict[str, Any] = {"chunk": finding.chunk, "offset": finding.offset}
         if finding.rows is not None:
             start, stop = self.all_rows
             first, last = (min(start + row, stop) for row in finding.rows)
-            rows = (first, last) if first < last else None
+            at["rows"] = (first, last) if first < last else None
         elif finding.chunk is not None and finding.chunk < len(self.numbers):
-            rows = self.rows_of(self.numbers[finding.chunk])
-        at = {"chunk": finding.chunk, "offset": finding.offset, "rows": rows}
+            at["number"] = self.numbers[finding.chunk]
         severity = finding.severity
         self.add(
             finding.section, finding.kind, finding.message, severity=severity, **at
@@ -124,7 +144,9 @@ def missing_files(
     """Return the finding about files, [start, stop), that do not exist."""
     start, stop = files
     full, names = source.folder.full, source.names
-    numbers = range(source.chunks_of(start).start, source.chunks_of(stop - 1).stop)
+    numbers = source.chunks_of(start)
+    if stop - start > 1:
+        numbers = range(numbers[0], source.chunks_of(stop - 1)[-1] + 1)
     check = FileCheck(full(names(start)), numbers, layout)
     message = "the file is missing"
     if stop - start > 1:
@@ -151,7 +173,7 @@ def move_claimed(
         files = claims.get(check.file.removeprefix(prefix), ())
         if len(files) != 1 or check.intact or check.nfiles > 1:
             continue
-        number, name = check.numbers.start // source.slots, files[0]
+        number, name = check.numbers[0] // source.slots, files[0]
         name = name.removeprefix(prefix)
         moved = check_file(layout, source, number, nthreads, name)
         if moved.ok and not moved.lost:
@@ -208,12 +230,12 @@ def _check_by_reading(
                 MISSING if missing else kind,
                 "the file is missing" if missing else error.message,
                 chunk=None if missing else slot,
-                rows=check.rows_of(number),
+                number=number,
             )
             continue
         cbytes = check.cbytes
         if extents is not None:
-            extent = extents[slot]
+            extent = extents[number % source.slots]
             cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
         check.intact[number] = sizes[0], cbytes
 
@@ -226,7 +248,7 @@ def _check_shard(
 ) -> None:
     if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
         with suppress(FormatError):
-            index = ShardIndex(storage, source.grid)
+            index = ShardIndex(storage, source.sharding)
             if index.foreign:
                 message = "another program wrote the shard: it is no '.blp' file"
                 check.note("header", FOREIGN, message)
@@ -248,11 +270,18 @@ def _check_shard(
 
 
 def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -> None:
-    """Note the intact chunks that have as many bytes as the array needs."""
+    """Note the intact chunks that have as many bytes as the array needs.
+
+    The file may have more items than the array along some axes.
+    """
+    numbers, described = check.numbers, inspection.geometry.array
+    if described is not None and len(described.shape) == len(source.cut.shape):
+        numbers = source.cut.chunks_of(numbers[0] // source.slots, described.shape)
+    expected = set(check.numbers)
     for i, offset, nbytes, cbytes in inspection.intact_chunks():
-        if i >= len(check.numbers):
+        if i >= len(numbers) or numbers[i] not in expected:
             continue
-        number = check.numbers[i]
+        number = numbers[i]
         start, stop = source.span(number)
         if stop - start <= nbytes <= source.chunk_size:
             check.intact[number] = stop - start, cbytes
@@ -260,20 +289,20 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
             continue
         message = "expected a chunk of '%d' plain bytes, found '%d'"
         message %= stop - start, nbytes
-        check.add("chunks", "size", message, chunk=i, rows=check.rows_of(number))
+        check.add("chunks", "size", message, chunk=i, number=number)
 
 
 def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Compare an intact file with its array."""
     beginning = read_beginning(StorageCursor(storage))
-    metadata, header, grid = beginning.metadata, beginning.header, source.grid
+    metadata, header, sharding = beginning.metadata, beginning.header, source.sharding
     differences: list[tuple[str, object, object]] = [
-        ("chunks in a file", grid.slots, count_slots(header)),
+        ("chunks in a file", source.slots, count_slots(header)),
         ("the checksum", CHECKSUM.name, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]
-    differences += source.grid.differences(check.numbers[0] // grid.slots, metadata)
-    if [name for name, *_ in differences] == ["the file"] and source.grid.identity:
+    differences += sharding.differences(check.numbers[0] // source.slots, metadata)
+    if [name for name, *_ in differences] == ["the file"] and sharding.identity:
         check.claimed = str(differences[0][2])
     for difference in differences:
         message = "expected %s: %s, found %s" % difference
@@ -288,15 +317,15 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     _check_length(check)
     _check_index(check, storage, source)
     stated = place_of(metadata)
-    if stated is None and source.grid.identity is not None:
+    if stated is None and sharding.identity is not None:
         message = "it does not state its array: another program wrote the file"
         check.note("metadata", FOREIGN, message)
-    last, stop = check.numbers[-1], (header.nbytes or 0) // grid.row_nbytes
-    stop += check.all_rows[0]
-    if check.ok and last == source.nchunks - 1 and stop > source.nrows:
+    has = Description(metadata).shape
+    least = lengths(source.cut.shard_box(check.numbers[0] // source.slots))
+    if check.ok and any(map(int.__gt__, has, least)):
         message = (
-            "the file has rows up to %d, and the array up to %d: an append was "
-            "interrupted, or rows were removed" % (stop, source.nrows)
+            "the file has items of shape %s, and the array %s of them: an append was "
+            "interrupted, or items were removed" % (has, least)
         )
         check.note("metadata", "more-rows", message)
 
@@ -311,16 +340,16 @@ def _check_length(check: FileCheck) -> None:
 
 def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     """Check that the index, through which arrays are read, has the chunks."""
-    slots = source.grid.slots
+    slots = source.slots
     try:
-        extents = ShardIndex(storage, source.grid).extents
+        extents = ShardIndex(storage, source.sharding).extents
     except FormatError as error:
         check.add("shard", "index", error.message)
         return
     missing = [n for n in check.intact if extents[n % slots] is None]
     if missing:
         message = "the index of the shard lacks %d of its chunks" % len(missing)
-        check.add("shard", "index", message, rows=check.rows_of(missing[0]))
+        check.add("shard", "index", message, number=missing[0])
 
 
 @dataclass(frozen=True, repr=False)
@@ -334,13 +363,17 @@ class RowLoss(Record):
         dataset itself.
     rows
         The rows, as (start, stop); None if nothing of the array can be read.
+    items
+        The part of these rows that is lost, in words; empty if they all are.
     """
 
     member: str
     rows: Pair | None
+    items: str = ""
 
     def __str__(self) -> str:
         text = "all of it" if self.rows is None else "rows %d to %d" % self.rows
+        text = self.items or text
         return "'%s': %s" % (self.member, text) if self.member else text
 
     def __repr__(self) -> str:
@@ -419,10 +452,12 @@ class DatasetRecovery(Record):
         return "<DatasetRecovery: %s saved, %d lost>" % (saved, self.nlost)
 
 
-def gaps_in(found: Iterable[int], numbers: range) -> list[tuple[int, int]]:
+def gaps_in(found: Iterable[int], numbers: Sequence[int]) -> list[tuple[int, int]]:
     """Return the numbers that were not found, as runs (start, stop).
 
     The range may be too long to walk through it.
     """
     runs = union((number, number + 1) for number in found)
-    return without([(numbers.start, numbers.stop)], runs)
+    if isinstance(numbers, range):
+        return without([(numbers.start, numbers.stop)], runs)
+    return without(union((number, number + 1) for number in numbers), runs)

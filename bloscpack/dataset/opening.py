@@ -166,8 +166,8 @@ def create_array(
     layout: str = "zarr",
     shape: int | tuple[int, ...] | None = None,
     dtype: Any = None,
-    chunks: int | None = None,
-    shards: int | None = None,
+    chunks: int | tuple[int, ...] | None = None,
+    shards: int | tuple[int, ...] | None = None,
     fill_value: Any = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
@@ -191,9 +191,9 @@ def create_array(
     shape, dtype
         Those of the array; by default those of `data`.
     chunks
-        Number of rows in a chunk.
+        Number of rows in a chunk; in the layout ``'zarr'`` also the shape of a chunk.
     shards
-        Number of rows in a file, a multiple of `chunks`, for layouts whose files have
+        The same for a file, a multiple of `chunks`, for layouts whose files have
         several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
@@ -228,7 +228,7 @@ def create_array(
     rows = new_rows(data, shape, dtype, fill_value)
     new = NewArray(
         rows.dtype,
-        (rows.length or 0, *rows.inner),
+        rows.shape,
         chunks,
         fill_value,
         dict(() if attrs is None else attrs),
@@ -238,10 +238,10 @@ def create_array(
     )
     found = array_class(layout)
     found.check_layout()
-    step = found.block_rows_for(new)
+    grid = found.grid_for(new)
     blocks: Blocks = ()
     if data is not None or not found.sparse:
-        blocks = counted(rows.blocks(step), step, new)
+        blocks = counted(rows, new, grid)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
     created = Found(Folder.open(path, storage_options), layout, "array")

@@ -13,6 +13,7 @@ import tempfile
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .._commit.access import NewAccess
@@ -35,6 +36,8 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
+from .._file.indexing import Steps
+from .._format.grid import Shape
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
@@ -45,7 +48,7 @@ from .array import Array
 from .commit_rules import DATASETS, writer_for
 from .folder import Folder, store_at
 from .layouts import array_class, table_class
-from .rows import blocks_of
+from .rows import changed_blocks
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -73,14 +76,15 @@ class Target:
         The path, or the URL, that it gets.
     layout, kind
         Its layout, and ``'array'`` or ``'table'``.
-    shard_rows
-        Number of rows of a shard, of all columns.
+    shard_rows, shard
+        Number of rows of a shard, of all columns; the shape of a shard of an array.
     mode, sync
         As in `create_array`.
     """
 
     layout = kind = ""
     shard_rows = 0
+    shard: Shape = ()
 
     def __init__(self, root: str, mode: str, sync: bool) -> None:
         self.root = root
@@ -99,6 +103,7 @@ class Target:
         self.shard_rows = shards.pop()
         self.layout = made.layout
         self.kind = "array" if isinstance(made, Array) else "table"
+        self.shard = columns[0].shards or ()
 
     def opened(self, folder: Folder) -> Mapping[str, ArrayLayout]:
         """Return the columns in a folder by name; an array is one without a name."""
@@ -496,10 +501,10 @@ def _start(root: str) -> str:
     return name.start + WRITING % crc32(os.fsencode(name.name))
 
 
-def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
-    """Write the rows of shards, which begin at the row `start`.
+def write(target: Target, start: int | Shape, columns: Mapping[str, Items]) -> None:
+    """Write the items of shards, which begin at a row, or at a position.
 
-    `columns` has the rows of each column; those of an array have the name ``''``. If
+    `columns` has the items of each column; those of an array have the name ``''``. If
     the dataset was committed, this does nothing. Raises `StorageError` if another call
     of `begin` has taken its place.
     """
@@ -507,8 +512,15 @@ def write(target: Target, start: int, columns: Mapping[str, Items]) -> None:
         arrays = target.opened(Folder(change.store))
         for name, rows in columns.items():
             array = arrays[name]
-            blocks = blocks_of(rows, array.block_rows, start // array.block_rows)
-            array.stage(change, blocks, lambda: 0, extends=True)
+            shape = array.shape
+            corner = (
+                start if isinstance(start, tuple) else (start, *[0] * len(shape[1:]))
+            )
+            grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
+            steps = zip(grid.shape, corner, rows.shape, strict=True)
+            axes = [Steps(n, first, 1, count) for n, first, count in steps]
+            blocks = changed_blocks(grid, axes, rows, None)
+            array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
         change.commit()
 
 

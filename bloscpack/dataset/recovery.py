@@ -19,8 +19,11 @@ from .._check.note import with_note
 from .._commit.access import FolderLimits
 from .._commit.new_folder import NewName
 from .._engine.blosc_settings import own_settings
+from .._file.chunk_parts import ChunkParts
+from .._file.indexing import ArrayIndex
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
+from .._format.grid import Grid, lengths
 from .._format.rows import common, count, union, without
 from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
@@ -40,7 +43,7 @@ from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
 from .layouts.base import ArrayLayout, TableLayout
 from .layouts.chunk_files import OBJECT
-from .rows import joined
+from .rows import blocks_of, joined
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -298,7 +301,6 @@ class SavedArray:
             )
             for fields, source in layout.parts()
         ]
-        self._chunk_rows = layout.chunks[0]
         self._inner = layout.shape[1:]
         self._row_nbytes = math.prod(self._inner) * layout.dtype.itemsize
         # A sparse array gets the rows that are lost only if they have a value.
@@ -332,14 +334,14 @@ class SavedArray:
         kept = without([(0, length)], dropped)
         total = count(kept)
         new.shape = (total, *new.shape[1:])
-        step = target.block_rows_for(new)
+        grid = target.grid_for(new)
         written = [(0, total)] if self._row_nbytes else []
-        if self.layout.may_lack_files and target.sparse and new.shards is not None:
+        if self.layout.may_lack_files and target.sparse:
             lost = self.lost_rows() if self._writes_lost else ()
             rows = union([*self._stored(), *lost])
-            written = whole_files(moved(kept, rows), new.shards, total)
+            written = whole_files(moved(kept, rows), grid.shard[0], total)
         self._check_room(count(written))
-        return self._blocks(kept, written, step)
+        return self._blocks(kept, written, grid)
 
     def _check_room(self, nrows: int) -> None:
         """Raise `FormatError` if most of many rows would be fill values."""
@@ -355,39 +357,37 @@ class SavedArray:
     def _stored(self) -> Rows:
         return union(run for part in self._parts for run in part.stored_rows())
 
-    def _blocks(self, kept: Rows, written: Rows, step: int) -> Blocks:
-        """Yield the blocks of `step` new rows that are in `written`."""
+    def _blocks(self, kept: Rows, written: Rows, grid: Grid) -> Blocks:
+        """Yield the chunks of new rows that are in `written`."""
+        step = grid.chunk[0] if grid.is_rows else grid.shard[0]
         for first, last in written:
             for start in range(first, last, step):
                 stop = min(start + step, last)
                 pieces = [self._rows(*old) for old in places_of(kept, start, stop)]
-                yield start // step, joined(pieces, self.layout.dtype, self._inner)
+                rows = joined(pieces, self.layout.dtype, self._inner)
+                yield from blocks_of(rows, grid, start)
 
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
-        chunks = range(start // self._chunk_rows, -(-stop // self._chunk_rows))
-        pieces = []
-        for number in chunks:
-            first = number * self._chunk_rows
-            last = min(first + self._chunk_rows, self.layout.shape[0])
-            rows = self._chunk(number, first, last)
-            pieces.append(rows[max(start - first, 0) : stop - first])
-        return joined(pieces, self.layout.dtype, self._inner)
-
-    def _chunk(self, number: int, start: int, stop: int) -> Array:
-        layout = self.layout
-        items = new_array((stop - start, *layout.shape[1:]), layout.dtype)
+        layout, grid = self.layout, self.layout.grid
+        items = new_array((stop - start, *self._inner), layout.dtype)
         items[...] = self._fill
-        for part in self._parts:
-            plain = part.read(number)
-            if plain is None:
-                continue
-            target = items
-            for name in part.fields:
-                target = target[name]
-            size = target.size * target.dtype.itemsize
-            found: Array = numpy.frombuffer(plain[:size], target.dtype)
-            target[...] = found.reshape(target.shape)
+        index = ArrayIndex(slice(start, stop), layout.shape)
+        parts = ChunkParts(index.axes, grid)
+        for number in parts.numbers():
+            target, source = parts.of(number)
+            shape = lengths(grid.box(number)) if grid.is_rows else grid.chunk
+            for part in self._parts:
+                plain = part.read(number)
+                if plain is None:
+                    continue
+                place = items[target]
+                for name in part.fields:
+                    place = place[name]
+                shape_of_part = (*shape, *place.shape[len(shape) :])
+                size = math.prod(shape_of_part) * place.dtype.itemsize
+                found: Array = numpy.frombuffer(plain[:size], place.dtype)
+                place[...] = found.reshape(shape_of_part)[source]
         return items
 
 
@@ -405,7 +405,7 @@ class SavedPart:
         self._layout = layout
         self._source = source
         self._checks = checks
-        self._starts = [check.numbers.start for check in checks]
+        self._starts = [check.numbers[0] for check in checks]
 
     def lost_rows(self) -> Rows:
         """Return the rows whose chunks are not intact."""
@@ -413,9 +413,8 @@ class SavedPart:
 
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
-        files = map(self._source.chunks_of, self._source.stored())
-        size, length = self._layout.chunks[0], self._layout.shape[0]
-        found = union((n.start * size, min(n.stop * size, length)) for n in files)
+        boxes = map(self._layout.grid.shard_box, self._source.stored())
+        found = union((box[0].start, box[0].stop) for box in boxes)
         return without(found, self.lost_rows())
 
     def _check_of(self, number: int) -> FileCheck | None:
@@ -426,7 +425,7 @@ class SavedPart:
 
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
-        if number >= self._source.nchunks:  # rows without bytes
+        if number // self._source.slots >= self._source.nfiles:  # rows without bytes
             return None
         check = self._check_of(number)
         if check is not None and number not in check.intact:

@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._file.chunk_parts import ChunkParts
 from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
+from .._format.grid import Box, Grid, Shape, inside, lengths
+from .._format.grid import part as part_of
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
     from .layouts.base import Blocks, NewArray
+
+    # Returns the items of a box.
+    Read = Callable[[Box], Array]
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
@@ -198,70 +204,82 @@ def check_nbytes(shape: tuple[int, ...], dtype: DType) -> None:
         )
 
 
-def row_count(value: Any, name: str) -> int | None:
-    """Return a number of rows as an integer, or None for none.
+def chunk_shape(value: Any, name: str) -> int | Shape | None:
+    """Return a number of rows, a length for each axis, or None for none.
 
     Raises `UsageError` for any other type; `name` is that of the parameter.
     """
-    if value is None:
-        return None
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
     try:
-        if isinstance(value, bool):
+        if any(isinstance(n, bool) for n in given):
             raise TypeError("True is no number")
-        return operator.index(value)
+        found = tuple(map(operator.index, given)) if value is not None else ()
     except TypeError as error:
         raise UsageTypeError(
-            "%s: expected a number of rows, found %.200r; only the axis of rows is "
-            "divided" % (name, value)
+            "%s: expected a number of rows, or a length for each axis, found %.200r"
+            % (name, value)
         ) from error
+    if value is None:
+        return None
+    return found if isinstance(value, (list, tuple)) else found[0]
 
 
-def blocks_of(
-    rows: Array, block_rows: int, first: int = 0
-) -> Iterator[tuple[int, Array]]:
-    """Yield the blocks of rows from number `first` on, and their numbers."""
-    for number, start in enumerate(range(0, len(rows), block_rows), first):
-        yield number, rows[start : start + block_rows]
+def blocks_of(rows: Any, grid: Grid, first: int = 0) -> Blocks:
+    """Yield the chunks that rows from number `first` on fill, and their numbers.
 
-
-def filled_rows(count: int, inner: tuple[int, ...], fill: Any, dtype: DType) -> Array:
-    """Return `count` equal rows, which take the memory of one item."""
-    return numpy.broadcast_to(numpy.array(fill, dtype), (count, *inner))
-
-
-def assigned_blocks(
-    read: Callable[[slice], Array],
-    shape: tuple[int, ...],
-    block_rows: int,
-    index: ArrayIndex,
-    items: Array,
-) -> Iterator[tuple[int, Array]]:
-    """Yield the blocks that change when the selected items become `items`.
-
-    `items` have all axes of the array, as `ArrayIndex.spread` returns them.
+    `rows` may be any array that can be sliced. The array ends with them, and there is
+    a chunk that begins with the first one.
     """
-    axis, inner = index.axes[0], index.axes[1:]
-    ordered = items[
-        tuple(slice(None, None, -1 if a.reversed else 1) for a in index.axes)
-    ]
-    rest_target = tuple(a.target(0, a.count) for a in inner)
-    rest_source = tuple(a.source(0, a.count, 0) for a in inner)
-    if not ordered.size:
-        return
-    done = 0
-    while done < axis.count:
-        number = axis.at(done) // block_rows
-        low, high = number * block_rows, min((number + 1) * block_rows, shape[0])
-        stop = axis.count_before(high)
-        whole = _is_whole(axis, high - low, stop - done, inner)
-        if whole:
-            block: Array = numpy.empty((high - low, *shape[1:]), items.dtype)
-        else:
-            block = read(slice(low, high))
-        target = (axis.source(done, stop, low), *rest_source)
-        block[target] = ordered[(axis.target(done, stop), *rest_target)]
-        yield number, block
-        done = stop
+    grid = grid.resized((first + len(rows), *grid.shape[1:]))
+    index = ArrayIndex(slice(first, None), grid.shape)
+    return changed_blocks(grid, index.axes, rows, None)
+
+
+def changed_blocks(
+    grid: Grid,
+    axes: Sequence[Steps | PositionList],
+    items: Any,
+    read: Read | None,
+    old: Shape | None = None,
+) -> Blocks:
+    """Yield the chunks that change when the selected items become `items`.
+
+    Parameters
+    ----------
+    grid
+        How the array is cut after the change.
+    axes
+        The selected positions, as `ArrayIndex` has them.
+    items
+        The new items: an array that has all axes of the array, or can be sliced as one.
+    read
+        Returns the items of a box that stay; None if no items stay.
+    old
+        The shape of the array that `read` reads; by default that of `grid`.
+    """
+    parts = ChunkParts(axes, grid)
+    if any(axis.reversed for axis in axes):
+        items = items[tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)]
+    for shard in parts.shards():
+        given, origin = items, None
+        if not isinstance(items, numpy.ndarray):  # read it once for each shard
+            ends: Any = [(entry[0].target, entry[-1].target) for entry in shard]
+            box = tuple(slice(first.start, last.stop) for first, last in ends)
+            given, origin = items[box], tuple(each.start for each in box)
+        for number, (target, place) in parts.parts(shard):
+            if origin is not None:
+                target = inside(target, origin)  # type: ignore[arg-type]
+            shape = lengths(grid.box(number))
+            if place == tuple(slice(0, n, 1) for n in shape):
+                yield number, given[target]
+                continue
+            block: Array = numpy.empty(shape, given.dtype)
+            if read is not None:
+                shape = grid.shape if old is None else old
+                kept = part_of(grid.corner(number), grid.chunk, shape)
+                block[tuple(slice(0, n) for n in lengths(kept))] = read(kept)
+            block[place] = given[target]
+            yield number, block
 
 
 def is_names(key: object) -> bool:
@@ -274,35 +292,19 @@ def is_names(key: object) -> bool:
     )
 
 
-def blocks_of_fields(
-    shape: tuple[int, ...], block_rows: int, names: Any, values: Any, dtype: DType
-) -> Iterator[tuple[int, Array]]:
+def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
+    shape, rows_in_block = grid.shape, grid.chunk[0]
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
     items = converted(values, fields.dtype)
     items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
     listed = [names] if isinstance(names, str) else names
     part = numpy.dtype([(name, dtype[name]) for name in listed])
-    for number, start in enumerate(range(0, shape[0], block_rows)):
-        rows = items[start : start + block_rows]
+    for number, start in enumerate(range(0, shape[0], rows_in_block)):
+        rows = items[start : start + rows_in_block]
         block: Array = numpy.empty((len(rows), *shape[1:]), part)
         block[names] = rows
         yield number, block
-
-
-def _is_whole(
-    axis: Steps | PositionList,
-    nrows: int,
-    count: int,
-    inner: list[Steps | PositionList],
-) -> bool:
-    """Return whether all items of a block of `nrows` are selected."""
-    return (
-        isinstance(axis, Steps)
-        and axis.step == 1
-        and count == nrows
-        and all(isinstance(a, Steps) and a.count == a.size for a in inner)
-    )
 
 
 def as_columns(
@@ -392,8 +394,31 @@ def check_same_length(columns: Mapping[str, Array]) -> None:
 # Streams of rows
 
 
+class Boxes:
+    """An array that is not in memory, of which boxes are read and converted."""
+
+    def __init__(self, values: Any, dtype: DType) -> None:
+        self._values = values
+        self._dtype = dtype
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, box: Box) -> Array:
+        return converted(numpy.asarray(self._values[box]), self._dtype)
+
+
 class RowStream:
     """Rows of one dtype and inner shape, taken from the front.
+
+    Parameters
+    ----------
+    pieces
+        The rows, in parts.
+    dtype, inner, length
+        As the attributes.
+    values
+        The rows as an array that is not in memory, if there is one.
 
     Attributes
     ----------
@@ -401,7 +426,11 @@ class RowStream:
         The dtype, and the shape of a row.
     length
         Number of rows; None as long as it is unknown: until the last row is taken.
+    has_axes
+        Whether the array has axes; else its item is the only row.
     """
+
+    has_axes = True
 
     def __init__(
         self,
@@ -409,13 +438,20 @@ class RowStream:
         dtype: DType,
         inner: tuple[int, ...],
         length: int | None = None,
+        values: Any = None,
     ) -> None:
+        self._boxes = None if values is None else Boxes(values, dtype)
         self.dtype = dtype
         self.inner = inner
         self.length = length
         self._pieces = iter(pieces)
         self._rest: Array = numpy.empty((0, *inner), dtype)
         self._taken = 0
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the array of all rows; it has no rows while that is unknown."""
+        return (self.length or 0, *self.inner) if self.has_axes else ()
 
     def take(self, count: int) -> Array:
         """Return the next `count` rows, fewer at the end.
@@ -449,37 +485,40 @@ class RowStream:
                 "expected '%d' rows, found '%d'" % (self.length, self._taken)
             )
 
-    def blocks(self, block_rows: int, first: int = 0) -> Iterator[tuple[int, Array]]:
-        """Yield the rows in blocks from number `first` on, and their numbers."""
-        while len(rows := self.take(block_rows)):
-            yield first, rows
-            first += 1
+    def blocks(self, grid: Grid, start: int = 0, read: Read | None = None) -> Blocks:
+        """Yield the chunks that change when the rows are put behind `start` rows.
 
-    def appended(
-        self, read: Callable[[slice], Array], length: int, block_rows: int
-    ) -> Iterator[tuple[int, Array]]:
-        """Yield the blocks that change when the rows are appended to `length` rows.
-
-        `read` returns rows that are there now.
+        `grid` says how the array is cut, with any number of rows. `read` returns the
+        items of a box that is there now.
         """
-        first, count = divmod(length, block_rows)
-        if count:
-            rows = self.take(block_rows - count)
-            if not len(rows):
-                return
-            old = read(slice(length - count, length))
-            yield first, joined([old, rows], self.dtype, self.inner)
-            first += 1
-        yield from self.blocks(block_rows, first)
+        inner = grid.shape[1:]
+        if not grid.shape:
+            yield 0, self.take(1).reshape(())
+            return
+        step = grid.shard[0]
+        if grid.is_rows:  # a shard need not be in memory
+            row = math.prod(inner) * self.dtype.itemsize
+            count = READ_NBYTES // max(1, grid.chunk[0] * row)
+            step = grid.chunk[0] * min(max(1, count), grid.slots)
+        while len(rows := self._next(grid, step - start % step)):
+            stop = start + len(rows)
+            found = grid.resized((stop, *inner))
+            axes = ArrayIndex(slice(start, None), found.shape).axes
+            yield from changed_blocks(found, axes, rows, read, (start, *inner))
+            start = stop
+
+    def _next(self, grid: Grid, count: int) -> Any:
+        """Return the next rows: `count`, or an array with all that is read in boxes."""
+        if self._boxes is None or grid.is_rows:
+            return self.take(count)
+        found, self._boxes = self._boxes, Boxes([], self.dtype)
+        return found
 
 
-def counted(blocks: Blocks, block_rows: int, new: NewArray) -> Blocks:
-    """Yield blocks of a new array; set its number of rows when they end."""
-    length = 0
-    for number, rows in blocks:
-        length = number * block_rows + len(rows)
-        yield number, rows
-    new.shape = (length, *new.shape[1:])
+def counted(stream: RowStream, new: NewArray, grid: Grid) -> Blocks:
+    """Yield the chunks of a new array; set its number of rows when they end."""
+    yield from stream.blocks(grid)
+    new.shape = stream.shape
 
 
 def joined(parts: list[Array], dtype: DType, inner: tuple[int, ...]) -> Array:
@@ -510,7 +549,8 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
         length = int(values.shape[0])
         in_memory = isinstance(values, numpy.ndarray)
         if not in_memory or (values.dtype != dtype and values.dtype.kind != "O"):
-            return RowStream(slices_of(values), dtype, inner, length)
+            boxes = None if in_memory else values
+            return RowStream(slices_of(values), dtype, inner, length, boxes)
     rows = as_rows(values, dtype, inner)
     return RowStream([rows], dtype, inner, len(rows))
 
@@ -553,11 +593,9 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
             raise UsageValueError("expected data, or shape and dtype")
         check_fill_value(fill_value, wanted)
         fill = numpy.zeros((), wanted) if fill_value is None else fill_value
-        inner = expected[1:]
-        _check_axis(expected)
         check_nbytes(expected, wanted)
-        rows = filled_rows(expected[0], inner, fill, wanted)
-        return RowStream([rows], wanted, inner, len(rows))
+        data = numpy.broadcast_to(numpy.array(fill, wanted), expected)
+        return _stream_of_array(data, wanted)
     if isinstance(data, Iterator):
         return _new_from_blocks(data, expected, wanted)
     if not is_array(data):
@@ -568,8 +606,15 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
         raise UsageValueError(
             "expected data of shape %s, found an array of shape %s" % (expected, found)
         )
-    _check_axis(found)
-    return stream_of(data, data.dtype if wanted is None else wanted, found[1:])
+    return _stream_of_array(data, data.dtype if wanted is None else wanted)
+
+
+def _stream_of_array(data: Any, dtype: DType) -> RowStream:
+    if data.shape:
+        return stream_of(data, dtype, tuple(data.shape[1:]))
+    stream = stream_of(numpy.asarray(data[()]).reshape(1), dtype, ())
+    stream.has_axes = False
+    return stream
 
 
 def _new_from_blocks(
@@ -610,12 +655,4 @@ def check_mask(values: Any) -> None:
         raise UsageError(
             "masked arrays can't be stored, the mask would be lost; store .filled() or "
             ".data and .mask"
-        )
-
-
-def _check_axis(shape: tuple[int, ...]) -> None:
-    if not shape:
-        raise UsageValueError(
-            "a dataset holds rows, and an array without axes has none: give its item "
-            "the shape (1,)"
         )

@@ -313,18 +313,18 @@ class Table(Node):
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
         rows = checked_length(length)
-        with writer.change(lambda: self._committed(rows, len(self))) as change:
+        with writer.change(lambda: self._committed(rows)) as change:
             for column in self._columns.values():
-                column.stage_resize(change, rows)
+                column.stage_resize(change, (rows, *column.shape[1:]))
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
         with self._check_writer().turn():
             self.resize(checked_trim(len(self), count))
 
-    def _committed(self, length: int, old: int = 0) -> None:
+    def _committed(self, length: int) -> None:
         for column in self._columns.values():
-            column.resized(length, old)
+            column.resized((length, *column.shape[1:]))
 
     def make_equal(self) -> None:
         """Remove the rows that not all columns have, after a writer was interrupted."""
@@ -334,11 +334,11 @@ class Table(Node):
                 "'%s': the columns had different lengths; rows that not all columns "
                 "have are removed" % self.path
             )
-            taking_over = partial(self._committed, len(self), max(lengths))
             length = len(self)
+            taking_over = partial(self._committed, length)
             with self._check_writer().change(taking_over) as change:
                 for column in self._columns.values():
-                    column.stage_resize(change, length)
+                    column.stage_resize(change, (length, *column.shape[1:]))
 
     def __setitem__(self, key: Any, rows: Any) -> None:
         """Assign to rows, or to all items of the column that `key` names.
@@ -453,4 +453,4 @@ def column_blocks(
 ) -> Blocks:
     """Return the blocks of a new column; raise `UsageError` if it can't be written."""
     with naming_column(name):
-        return blocks_of(rows, layout.array_class.block_rows_for(new))
+        return blocks_of(rows, layout.array_class.grid_for(new))

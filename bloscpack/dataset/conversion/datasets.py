@@ -203,9 +203,8 @@ def _write_array(
     )
     found = array_class(request.layout)
     found.check_layout()
-    blocks = RowStream(
-        request.counted(array.rows()), array.dtype, array.shape[1:]
-    ).blocks(found.block_rows_for(new))
+    stream = RowStream(request.counted(array.rows()), array.dtype, array.shape[1:])
+    blocks = stream.blocks(found.grid_for(new))
     with creation as change:
         found.create(change, "", new, blocks)
 
@@ -227,7 +226,8 @@ def _write_table(content: TableContent, request: Request, path: str) -> None:
             request.settings,
             shards=rows,
         )
-        array.chunks = found.array_class.block_rows_for(array)
+        grid = found.array_class.grid_for(array)
+        array.chunks, array.shards = grid.chunk, grid.shard
         array.shape = 0, *column.shape[1:]
         new[name] = array, iter(())
     with creating(path, "x", False) as change:

@@ -132,7 +132,7 @@ def layouts_for(new: NewArray, *, without: str) -> list[str]:
     found = []
     for name in (name for name in LAYOUTS if name != without):
         with suppress(UsageError):
-            array_class(name).block_rows_for(new)
+            array_class(name).grid_for(new)
             found.append(name)
     return found
 

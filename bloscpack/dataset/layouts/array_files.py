@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ..._engine.forks import ForkSafeLock, cached_property
 from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
+from ..._format.grid import Shape, digits
 from ..._storage.folder_store import replaced
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
@@ -37,7 +38,7 @@ MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
 
 @dataclass(eq=False)
 class FileNames:
-    """Names that differ in a number, in one folder.
+    """Names that differ in a number, in one folder, or in a tree of folders.
 
     Attributes
     ----------
@@ -47,23 +48,31 @@ class FileNames:
         The text in front of the number, and the text behind it.
     first
         The number in the first name.
+    counts
+        Number of files along each axis, in C order: a name has a number for each. The
+        first one may be any. Without axes there is one file, which has the name of the
+        place.
     """
 
     place: str
     before: str = ""
     after: str = ""
     first: int = 0
+    counts: Shape = (0,)
 
     @cached_property
     def _entry(self) -> re.Pattern[str]:
         """The names of the files, of which the first group is the number."""
-        before, after = map(re.escape, (self.before, self.after.partition("/")[0]))
+        before, after = map(re.escape, (self.before, self.after))
         return re.compile("%s(0|[1-9][0-9]{0,18})%s" % (before, after))
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
-        name = "%s%d%s" % (self.before, number + self.first, self.after)
-        return "%s/%s" % (self.place, name) if self.place else name
+        parts = [
+            "%s%d%s" % (self.before, place + self.first, self.after)
+            for place in digits(number, self.counts)
+        ]
+        return "/".join([self.place, *parts] if self.place else parts)
 
     def number(self, entry: str) -> int | None:
         """Return the number in a name without its folder; None for other names."""
@@ -83,13 +92,34 @@ class FileNames:
                     "of '%s' would take too long" % (count, folder.path())
                 )
             return range(count)
-        numbers = map(self.number, self._entries(folder))
-        return sorted({n for n in numbers if n is not None and n < count})
+        counts = self.counts
+        if not counts:
+            return [0] if folder.exists(self.place) else []
+        numbers = self._numbers(folder, self.place)
+        for axis, n in enumerate(counts[1:], 1):
+            if max(counts[axis:]) > 1:
+                found = self._inner(folder, numbers, counts[:axis])
+                numbers = [number * n + i for number, i in found if i < n]
+        return sorted({n for n in numbers if n < count})
 
-    def _entries(self, folder: Folder) -> Iterator[str]:
-        """Yield the names in the folder, with those that a committed change adds."""
-        yield from folder.names(self.place)
-        start = folder.prefix + (self.place + "/" if self.place else "")
+    def _inner(
+        self, folder: Folder, numbers: Iterable[int], counts: Shape
+    ) -> Iterator[tuple[int, int]]:
+        """Yield numbers of folders, and the numbers of what each of them has."""
+        names = FileNames(self.place, counts=counts)
+        for number in numbers:
+            for inner in self._numbers(folder, names(number)):
+                yield number, inner
+
+    def _numbers(self, folder: Folder, place: str) -> list[int]:
+        """Return the numbers that the names in a folder have."""
+        found = map(self.number, self._entries(folder, place))
+        return [number for number in found if number is not None]
+
+    def _entries(self, folder: Folder, place: str) -> Iterator[str]:
+        """Yield the names in a folder, with those that a committed change adds."""
+        yield from folder.names(place)
+        start = folder.prefix + (place + "/" if place else "")
         for name in folder.pending.files:
             if name.startswith(start):
                 yield name[len(start) :].partition("/")[0]
@@ -137,12 +167,16 @@ class ChunkFiles(ChunkSource):
         """Number of files of the array, also if some are missing."""
         return -(-self.nchunks // self.slots)
 
+    def has_file(self, place: Shape) -> bool:
+        """Return whether the array has the file at a place in the names."""
+        return place < (self.nfiles,)
+
     def stored(self) -> Sequence[int]:
         """Return the numbers of the files that exist, ascending."""
         return self.names.stored(self.folder, self.nfiles)
 
-    def chunks_of(self, number: int) -> range:
-        """Return the numbers of the chunks in a file."""
+    def chunks_of(self, number: int) -> Sequence[int]:
+        """Return the numbers of the chunks in a file, in their order there."""
         first = number * self.slots
         return range(first, min(first + self.slots, self.nchunks))
 

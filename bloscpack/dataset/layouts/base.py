@@ -23,10 +23,11 @@ import numpy
 
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
+from ..._format.grid import Grid, Shape, digits
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
-from ..rows import check_fill_value, check_nbytes, is_array, row_count
+from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
 from .array_files import MAX_RATIO, ChunkFiles
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     AnyTable = TypeVar("AnyTable", bound="TableLayout")
 
-    # Rows that a change writes: the number of a block, and all its rows.
+    # What a change writes: the number of a chunk, and all its items.
     Blocks = Iterable[tuple[int, Array]]
 
     # A column to be made, and its rows.
@@ -61,9 +62,6 @@ PARAMETERS = (
     *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
 )
 
-# Returns a number of rows, when it is known.
-Length = Callable[[], int]
-
 
 # The layouts that users are advised to write, and what they copy to it, by kind.
 INSTEAD = "bcolz", "zarr"
@@ -79,7 +77,8 @@ class NewArray:
     dtype, shape
         Those of the array.
     chunks, shards
-        Number of rows in a chunk, and in a file of chunks; None lets the layout choose.
+        Number of rows in a chunk, and in a file of chunks, or the shapes of these; None
+        lets the layout choose.
     dims
         A name for each axis, for layouts that store them; None for no names.
     column
@@ -97,11 +96,11 @@ class NewArray:
 
     dtype: DType
     shape: tuple[int, ...]
-    chunks: int | None = None
+    chunks: int | Shape | None = None
     fill_value: Any = None
     attrs: JsonObject = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    shards: int | None = None
+    shards: int | Shape | None = None
     dims: Sequence[str | None] | None = None
     column: str | None = None
     sample: InitVar[Any] = None
@@ -110,8 +109,8 @@ class NewArray:
         check_known(self.dtype)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
-        self.chunks = row_count(self.chunks, "chunks")
-        self.shards = row_count(self.shards, "shards")
+        self.chunks = chunk_shape(self.chunks, "chunks")
+        self.shards = chunk_shape(self.shards, "shards")
         self.settings = _fitted(self.settings, sample, self.dtype)
 
     @property
@@ -232,8 +231,10 @@ class ArrayLayout(NodeLayout):
         Whether each field of an item has files of its own, as a column of a table has.
     dtype, shape, chunks, shards
         Those of the array; `shards` is None if each chunk has a file of its own.
-    block_rows
-        Number of rows that are written together: those of a chunk or of a shard.
+    cuts_all_axes
+        Whether the layout cuts arrays along all axes, and lets all axes change.
+    grid
+        How the array is cut.
     fill_value
         The value of new items when the array is enlarged.
     reader
@@ -242,13 +243,14 @@ class ArrayLayout(NodeLayout):
 
     kind = "array"
     sparse = False
+    cuts_all_axes = False
     may_lack_files = False
     by_field = False
     dtype: DType
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     shards: tuple[int, ...] | None = None
-    block_rows: int
+    grid: Grid
     fill_value: Any
     reader: ItemReader
     # The chunks, unless each field of an item has files of its own.
@@ -291,59 +293,81 @@ class ArrayLayout(NodeLayout):
 
     @classmethod
     @abstractmethod
-    def block_rows_for(cls, new: NewArray) -> int:
-        """Return the number of rows that are written together for a new array."""
+    def grid_for(cls, new: NewArray) -> Grid:
+        """Return how a new array is cut; raise `UsageError` if it can't be."""
 
     @abstractmethod
     def stage(
-        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
+        self,
+        change: Change,
+        grid: Grid,
+        blocks: Blocks,
+        shape: Callable[[], Shape] | None = None,
+        *,
+        extends: bool,
     ) -> None:
-        """Let `change` write blocks of rows, and set the number of rows.
+        """Let `change` write chunks, and set the shape.
 
-        `length` returns the number of rows; it is called when all blocks are written.
-        `extends` says that the blocks begin with the rows that they have now, so that
-        the old state remains readable with the new blocks. In a layout of which fields
-        have files of their own, blocks may have some of the fields: only these change.
+        Parameters
+        ----------
+        change
+            The change.
+        grid
+            How the array will be cut; the first axis may become longer.
+        blocks
+            The numbers of chunks, ascending, and all their items. In a layout of which
+            fields have files of their own, they may have some of the fields: only these
+            change.
+        shape
+            Returns the shape, when all blocks are written; by default that of `grid`.
+        extends
+            Whether the chunks have the items that they have now at the same places, so
+            that the old state remains readable with the new files.
         """
 
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
-        self.stage(change, [], lambda: length, extends=True)
+        grid = self.grid.resized((length, *self.shape[1:]))
+        self.stage(change, grid, [], extends=True)
 
-    def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of new rows that must be written as fill values.
+    def shards_to_fill(self, grid: Grid) -> Iterable[int]:
+        """Return the numbers of the shards that must get the fill value as new items.
 
-        The array grows from `start` to `stop` rows, or shrinks. Raises `UsageError` if
-        the file system has no room for them, however well they are compressed.
+        The array grows to the shape of `grid`. Raises `UsageError` if the file system
+        has no room for them, however well they are compressed.
         """
-        if start < stop:
-            from shutil import disk_usage
+        from shutil import disk_usage
 
-            row = math.prod(self.shape[1:]) * self.dtype.itemsize
-            least = (stop - start) * row // MAX_RATIO
-            free = least if self.folder.is_remote else disk_usage(self.folder.root).free
-            if least > free:
-                raise UsageError(
-                    "%d new rows take at least '%d' bytes, and '%d' are free: the "
-                    "layout 'zarr' does not store rows that have the fill value"
-                    % (stop - start, least, free)
-                )
-            yield start, stop
+        start, stop = self.shape[0], grid.shape[0]
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        least = (stop - start) * row // MAX_RATIO
+        free = least if self.folder.is_remote else disk_usage(self.folder.root).free
+        if least > free:
+            raise UsageError(
+                "%d new rows take at least '%d' bytes, and '%d' are free: the "
+                "layout 'zarr' does not store rows that have the fill value"
+                % (stop - start, least, free)
+            )
+        return range(start // grid.shard[0], grid.nshards)
 
     @abstractmethod
-    def committed(self, length: int) -> None:
-        """Take over the number of rows of a change that was committed."""
+    def committed(self, shape: Shape) -> None:
+        """Take over the shape of a change that was committed."""
 
-    def remove_unused(self) -> None:
-        """Remove the files of rows that the array had before it shrank.
+    def remove_unused(self, old: Iterable[FieldChunks]) -> None:
+        """Remove the files of items that the array had before it shrank.
 
-        At a URL they stay: they do not count, and new rows replace them.
+        `old` is where the chunks were. At a URL the files stay: they do not count, and
+        new items replace them.
         """
-        for _, source in self.parts() if not self.folder.is_remote else ():
-            for number in source.names.stored(source.folder, MAX_NBYTES):
-                if number >= source.nfiles:
+        if self.folder.is_remote:
+            return
+        for (_, before), (_, now) in zip(old, self.parts(), strict=True):
+            for number in before.names.stored(before.folder, MAX_NBYTES):
+                name = before.names(number)
+                if not now.has_file(digits(number, before.names.counts)):
                     with suppress(FileNotFoundError):
-                        source.folder.remove(source.names(number))
+                        before.folder.remove(name)
 
 
 def are_names(found: Json, is_name: Callable[[object], bool]) -> TypeGuard[list[str]]:

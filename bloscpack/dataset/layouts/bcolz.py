@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
+from ..._format.grid import Grid, Shape
 from ..._storage.base import naming_errors
 from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
@@ -44,10 +45,11 @@ from .chunk_files import (
     ObjectReader,
     write_chunks,
 )
+from .shard_grid import new_grid
 
 if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
-    from .base import Blocks, Length, NewColumn
+    from .base import Blocks, NewColumn
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -299,9 +301,9 @@ class BcolzArray(BcolzNode, ArrayLayout):
         if type(rows) is not int or not 1 <= rows <= most:
             with naming_errors(folder.path(STORAGE)):
                 refuse("'chunklen' to be 1 to %d" % most, rows)
-        self.block_rows: int = rows
-        self.chunks = (self.block_rows, *shape[1:])
-        source = FileChunks(folder, shape[0] * row, self.block_rows * row, self._check)
+        self.grid = Grid.of_rows(shape, rows)
+        self.chunks = (rows, *shape[1:])
+        source = FileChunks(folder, shape[0] * row, rows * row, self._check)
         self._source = source
         allocate = partial(allocate_checked, [source])
         self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
@@ -309,7 +311,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
     def _set_objects(self, shape: tuple[int, ...]) -> None:
         if len(shape) != 1:
             refuse("objects to have one axis", shape)
-        self.block_rows, self.chunks = 1, (1,)
+        self.grid, self.chunks = Grid.of_rows(shape, 1), (1,)
         source = ObjectChunks(self.folder, shape[0], self._check)
         self._source = source
         self.reader = ObjectReader(source, self.allow_pickle)
@@ -320,7 +322,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         return NewArray(
             self.dtype,
             self.shape,
-            self.block_rows,
+            self.chunks[0],
             self.fill_value,
             settings={name: getattr(args, name) for name in SETTINGS},
         )
@@ -331,8 +333,8 @@ class BcolzArray(BcolzNode, ArrayLayout):
     # Writing
 
     @classmethod
-    def block_rows_for(cls, new: NewArray) -> int:
-        """Return the number of rows in a chunk of a new array."""
+    def grid_for(cls, new: NewArray) -> Grid:
+        """Return how a new array is cut; raise `UsageError` if it can't be."""
         check_dtype(new.dtype)
         row = new.row_nbytes
         if not new.shape or not 0 < row <= MAX_BUFFERSIZE:
@@ -341,19 +343,14 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 "%s with items of %d bytes"
                 % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
             )
-        most = MAX_BUFFERSIZE // row
         if new.chunks is None:
-            return chunk_rows(new.shape[0] * row, row)
-        if not 1 <= new.chunks <= most:
-            raise UsageValueError(
-                "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
-            )
-        return new.chunks
+            return Grid.of_rows(new.shape, chunk_rows(new.shape[0] * row, row))
+        return Grid.of_rows(new.shape, new_grid(new, row).chunk[0])
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
         """Write a new array to the folder `prefix` of the dataset of `change`."""
-        rows, row = cls.block_rows_for(new), new.row_nbytes
+        rows, row = cls.grid_for(new).chunk[0], new.row_nbytes
         settings = encode_settings(new)
         storage = {
             "dtype": str(new.dtype),
@@ -379,17 +376,22 @@ class BcolzArray(BcolzNode, ArrayLayout):
         check_dtype(self.dtype)
 
     def stage(
-        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
+        self,
+        change: Change,
+        grid: Grid,
+        blocks: Blocks,
+        shape: Callable[[], Shape] | None = None,
+        *,
+        extends: bool,
     ) -> None:
-        """Let `change` write blocks of rows, and set the number of rows."""
+        """Let `change` write chunks, and set the number of rows."""
         write = change.write if extends else change.stage
         prefix = self.folder.prefix
-        written = write_chunks(blocks, self._args(), self.block_rows, prefix, write)
-        nrows = length()
-        if nrows != self.shape[0]:
-            row = math.prod(self.shape[1:]) * self.dtype.itemsize
-            shape = (nrows, *self.shape[1:])
-            sizes = encode_sizes(shape, row, self._estimate(nrows, row) + written)
+        written = write_chunks(blocks, self._args(), self.chunks[0], prefix, write)
+        new = grid.shape if shape is None else shape()
+        if new != self.shape:
+            row = math.prod(new[1:]) * self.dtype.itemsize
+            sizes = encode_sizes(new, row, self._estimate(new[0], row) + written)
             change.stage(self.folder.full(SIZES), sizes)
 
     def _estimate(self, length: int, row: int) -> int:
@@ -399,14 +401,14 @@ class BcolzArray(BcolzNode, ArrayLayout):
         """
         stored = self.folder.read_description(SIZES).get("cbytes")
         if type(stored) is not int or stored <= 0:
-            stored = self.block_rows * row
+            stored = self.chunks[0] * row
         if length >= self.shape[0]:
             return stored
-        return max(stored * length // self.shape[0], self.block_rows * row)
+        return max(stored * length // self.shape[0], self.chunks[0] * row)
 
-    def committed(self, length: int) -> None:
-        """Take over the number of rows of a change that was committed."""
-        self._set_shape((length, *self.shape[1:]))
+    def committed(self, shape: Shape) -> None:
+        """Take over the shape of a change that was committed."""
+        self._set_shape(shape)
 
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:

@@ -14,7 +14,7 @@ import errno
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -22,17 +22,15 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._file.array_reader import Room
-from ..._format.array_metadata import new_array
 from ..._format.blosc_header import check_plain_size, decode_header
 from ..._format.chunks import check_digest, decompress_into
+from ..._format.grid import Box, Shape, lengths
 from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import naming_errors
-from ...constants import BLOSCPACK_HEADER_LENGTH
 from ...exceptions import DamageError, FormatError, StorageError
-from ...headers import BloscpackHeader
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
+from .shard_grid import CHECKSUM, ShardIndex, Sharding, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
@@ -58,12 +56,11 @@ class ShardFiles(ChunkFiles):
 
     Parameters
     ----------
-    folder, grid
-        The folder of the array, and how the array is cut.
-    nrows
-        The number of rows.
-    fill_value
-        The value of items that are not stored; None if other programs write no files.
+    folder, sharding
+        The folder of the array, and how the array is stored.
+    is_foreign
+        Whether other programs may write files, too, and leave out what has the fill
+        value.
     check_missing
         Called when a file is missing, which is an error if the array has changed.
     check_description
@@ -75,27 +72,29 @@ class ShardFiles(ChunkFiles):
     def __init__(
         self,
         folder: Folder,
-        grid: ShardGrid,
-        nrows: int,
-        fill_value: Any,
+        sharding: Sharding,
         check_missing: Callable[[], object] = bool,
         check_description: Callable[[], object] = bool,
         *,
+        is_foreign: bool = False,
         sparse: bool = False,
     ) -> None:
+        cut = sharding.grid
         super().__init__(
             folder,
-            grid.names,
-            nrows * grid.row_nbytes,
-            grid.chunk_nbytes,
-            grid.count_chunks(nrows),
-            grid.slots,
+            sharding.names,
+            math.prod(cut.shape) * sharding.dtype.itemsize,
+            sharding.chunk_nbytes,
+            cut.nchunks if sharding.chunk_nbytes else 0,
+            cut.slots,
             check_description,
         )
-        self.grid = grid
-        self.nrows = nrows
+        self.sharding = sharding
+        self.cut = cut
+        if not cut.is_rows:
+            self.grid = cut
         self.sparse = sparse
-        self._fill_value = fill_value
+        self._is_foreign = is_foreign
         self._check_missing = check_missing
         self._for_copies = False
         self._open = OpenFiles()
@@ -114,10 +113,30 @@ class ShardFiles(ChunkFiles):
             self.close()
 
     @property
+    def nfiles(self) -> int:
+        """Number of files of the array, also if some are missing."""
+        return self.cut.nshards if self.nchunks else 0
+
+    def has_file(self, place: Shape) -> bool:
+        """Return whether the array has the file at a place in the names."""
+        counts = self.cut.counts
+        return all(map(int.__lt__, place, counts)) and bool(self.nchunks)
+
+    def chunks_of(self, number: int) -> Sequence[int]:
+        """Return the numbers of the chunks in a file, in their order there."""
+        return self.cut.chunks_of(number)
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes, or among full chunks."""
+        if self.grid is None:
+            return super().span(number)
+        return number * self.chunk_size, (number + 1) * self.chunk_size
+
+    @property
     def chunks_in_run(self) -> int:
         """Number of neighbouring chunks that one thread reads at a time."""
         run_nbytes = REMOTE_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
-        return max(1, run_nbytes // max(1, self.grid.chunk_nbytes))
+        return max(1, run_nbytes // max(1, self.chunk_size))
 
     def file(self, number: int) -> ShardIndex | None:
         """Return a file; None if it is missing."""
@@ -141,27 +160,24 @@ class ShardFiles(ChunkFiles):
             # A writer may have removed rows, and added others, until now.
             file = self._open_now(number)
         if file is None and not self.sparse:
-            slots = self.grid.slots
-            raise self._missing("file", number, range(number * slots, self.nchunks))
+            raise self._missing("file", number, self.cut.shard_box(number))
         self._open.put(number, (file,))
         return file
 
-    def _missing(self, what: str, number: int, chunks: range) -> DamageError:
-        """Return the error for a file, or for chunks in it, that must be there."""
-        start, stop = chunks[0], min(chunks[-1] + 1, (number + 1) * self.grid.slots)
-        rows = self.grid.chunk_rows
+    def _missing(self, what: str, number: int, box: Box) -> DamageError:
+        """Return the error for a file, or for a chunk in it, that must be there."""
         advice = (
             "if a writer has just removed rows, open the dataset again, else they are "
             "lost: 'blpk recover' saves the others"
         )
-        if self._fill_value is not None:
+        if self._is_foreign:
             advice += (
                 "; if another program has left them out because they have the fill "
                 "value, assign the fill value to all of them"
             )
         return DamageError(
-            "expected the %s with the rows %d to %d, found none; %s"
-            % (what, start * rows, min(stop * rows, self.nrows), advice),
+            "expected the %s with the %s, found none; %s"
+            % (what, self.cut.described(box), advice),
             section="chunks",
             filename=self.path_of(number),
         )
@@ -176,43 +192,40 @@ class ShardFiles(ChunkFiles):
         self._check_description()
         # Without the file's path, which takes a third of the time of opening it.
         try:
-            if (
-                storage.is_remote
-                and self._fill_value is not None
-                and not self._for_copies
-            ):
+            if storage.is_remote and self._is_foreign and not self._for_copies:
                 # One request less: only copying would make a wrong file permanent.
-                return ShardIndex(storage, self.grid)
-            return ShardIndex(storage, self.grid, partial(self._check_front, number))
+                return ShardIndex(storage, self.sharding)
+            check = partial(self._check_front, number)
+            return ShardIndex(storage, self.sharding, check)
         except FormatError as error:
             error.filename = error.filename or self.folder.path(name)
             raise
 
-    def _check_front(self, number: int, file: ShardIndex, front: bytes) -> float:
-        """Return the number of plain bytes of a file; raise `FormatError` if it is not
-        the one that belongs there.
+    def _check_front(self, number: int, file: ShardIndex, front: bytes) -> Shape | None:
+        """Return the shape of what is in a file; raise `FormatError` if it is not the
+        one that belongs there.
         """
-        if file.foreign and self._fill_value is not None:
-            return math.inf
-        nbytes = BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH]).nbytes
-        least = 0 if self.sparse else self._stored_nbytes(number)
-        if nbytes is None and self.sparse:
-            return math.inf
-        if nbytes is None or nbytes < least:
-            raise DamageError(
-                "expected at least '%d' plain bytes, found '%s'; if a writer has "
-                "removed rows meanwhile, open the dataset again"
-                % (least, "an unknown number" if nbytes is None else nbytes),
-                section="header",
-            )
-        nrows = nbytes // self.grid.row_nbytes
-        self.grid.check(number, file.storage, front, nrows)
-        return nbytes
+        if file.foreign and self._is_foreign:
+            return None
+        found = self.sharding.stated_shape(number, file.storage, front)
+        least = self._stored_shape(number)
+        if self.sparse or (
+            found is not None and not any(map(int.__lt__, found, least))
+        ):
+            return found
+        raise DamageError(
+            "expected items of at least the shape %s, found %s; if a writer has "
+            "removed rows meanwhile, open the dataset again"
+            % (
+                least,
+                "an unknown number" if found is None else "the shape %s" % (found,),
+            ),
+            section="metadata",
+        )
 
-    def _stored_nbytes(self, number: int) -> int:
-        """Return the number of plain bytes that the array has in a file."""
-        file_rows = self.grid.slots * self.grid.chunk_rows
-        return min(self.nrows - number * file_rows, file_rows) * self.grid.row_nbytes
+    def _stored_shape(self, number: int) -> Shape:
+        """Return the shape of the part of the array that is in a file."""
+        return lengths(self.cut.shard_box(number))
 
     def check_files(self) -> None:
         """Raise `FormatError` unless each file exists, and can hold its plain bytes."""
@@ -223,7 +236,8 @@ class ShardFiles(ChunkFiles):
             except FileNotFoundError:
                 self.file(number)  # raises the error, unless a writer was here
                 continue
-            self.check_size(number, size, self._stored_nbytes(number))
+            nbytes = math.prod(self._stored_shape(number))
+            self.check_size(number, size, nbytes * self.sharding.dtype.itemsize)
 
     def load(
         self,
@@ -244,7 +258,7 @@ class ShardFiles(ChunkFiles):
         batch = 1
         if self.folder.is_remote:  # the threads wait for answers
             limit = self.chunks_in_run
-            count = len({number // self.grid.slots for number in numbers})
+            count = len({number // self.slots for number in numbers})
             count = max(count, -(-len(numbers) // limit))
             nthreads = max(effective_nthreads(None, count), min(count, REMOTE_FILES))
         else:
@@ -258,7 +272,7 @@ class ShardFiles(ChunkFiles):
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[list[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""
-        slots = self.grid.slots
+        slots = self.slots
         run: list[int] = []
         for number in numbers:
             if run and (len(run) >= limit or run[0] // slots != number // slots):
@@ -292,31 +306,39 @@ class ShardFiles(ChunkFiles):
         self, numbers: list[int]
     ) -> tuple[ShardIndex | None, list[tuple[int, int] | None]]:
         """Return the file of chunks, and the extents of these chunks in it."""
-        slots = self.grid.slots
+        slots = self.slots
         file = self.file(numbers[0] // slots)
-        if file is not None and not self._has_rows(file, numbers):
+        if file is not None and not self._has_items(file, numbers):
             # A writer may have removed rows, and added others, since the file was
             # opened: rows may be missing that this state has, or be in a new file.
-            if self._fill_value is not None:
+            if self._is_foreign:
                 self._check_missing()
             file = self._reopened(numbers[0] // slots)
         if file is None:
             return None, [None] * len(numbers)
         extents = [file.extents[n % slots] for n in numbers]
-        may_lack = self.sparse or (file.foreign and self._fill_value is not None)
+        may_lack = self.sparse or (file.foreign and self._is_foreign)
         if None in extents and not may_lack:
             lost = numbers[extents.index(None)]
-            error = self._missing("chunk", lost // slots, range(lost, lost + 1))
+            error = self._missing("chunk", lost // slots, self.cut.box(lost))
             self._locate(error, lost)
             raise error
         return file, extents
 
-    def _has_rows(self, file: ShardIndex, numbers: list[int]) -> bool:
-        """Return whether a file has all rows of chunks, apart from padding."""
-        slots, last = self.grid.slots, max(numbers)
-        start = self.span(last - last % slots)[0]
-        return file.nbytes >= self.span(last)[1] - start and None not in (
-            file.extents[n % slots] for n in numbers
+    def _has_items(self, file: ShardIndex, numbers: list[int]) -> bool:
+        """Return whether a file has all items of chunks, apart from padding."""
+        if None in (file.extents[n % self.slots] for n in numbers):
+            return False
+        least = self._stored_shape(numbers[0] // self.slots)
+        if file.shape is None or not any(map(int.__lt__, file.shape, least)):
+            return True
+        corner = self.cut.corner(numbers[0] // self.slots * self.slots)
+        return not any(
+            each.stop - start > n
+            for number in numbers
+            for each, start, n in zip(
+                self.cut.box(number), corner, file.shape, strict=True
+            )
         )
 
     def _frames(self, numbers: list[int]) -> Iterator[memoryview | None]:
@@ -366,8 +388,8 @@ class ShardFiles(ChunkFiles):
         size = stop - start
         if frame is None:
             filled = memoryview(bytearray(size)) if place is None else place
-            items: Array = numpy.frombuffer(filled, self.grid.dtype)
-            items[...] = self._fill_value
+            items: Array = numpy.frombuffer(filled, self.sharding.dtype)
+            items[...] = self.sharding.fill_value
             return filled
         target = place
         if target is None or size < self.chunk_size:
@@ -386,12 +408,26 @@ class ShardFiles(ChunkFiles):
         return target if target is place else placed(target[:size], place)
 
     def _locate(self, error: FormatError, number: int) -> None:
-        error.locate(number % self.grid.slots, None)
-        error.filename = self.path_of(number // self.grid.slots)
+        error.locate(number % self.slots, None)
+        error.filename = self.path_of(number // self.slots)
 
-    def rows(self, start: int, stop: int) -> Array:
-        """Return the rows of a span that is in one chunk."""
-        result = new_array((stop - start, *self.grid.inner), self.grid.dtype)
-        flat: Any = result.reshape(-1).view("u1")
-        self.read_into(memoryview(flat), start * self.grid.row_nbytes)
-        return result
+    def is_full(self, number: int) -> bool:
+        """Return whether a chunk is in its file, and complete."""
+        file = self.file(number // self.slots)
+        start, stop = self.span(number)
+        is_short = stop - start < self.chunk_size
+        return not (
+            is_short or file is None or file.extents[number % self.slots] is None
+        )
+
+    def items(self, number: int) -> Array:
+        """Return the items that the array has in a chunk."""
+        shape = lengths(self.cut.box(number))
+        stored = shape if self.grid is None else self.cut.chunk
+        result = numpy.empty(stored, self.sharding.dtype)
+
+        def use(_: int, plain: memoryview) -> None:
+            result.reshape(-1).view("u1")[:] = numpy.frombuffer(plain, "u1")
+
+        self.load([number], use)
+        return result[tuple(slice(0, n) for n in shape)]

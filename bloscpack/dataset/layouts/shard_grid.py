@@ -1,14 +1,15 @@
-"""How an array is cut into chunks and shards, and what each shard states of it.
+"""How an array is stored in shards, and what each shard states of it.
 
-::
-
-    chunk n is chunk n % slots of shard n // slots
-    a chunk has `chunk_rows` rows; the last one of the array may have fewer
-
-The metadata of a shard state the array, and the place of the shard in it::
+The metadata of a shard state the array, and the place of the shard in it. One that is
+cut into rows is a part of the array in C order::
 
     {"dtype": "'<f8'", "shape": [1000], "order": "C", "container": "numpy",
      "shard": 100, "place": "9f86d081884c7d65/c/3"}
+
+Any other has chunks of full size, in the order of a grid::
+
+    {"dtype": "'<f8'", "shape": [10, 70], "order": "C", "container": "grid",
+     "chunks": [10, 50], "shard": [40, 100], "place": "9f86d081884c7d65/c/3/0"}
 
 The place is the identity of the array and the name of the file in it. A file that other
 programs have written states none, and is accepted.
@@ -19,15 +20,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from ..._engine.forks import cached_property
-from ..._format.array_metadata import Description, describe
+from ..._format.array_metadata import Description, describe, with_chunks
 from ..._format.dtypes import DType
+from ..._format.grid import Grid, Shape, cut, lengths
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
     CRC_LENGTH,
@@ -49,6 +50,7 @@ from ...constants import (
     METADATA_HEADER_LENGTH,
 )
 from ...exceptions import DamageError, UsageValueError
+from ...headers import BloscpackHeader
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
 from .array_files import FileNames
 from .base import NewArray
@@ -69,68 +71,74 @@ FILE_NBYTES = 16 * 2**20
 # Maximum number of chunks of a shard, unless a user wants more: each takes 24 bytes of
 # the tables of a shard, also if it is not there yet.
 SLOTS = 256
+# Size in bytes of a row from which the other axes are cut, too, unless a user wants
+# other chunks.
+ROW_NBYTES = 64 * 2**10
+# Number of rows that an array is supposed to get which has none yet.
+USUAL_ROWS = 1024
 
 
-@dataclass(eq=False)
-class ShardGrid:
+class Sharding:
     """The chunks and shards of an array.
 
     Attributes
     ----------
-    dtype, inner
-        The dtype, and the shape of a row.
-    chunk_rows, slots
-        Number of rows in a chunk, and of chunks in a shard.
+    dtype
+        The dtype of the items.
+    grid
+        How the array is cut.
     names
         The names of the shards.
     identity
         The identity of the array; None if it has none, or if it is uncertain.
-    row_nbytes, chunk_nbytes
-        Size of a row and of a chunk in bytes.
+    fill_value
+        The value of items that are not stored.
+    chunk_nbytes, row_nbytes
+        Size of a chunk and of a row in bytes.
     """
 
-    dtype: DType
-    inner: tuple[int, ...]
-    chunk_rows: int
-    slots: int
-    names: FileNames
-    identity: str | None
-
-    def __post_init__(self) -> None:
-        self.row_nbytes = math.prod(self.inner) * self.dtype.itemsize
-        self.chunk_nbytes = self.chunk_rows * self.row_nbytes
-
-    def count_chunks(self, nrows: int) -> int:
-        """Return the number of chunks of an array; 0 if it has no bytes."""
-        return -(-nrows // self.chunk_rows) if self.row_nbytes else 0
-
-    def count_files(self, nrows: int) -> int:
-        """Return the number of shards of an array."""
-        return -(-self.count_chunks(nrows) // self.slots)
+    def __init__(
+        self,
+        dtype: DType,
+        grid: Grid,
+        names: FileNames,
+        identity: str | None,
+        fill_value: Any = None,
+    ) -> None:
+        self.dtype = dtype
+        self.grid = grid
+        self.names = names
+        self.identity = identity
+        self.fill_value = fill_value
+        self.row_nbytes = math.prod(grid.shape[1:]) * dtype.itemsize
+        self.chunk_nbytes = math.prod(grid.chunk) * dtype.itemsize
 
     # What a shard states
 
-    def section(self, number: int, nrows: int) -> Section:
-        """Return the metadata section of a shard that has `nrows` rows.
+    def section(self, number: int, shape: Shape) -> Section:
+        """Return the metadata section of a shard that has an array of this shape.
 
-        The sections of all shards have the same size.
+        The section of a shard has the same size for all shapes.
         """
-        return self._section(number, nrows, self._room)
+        return self._section(number, shape, self._room)
 
     @cached_property
     def section_size(self) -> int:
         """Size of each metadata section in bytes."""
-        return self.section(0, 0).size
+        return self.section(0, (0,) * len(self.grid.shape)).size
 
     @cached_property
     def _room(self) -> int:
         """Size in bytes of the longest metadata."""
-        longest = self._section(LAST_FILE, self.chunk_rows * self.slots, 0)
+        grid = self.grid
+        last = (LAST_FILE + 1) * math.prod(max(1, n) for n in grid.counts[1:]) - 1
+        shape = (*grid.shard[:1], *map(max, grid.shape[1:], grid.shard[1:]))
+        longest = self._section(last, shape, 0)
         return len(longest.front) - METADATA_HEADER_LENGTH
 
-    def _section(self, number: int, nrows: int, room: int) -> Section:
+    def _section(self, number: int, shape: Shape, room: int) -> Section:
         args = MetadataArgs(meta_codec=None, max_meta_size=lambda n: max(n, room))
-        found = _description(self.dtype, self.inner, self.chunk_rows, nrows)
+        found = _description(self.dtype, self.grid, shape)
         if self.identity is not None:
             found[PLACE] = self._place(number)
         return encode_section(found, args)
@@ -138,69 +146,98 @@ class ShardGrid:
     def _place(self, number: int) -> str:
         return "%s/%s" % (self.identity, self.names(number))
 
-    def _expected(self, number: int, nrows: int) -> bytes:
+    def _expected(self, number: int, shape: Shape) -> bytes:
         """Return the text of the metadata up to the end of the place."""
-        start, end = _text_around(self.dtype, self.inner, self.chunk_rows)
+        grid = self.grid
+        inner = grid.shape[1:] if grid.is_rows else None
+        start, end = _text_around(self.dtype, inner, grid.chunk, grid.per_shard)
         if self.identity is not None:
             place = self._place(number)
             end += ',"%s":' % PLACE
             end += '"%s"' % place if place.isascii() else json.dumps(place)
-        return ("%s%d%s}" % (start, nrows, end)).encode("ascii")
+        middle = ",".join(map(str, shape))
+        return ("%s%s%s}" % (start, middle, end)).encode("ascii")
 
-    def check(self, number: int, storage: Storage, front: bytes, nrows: int) -> None:
-        """Raise `FormatError` if a shard belongs to another array or place.
+    def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
+        """Return the shape of the part of the array in a shard; None if it is unknown.
 
-        `front` is its beginning, whose header states `nrows` rows.
+        `front` is its beginning. Raises `FormatError` if it belongs to another array or
+        place.
         """
-        text = self._expected(number, nrows)
+        grid = self.grid
+        nbytes = BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH]).nbytes
+        if nbytes is None:
+            return None
+        if grid.is_rows:
+            shape = (nbytes // self.row_nbytes, *grid.shape[1:])
+        else:
+            shape = lengths(grid.shard_box(number))
+        text = self._expected(number, shape)
         if front[_TEXT : _TEXT + len(text)] == text:
-            return
+            return shape
         metadata = read_beginning(StorageCursor(storage)).metadata
         for name, expected, found in self.differences(number, metadata):
             raise DamageError(
                 "expected %s: %s, found %s" % (name, expected, found),
                 section="metadata",
             )
+        return Description(metadata).shape
 
     def differences(
         self, number: int, metadata: Json
     ) -> Iterator[tuple[str, object, object]]:
         """Yield the wrong fields of metadata: name, expected value, found value."""
-        dtype = inner = None
+        grid, dtype, found = self.grid, None, None
         if is_array(metadata):
             described = Description(metadata)
-            dtype, inner = described.dtype, described.shape[1:]
-        pairs: dict[str, tuple[object, object]] = {
-            "dtype": (self.dtype, dtype),
-            "rows of shape": (self.inner, inner),
-            "rows in a chunk": (self.chunk_rows, shard_rows(metadata)),
-        }
+            dtype, found = described.dtype, _stated_grid(described)
+        pairs: dict[str, tuple[object, object]] = {"dtype": (self.dtype, dtype)}
+        if grid.is_rows and (found is None or found.is_rows):
+            pairs["rows of shape"] = grid.shape[1:], found and found.shape[1:]
+            pairs["rows in a chunk"] = grid.chunk[0], found and found.chunk[0]
+        else:
+            pairs["chunks of shape"] = grid.chunk, found and found.chunk
+            if found is not None and not found.is_rows:
+                pairs["shards of shape"] = grid.shard, found.shard
         stated = place_of(metadata)
         if stated is not None:
             identity, _, name = stated.partition("/")
             pairs["the file"] = self.names(number), name
             if self.identity is not None:
                 pairs["a file of the array"] = self.identity, identity
-        for field, (expected, found) in pairs.items():
-            if expected != found:
-                yield field, expected, found
+        for field, (expected, value) in pairs.items():
+            if expected != value:
+                yield field, expected, value
 
 
-def _description(
-    dtype: DType, inner: tuple[int, ...], chunk_rows: int, nrows: int
-) -> JsonObject:
+def _stated_grid(described: Description) -> Grid | None:
+    """Return how a shard is cut, as its metadata say; None if they do not."""
+    if described.grid is not None:
+        return described.shard
+    rows = shard_rows(described.metadata)
+    return None if not rows else Grid.of_rows(described.shape, rows)
+
+
+def _description(dtype: DType, grid: Grid, shape: Shape) -> JsonObject:
     """Return the metadata of a shard without its place."""
-    items: Any = numpy.empty((0, *inner), dtype)
-    return with_rows({**describe(items), "shape": (nrows, *inner)}, chunk_rows)
+    items: Any = numpy.empty((0,), dtype)
+    found = {**describe(items), "shape": shape}
+    if grid.is_rows:
+        return with_rows(found, grid.chunk[0])
+    return with_chunks(found, grid.chunk, grid.shard)
 
 
 @lru_cache(256)  # each shard of an array is compared with it
 def _text_around(
-    dtype: DType, inner: tuple[int, ...], chunk_rows: int
+    dtype: DType, inner: Shape | None, chunk: Shape, per_shard: Shape
 ) -> tuple[str, str]:
-    """Return the text around the number of rows in the metadata without the place."""
-    text = SERIALIZERS[0].dumps(_description(dtype, inner, chunk_rows, 0))
-    start, _, rest = text.partition('"shape":[0')
+    """Return the text around the shape in the metadata without the place.
+
+    `inner` is the shape of a row, if only the first axis is cut.
+    """
+    shape = (0,) * len(chunk) if inner is None else (0, *inner)
+    stated = _description(dtype, Grid(shape, chunk, per_shard), ())
+    start, _, rest = SERIALIZERS[0].dumps(stated).partition('"shape":[')
     return start + '"shape":[', rest.removesuffix("}")
 
 
@@ -218,18 +255,18 @@ class ShardIndex:
 
     Parameters
     ----------
-    storage, grid
-        The file, and how its array is cut.
+    storage, sharding
+        The file, and how its array is stored.
     check_front
-        Called with this object and the beginning of the file: it returns `nbytes`, or
+        Called with this object and the beginning of the file: it returns `shape`, or
         raises `FormatError`. None if the beginning is not read.
 
     Attributes
     ----------
     extents
         Where the chunks are.
-    nbytes
-        Number of plain bytes in the file without padding; infinite if it is unknown.
+    shape
+        The shape of the part of the array in the file; None if it is unknown.
     foreign
         Whether another program wrote it: then it begins with a chunk, and a chunk that
         is missing has the fill value.
@@ -238,14 +275,14 @@ class ShardIndex:
     def __init__(
         self,
         storage: Storage,
-        grid: ShardGrid,
-        check_front: Callable[[ShardIndex, bytes], float] | None = None,
+        sharding: Sharding,
+        check_front: Callable[[ShardIndex, bytes], Shape | None] | None = None,
     ) -> None:
         self.storage = storage
-        slots = grid.slots
+        slots = sharding.grid.slots
         front = storage.read_at(0, FRONT_NBYTES) if check_front is not None else b""
         # Blosc adds at most a header to the plain bytes of a chunk.
-        most = grid.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
+        most = sharding.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
         size = index_size(slots)
         end = storage.size - size
         tail = storage.read_at(end, size) if end >= 0 else b""
@@ -274,9 +311,9 @@ class ShardIndex:
             self.extents[slot] = start, nbytes
             if not start:
                 self.foreign = True
-        self.nbytes = math.inf
+        self.shape: Shape | None = None
         if check_front is not None:
-            self.nbytes = check_front(self, front)
+            self.shape = check_front(self, front)
 
 
 def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -292,43 +329,133 @@ def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         yield offset, stop - offset
 
 
-# The numbers of rows of a new array
+# How a new array is cut
 
 
-def rows_and_slots(new: NewArray, row_nbytes: int) -> tuple[int, int]:
-    """Return the number of rows of a chunk, and of chunks of a file.
+def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
+    """Return how a new array is cut; raise `UsageError` if that is impossible.
+
+    Small rows stay whole, unless the user wants other chunks.
 
     Parameters
     ----------
     new
-        The array; `UsageError` is raised for impossible numbers of rows in it.
+        The array, with the chunks and shards that the user wants.
     row_nbytes
-        Size of a row in the chunks in bytes; the largest one if chunks differ.
+        Size of a row in the largest chunks in bytes, if only the first axis can be cut.
     """
-    row = max(1, row_nbytes)
+    inner = tuple(max(1, n) for n in new.shape[1:])
+    chunks = _rows_of(new.chunks, inner, "chunks")
+    shards = _rows_of(new.shards, inner, "shards")
+    row = new.row_nbytes if row_nbytes is None else row_nbytes
+    most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
+    in_rows = not (isinstance(chunks, tuple) or isinstance(shards, tuple))
+    if row_nbytes is not None and not in_rows:
+        raise UsageValueError(
+            "this layout is cut along the first axis only: expected numbers of rows, "
+            "found chunks of shape %s and shards of shape %s" % (new.chunks, new.shards)
+        )
+    if (
+        not (isinstance(chunks, tuple) or isinstance(shards, tuple))
+        and new.shape
+        and (row <= most or row_nbytes is not None)
+    ):
+        rows, slots = _rows_and_slots(chunks, shards, max(1, row))
+        return Grid.of_rows(new.shape, rows, slots)
+    itemsize = max(1, new.dtype.itemsize)
+    if not isinstance(chunks, tuple):
+        first = (chunks or new.shape[0] or USUAL_ROWS,) if new.shape else ()
+        chunks = _divided((*first, *inner), itemsize, 0 if chunks is None else 1)
+        if isinstance(shards, tuple):
+            chunks = tuple(map(_divisor, shards, chunks))
+    nbytes = math.prod(chunks) * itemsize
+    if nbytes > MAX_BUFFERSIZE:
+        raise UsageValueError(
+            "a chunk of shape %s has '%d' bytes, and the largest one has '%d'"
+            % (chunks, nbytes, MAX_BUFFERSIZE)
+        )
+    if shards is None:
+        return Grid(new.shape, chunks, _per_shard(new.shape, chunks, nbytes))
+    if isinstance(shards, int):
+        shards = (
+            shards,
+            *(-(-n // m) * m for n, m in zip(inner, chunks[1:], strict=True)),
+        )
+    if any(n % m for n, m in zip(shards, chunks, strict=True)):
+        raise UsageValueError(
+            "a shard must have a multiple of the chunk shape %s, not the shape %s"
+            % (chunks, shards)
+        )
+    per_shard = (n // m for n, m in zip(shards, chunks, strict=True))
+    return Grid(new.shape, chunks, tuple(per_shard))
+
+
+def _rows_of(wanted: int | Shape | None, inner: Shape, name: str) -> int | Shape | None:
+    """Return the number of rows if the other axes of a wanted shape are whole."""
+    if not isinstance(wanted, tuple):
+        return wanted
+    if len(wanted) != len(inner) + 1 or min(wanted) < 1:
+        raise UsageValueError(
+            "%s: expected a positive length for each of the '%d' axes, found %s"
+            % (name, len(inner) + 1, wanted)
+        )
+    return wanted[0] if wanted[1:] == inner else wanted
+
+
+def _divided(shape: Shape, itemsize: int, first: int) -> Shape:
+    """Return the shape of a chunk of about `CHUNK_NBYTES`, of equal sides if possible.
+
+    Axes in front of `first` are not divided.
+    """
+    parts, sides = [1] * len(shape), list(shape)
+    while math.prod(sides) * itemsize > CHUNK_NBYTES and max(sides[first:]) > 1:
+        axis = sides.index(max(sides[first:]), first)
+        parts[axis] *= 2
+        sides[axis] = -(-shape[axis] // parts[axis])
+    return tuple(sides)
+
+
+def _per_shard(shape: Shape, chunk: Shape, nbytes: int) -> Shape:
+    """Return the number of chunks of a shard along each axis."""
+    found = [1] * len(chunk)
+    while chunk and 2 * math.prod(found) <= min(SLOTS, FILE_NBYTES // nbytes):
+        shard = tuple(map(int.__mul__, chunk, found))
+        counts = cut(shape, shard)
+        # Any array may get more rows.
+        found[counts.index(max(counts)) if max(counts) > 1 else 0] *= 2
+    return tuple(found)
+
+
+def _rows_and_slots(
+    chunks: int | None, shards: int | None, row: int
+) -> tuple[int, int]:
+    """Return the number of rows of a chunk, and of chunks of a file.
+
+    `row` is the size of a row in the chunks in bytes.
+    """
     most = MAX_BUFFERSIZE // row
     if not most:
         raise UsageValueError(
             "a row has '%d' bytes, more than the largest chunk of '%d' bytes"
             % (row, MAX_BUFFERSIZE)
         )
-    if new.chunks is not None and not 1 <= new.chunks <= most:
+    if chunks is not None and not 1 <= chunks <= most:
         raise UsageValueError(
-            "a chunk must have 1 to %d rows here, not %d" % (most, new.chunks)
+            "a chunk must have 1 to %d rows here, not %d" % (most, chunks)
         )
-    rows = new.chunks or max(1, CHUNK_NBYTES // row)
-    if new.shards is None:
+    rows = chunks or max(1, CHUNK_NBYTES // row)
+    if shards is None:
         return rows, min(max(1, FILE_NBYTES // (rows * row)), SLOTS)
-    if new.shards < 1:
-        raise UsageValueError("a shard must have at least one row, not %d" % new.shards)
-    if new.chunks is None:
-        rows = _divisor(new.shards, rows)
-    if new.shards % rows:
+    if shards < 1:
+        raise UsageValueError("a shard must have at least one row, not %d" % shards)
+    if chunks is None:
+        rows = _divisor(shards, rows)
+    if shards % rows:
         raise UsageValueError(
             "a shard must have a multiple of the %d rows of a chunk, not %d"
-            % (rows, new.shards)
+            % (rows, shards)
         )
-    return rows, new.shards // rows
+    return rows, shards // rows
 
 
 def _divisor(number: int, most: int) -> int:

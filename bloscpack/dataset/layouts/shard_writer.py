@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy
 
@@ -22,6 +22,7 @@ from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format.chunks import compress
+from ..._format.grid import Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import Trailer
 from ..._loop import QUICK_CHUNK, effective_nthreads
@@ -31,17 +32,34 @@ from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
 from .shard_files import ShardFiles
-from .shard_grid import CHECKSUM, ShardGrid, ShardIndex, joined
+from .shard_grid import CHECKSUM, ShardIndex, Sharding, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
     from .base import Blocks
 
-    # The number of a chunk and its rows, or the numbers of full chunks that are copied.
-    Piece = tuple[int, Array] | range
 
-# The same, with the frame of the chunk, compressed: chunk and digest.
-Written = tuple[int, bytes, bytes] | range
+class Kept(NamedTuple):
+    """Chunks that are copied to a shard.
+
+    Attributes
+    ----------
+    shard
+        The number of the shard.
+    numbers
+        The numbers of the chunks in the old array.
+    """
+
+    shard: int
+    numbers: list[int]
+
+
+if TYPE_CHECKING:
+    # The number of a chunk and its items, or chunks that are copied.
+    Piece = tuple[int, Array] | Kept
+
+    # The same, with the size of the items, and with the frame: chunk and digest.
+    Written = tuple[int, Shape, bytes, bytes] | Kept
 
 # Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
 MAX_SLOTS = 2**24
@@ -67,24 +85,33 @@ class NewShard:
     """
 
     def __init__(
-        self, file: UnfinishedFile, number: int, grid: ShardGrid, typesize: int
+        self, file: UnfinishedFile, number: int, sharding: Sharding, typesize: int
     ) -> None:
         self.file = file
         self.number = number
         self._fp = file.fp
-        self._grid = grid
+        self._sharding = sharding
+        self._slots = sharding.grid.slots
+        self._corner = sharding.grid.corner(number * self._slots)
+        self._shape: Shape = (0,) * len(self._corner)
         self._typesize = typesize
         self._offsets: list[int] = []
+        self._used: list[int] = []  # the slots of the chunks
         self._last_nbytes = 0
-        table = BLOSCPACK_HEADER_LENGTH + grid.section_size
-        self._position = table + OFFSET_LENGTH * grid.slots
-        self._trailer = Trailer(grid.chunk_nbytes, grid.slots, CHECKSUM)
+        table = BLOSCPACK_HEADER_LENGTH + sharding.section_size
+        self._position = table + OFFSET_LENGTH * self._slots
+        self._trailer = Trailer(sharding.chunk_nbytes, self._slots, CHECKSUM)
         self._written = self._position  # the frames behind it wait
         self._waiting: list[bytes] = []
 
-    def put(self, chunk: bytes, digest: bytes) -> None:
-        """Write the next chunk and its digest, now or later."""
+    def put(self, number: int, shape: Shape, chunk: bytes, digest: bytes) -> None:
+        """Write the next chunk and its digest, now or later.
+
+        It has items of `shape`, apart from padding.
+        """
+        self._cover(number, shape)
         self._last_nbytes = self._trailer.add_frame(self._position, chunk)
+        self._used.append(number % self._slots)
         self._offsets.append(self._position)
         self._waiting += chunk, digest
         self._position += len(chunk) + len(digest)
@@ -97,9 +124,19 @@ class NewShard:
         self._waiting.clear()
         self._written = self._position
 
-    def copy(self, file: ShardIndex, slots: range) -> None:
-        """Copy the frames of full chunks from another file."""
+    def _cover(self, number: int, shape: Shape) -> None:
+        """Note that the chunk in the slot of a number has items of a shape."""
+        corner = self._sharding.grid.corner(number % self._slots)
+        ends = map(int.__add__, corner, shape)
+        self._shape = tuple(map(max, self._shape, ends))
+
+    def copy(self, file: ShardIndex, old: Grid, numbers: Sequence[int]) -> None:
+        """Copy the frames of full chunks from another file of a grid."""
         self.flush()
+        for number in numbers:
+            self._cover(number, lengths(old.box(number)))
+        slots = [number % self._slots for number in numbers]
+        self._used += slots
         extents = [extent for slot in slots if (extent := file.extents[slot])]
         for offset, nbytes in joined(extents):
             copy_extent(file.storage, offset, nbytes, self._fp, self._position)
@@ -110,26 +147,26 @@ class NewShard:
             self._trailer.add(position, position + nbytes)
             position += nbytes
         self._written = self._position
-        self._last_nbytes = self._grid.chunk_nbytes
+        self._last_nbytes = self._sharding.chunk_nbytes
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
-        trailer = self._trailer.blocks(self._position)
-        grid, nchunks = self._grid, len(self._offsets)
-        nbytes = (nchunks - 1) * grid.chunk_nbytes + self._last_nbytes
+        trailer = self._trailer.blocks(self._position, self._used)
+        sharding, nchunks = self._sharding, len(self._offsets)
+        nbytes = (nchunks - 1) * sharding.chunk_nbytes + self._last_nbytes
         header = BloscpackHeader(
             offsets=True,
             metadata=True,
             checksum=CHECKSUM.name,
             typesize=self._typesize,
-            chunk_size=min(nbytes, grid.chunk_nbytes),
+            chunk_size=min(nbytes, sharding.chunk_nbytes),
             last_chunk=self._last_nbytes,
             nchunks=nchunks,
-            max_app_chunks=grid.slots - nchunks,
+            max_app_chunks=self._slots - nchunks,
         )
         table = encode_offsets(self._offsets)
-        table += free_entries(grid.slots - nchunks)
-        section = grid.section(self.number, nbytes // grid.row_nbytes)
+        table += free_entries(self._slots - nchunks)
+        section = sharding.section(self.number, self._shape)
         front = b"".join((header.encode(), *section.blocks(), table))
         if self._written == len(front):  # no frame has been written yet
             write_blocks(self._fp, [front, *self._waiting, *trailer], 0)
@@ -173,7 +210,7 @@ def copy_extent(
 
 
 class ShardWriter:
-    """Writes blocks of rows to the shards of an array, for a change.
+    """Writes chunks to the shards of an array, for a change.
 
     Parameters
     ----------
@@ -181,15 +218,15 @@ class ShardWriter:
         The change.
     prefix
         The folder of the array, relative to the dataset.
-    grid, args
-        How the array is cut, and the settings of Blosc.
+    sharding, args
+        How the array is stored after the change, and the settings of Blosc.
     old
         The array now; its other chunks in the same shards are kept.
     at_once
         Whether a file gets its name when it is complete: the old state of the array can
         be read with it.
     part_of
-        Returns the part of rows that this array has; None for all of them.
+        Returns the part of items that this array has; None for all of them.
     finish_chunk
         Returns a new chunk as it is stored.
 
@@ -203,7 +240,7 @@ class ShardWriter:
         self,
         change: Change,
         prefix: str,
-        grid: ShardGrid,
+        sharding: Sharding,
         args: BloscArgs,
         old: ShardFiles | None = None,
         *,
@@ -211,13 +248,14 @@ class ShardWriter:
         part_of: Callable[[Array], Array] | None = None,
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
-        if grid.slots > MAX_SLOTS:
+        self.grid = sharding.grid
+        if self.grid.slots > MAX_SLOTS:
             raise UsageError(
                 "a file with room for '%d' chunks can't be written: the tables in it "
-                "have room for at most '%d'" % (grid.slots, MAX_SLOTS)
+                "have room for at most '%d'" % (self.grid.slots, MAX_SLOTS)
             )
         self.sizes: dict[str, int] = {}
-        self.grid = grid
+        self.sharding = sharding
         self._finish_chunk = finish_chunk
         self._change = change
         self._prefix = prefix
@@ -225,86 +263,109 @@ class ShardWriter:
         self._part_of = part_of
         self._old = old
         self._at_once = at_once
-        self._next = 0  # number of the chunk behind the last piece
+        # The shard that is being written, and the chunks that it may keep: their
+        # numbers now and in the old array.
+        self._shard = -1
+        self._may_keep: Iterator[tuple[int, int]] = iter(())
+        self._first_kept: tuple[int, int] | None = None
         self._current: NewShard | None = None
         self._unfinished: set[UnfinishedFile] = set()
 
-    def pieces(self, number: int, rows: Array) -> Iterator[Piece]:
+    def pieces(self, number: int, items: Array) -> Iterator[Piece]:
         """Yield what is written for a chunk, with the kept chunks in front of it."""
-        if not self.grid.row_nbytes:  # there is nothing to store
+        if not items.nbytes:  # there is nothing to store
             return
-        start = number // self.grid.slots * self.grid.slots
-        if self._next < start:
+        shard = number // self.grid.slots
+        if shard != self._shard:
             yield from self.rest()
-            self._next = start
-        yield from self._kept(self._next, number)
-        self._next = number + 1
-        yield number, rows if self._part_of is None else self._part_of(rows)
+            self._shard = shard
+            self._may_keep = self._old_chunks(shard)
+            self._first_kept = next(self._may_keep, None)
+        yield from self._kept(number)
+        if self._first_kept is not None and self._first_kept[0] == number:
+            self._first_kept = next(self._may_keep, None)
+        yield number, items if self._part_of is None else self._part_of(items)
 
     def rest(self) -> Iterator[Piece]:
         """Yield the kept chunks behind the last piece, up to the end of its file."""
-        slots, start = self.grid.slots, self._next
-        yield from self._kept(start, -(-start // slots) * slots)
+        yield from self._kept((self._shard + 1) * self.grid.slots)
 
-    def _kept(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield the chunks of the old array in a span, which is in one file.
+    def _old_chunks(self, shard: int) -> Iterator[tuple[int, int]]:
+        """Yield the numbers of the chunks that a shard has in the old array.
 
-        A range has the numbers of full chunks that are copied. The rows of chunks that
-        are not stored in full are read.
+        Each one is behind the number that it has in the new array.
         """
-        old, grid = self._old, self.grid
-        if old is None or start >= min(stop, old.nchunks):
+        old, first = self._old, shard * self.grid.slots
+        corner = self.grid.corner(first)
+        if old is None or not all(map(int.__lt__, corner, old.cut.shape)):
             return
-        file = old.file(start // grid.slots)
-        full = old.nrows // grid.chunk_rows
-        first, stop = start, min(stop, old.nchunks)
-        for number in range(start, stop):
-            if file is None or number >= full or not file.extents[number % grid.slots]:
-                if first < number:
-                    yield range(first, number)
-                first = number + 1
-                end = min(first * grid.chunk_rows, old.nrows)
-                yield number, old.rows(number * grid.chunk_rows, end)
-        if first < stop:
-            yield range(first, stop)
+        before = old.cut.number(corner)
+        for number in old.cut.chunks_of(before // self.grid.slots):
+            new = first + number - before
+            if all(map(int.__lt__, self.grid.corner(new), self.grid.shape)):
+                yield new, number
+
+    def _kept(self, stop: int) -> Iterator[Piece]:
+        """Yield the chunks in front of the number `stop` that the shard keeps.
+
+        The items of chunks that are not stored in full are read.
+        """
+        old, run = self._old, Kept(self._shard, [])
+        while self._first_kept is not None and self._first_kept[0] < stop:
+            assert old is not None
+            number, before = self._first_kept
+            self._first_kept = next(self._may_keep, None)
+            if old.is_full(before):
+                run.numbers.append(before)
+                continue
+            if run.numbers:
+                yield run
+                run = Kept(self._shard, [])
+            yield number, old.items(before)
+        if run.numbers:
+            yield run
 
     def compress(self, piece: Piece) -> Written:
         """Return what is written for a piece; any thread may call this."""
-        if isinstance(piece, range):
+        if isinstance(piece, Kept):
             return piece
-        number, rows = piece
-        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        number, items = piece
+        shape, grid = items.shape, self.grid
+        if not grid.is_rows and shape != grid.chunk:
+            padded = numpy.full(grid.chunk, self.sharding.fill_value, items.dtype)
+            padded[tuple(slice(0, n) for n in shape)] = items
+            items = padded
+        plain: Any = numpy.ascontiguousarray(items).reshape(-1).view("u1")
         chunk = self._finish_chunk(compress(plain, self._args))
-        return number, chunk, CHECKSUM(chunk)
+        return number, shape, chunk, CHECKSUM(chunk)
 
     def deliver(self, piece: Written) -> Callable[[], object] | None:
         """Write a piece; return a function that finishes the file in front of it."""
-        slots = self.grid.slots
-        number, shard, finish = piece[0] // slots, self._current, None
+        number = piece.shard if isinstance(piece, Kept) else piece[0] // self.grid.slots
+        shard, finish = self._current, None
         if shard is None or shard.number != number:
             if shard is not None:
                 finish = partial(self._finish, shard)
                 if len(self._unfinished) > FILES_WAITING:
                     shard.flush()
             self._current = shard = self._begin(number)
-        if isinstance(piece, range):
+        if isinstance(piece, Kept):
             assert self._old is not None
-            file = self._old.file(number)
+            file = self._old.file(piece.numbers[0] // self.grid.slots)
             assert file is not None
-            start = number * slots
-            shard.copy(file, range(piece.start - start, piece.stop - start))
+            shard.copy(file, self._old.cut, piece.numbers)
         else:
-            shard.put(*piece[1:])
+            shard.put(*piece)
         return finish
 
     def _begin(self, number: int) -> NewShard:
-        name = self._prefix + self.grid.names(number)
+        name = self._prefix + self.sharding.names(number)
         parts = name.split("/")[:-1]
         for count in range(1, len(parts) + 1):
             self._change.make_folder("/".join(parts[:count]))
         file = self._change.begin(name)
         self._unfinished.add(file)
-        return NewShard(file, number, self.grid, self._args.typesize or 0)
+        return NewShard(file, number, self.sharding, self._args.typesize or 0)
 
     def close(self) -> None:
         """Finish the last file."""
@@ -322,9 +383,9 @@ class ShardWriter:
 
 
 def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
-    """Write blocks of rows to the shards of several arrays, on several threads.
+    """Write chunks to the shards of several arrays, on several threads.
 
-    `blocks` are numbers of chunks, ascending, and their rows.
+    `blocks` are numbers of chunks, ascending, and their items.
     """
 
     def work(item: tuple[int, Piece]) -> tuple[int, Written]:
@@ -333,13 +394,13 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
     def deliver(done: tuple[int, Written]) -> Callable[[], object] | None:
         return writers[done[0]].deliver(done[1])
 
-    quick = all(writer.grid.chunk_nbytes < QUICK_CHUNK for writer in writers)
+    quick = all(writer.sharding.chunk_nbytes < QUICK_CHUNK for writer in writers)
     try:
         with own_settings:
             nthreads = effective_nthreads(None, None)
             items = _pieces(writers, blocks)
             first = list(islice(items, FEW_PIECES))
-            nblocks = sum(isinstance(piece, tuple) for _, piece in first)
+            nblocks = sum(not isinstance(piece, Kept) for _, piece in first)
             if len(first) < FEW_PIECES and nblocks < 2:
                 nthreads = 1
             for_each(chain(first, items), work, deliver, nthreads, quick=quick)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -28,6 +28,7 @@ from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import refuse
+from ..._format.grid import Grid, Shape
 from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ..folder import MAX_JSON, Folder, encode_attributes
@@ -49,7 +50,7 @@ from .superchunk_leaves import (
 
 if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
-    from .base import Blocks, Length, NewColumn
+    from .base import Blocks, NewColumn
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -205,16 +206,14 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         if nbytes > MAX_NBYTES:
             refuse("at most '%d' bytes" % MAX_NBYTES, nbytes)
         self.fill_value = storage.fill_value
-        self.block_rows = storage.chunk_rows
+        self.grid = Grid.of_rows(self.shape, storage.chunk_rows, storage.slots)
         self.chunks = (storage.chunk_rows, *storage.inner)
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
         # No methods of this object: a cycle would keep the files open.
         self._sources = [
             ShardFiles(
                 self.data_folder,
-                storage.grid_of(leaf),
-                length,
-                None,
+                storage.sharding_of(leaf, length),
                 check_description=self._check,
             )
             for leaf in storage.leaves
@@ -262,9 +261,10 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     # Writing
 
     @classmethod
-    def block_rows_for(cls, new: NewArray) -> int:
-        """Return the number of rows in a chunk of a new array."""
-        return new_storage(new).chunk_rows
+    def grid_for(cls, new: NewArray) -> Grid:
+        """Return how a new array is cut; raise `UsageError` if it can't be."""
+        storage = new_storage(new)
+        return Grid.of_rows(new.shape, storage.chunk_rows, storage.slots)
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
@@ -285,14 +285,20 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         change.write(prefix + SIZES, sizes)
 
     def stage(
-        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
+        self,
+        change: Change,
+        grid: Grid,
+        blocks: Blocks,
+        shape: Callable[[], Shape] | None = None,
+        *,
+        extends: bool,
     ) -> None:
-        """Let `change` write blocks of rows, and set the number of rows."""
+        """Let `change` write chunks, and set the number of rows."""
         data = self.data_folder
         written = write_leaves(
             change, data.prefix, self.storage, blocks, self._sources, at_once=extends
         )
-        nrows = length()
+        nrows = (grid.shape if shape is None else shape())[0]
         cbytes = count_cbytes(data, self.storage, nrows, written)
         self.stage_sizes(change, nrows, cbytes)
 
@@ -303,10 +309,10 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         sizes = self._documents.encode_sizes(shape, nbytes, cbytes)
         change.stage(self.folder.full(SIZES), sizes)
 
-    def committed(self, length: int) -> None:
-        """Take over the number of rows of a change that was committed."""
+    def committed(self, shape: Shape) -> None:
+        """Take over the shape of a change that was committed."""
         self.close_files()
-        self._take(length)
+        self._take(shape[0])
 
 
 # Tables

@@ -32,6 +32,7 @@ from ..._file.indexing import ArrayIndex, PositionList, Steps
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
+from ..._format.grid import Grid
 from ..._loop import effective_nthreads
 from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
@@ -44,7 +45,7 @@ from .array_files import FileNames
 from .base import NewArray
 from .identity import Identity
 from .shard_files import ShardFiles
-from .shard_grid import ShardGrid, rows_and_slots
+from .shard_grid import Sharding, new_grid
 from .shard_writer import ShardWriter, write_shards
 
 if TYPE_CHECKING:
@@ -163,13 +164,15 @@ class StorageDocument:
     def __post_init__(self) -> None:
         self.leaves = list(leaves_of(self.dtype))
 
-    def grid_of(self, leaf: Leaf) -> ShardGrid:
-        """Return how the array of a leaf is cut; its names begin in the data folder."""
-        inner = (*self.inner, *leaf.shape)
+    def sharding_of(self, leaf: Leaf, length: int = 0) -> Sharding:
+        """Return how the array of a leaf is stored, which has a number of rows.
+
+        The names begin in the data folder.
+        """
+        shape = (length, *self.inner, *leaf.shape)
+        grid = Grid.of_rows(shape, self.chunk_rows, self.slots)
         names = FileNames(leaf.folder, "__", "__.bin", 1)
-        return ShardGrid(
-            leaf.dtype, inner, self.chunk_rows, self.slots, names, self.identity
-        )
+        return Sharding(leaf.dtype, grid, names, self.identity)
 
     def args_of(self, leaf: Leaf) -> BloscArgs:
         """Return the settings of Blosc for a leaf."""
@@ -214,7 +217,8 @@ def new_storage(new: NewArray) -> StorageDocument:
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
     sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))
-    rows, slots = rows_and_slots(new, math.prod(inner) * max(sizes, default=0))
+    grid = new_grid(new, math.prod(inner) * max(sizes, default=0))
+    rows, slots = grid.chunk[0], grid.slots
     identity = Identity().name
     storage = StorageDocument(dtype, inner, rows, slots, fill[()], settings, identity)
     for leaf in storage.leaves:
@@ -327,9 +331,9 @@ def count_cbytes(
     """Return the size of the files; `written` has those that are not in place."""
     total = 0
     for leaf in storage.leaves:
-        grid = storage.grid_of(leaf)
+        sharding = storage.sharding_of(leaf, length)
         with suppress(FileNotFoundError):  # damaged sizes: do not try all names
-            for name in map(grid.names, range(grid.count_files(length))):
+            for name in map(sharding.names, range(sharding.grid.nshards)):
                 size = written.get(data.full(name)) if written else None
                 total += data.size(name) if size is None else size
     return total
@@ -359,7 +363,7 @@ def write_leaves(
         ShardWriter(
             change,
             prefix,
-            storage.grid_of(leaf),
+            storage.sharding_of(leaf),
             storage.args_of(leaf),
             source,
             at_once=at_once,

@@ -3,18 +3,18 @@
 ::
 
     ROOT/zarr.json    shape, data type, sizes of chunks and shards, attributes
-    ROOT/c/0/0        a shard: rows 0 to shard rows, with a 0 for each further axis
+    ROOT/c/0/0        a shard, with its place along each axis
     ROOT/c/1/0        the next one; one that is missing has the fill value everywhere
 
-``zarr.json`` has the number of rows, and is replaced last: rows that a shard has behind
-them do not count. A shard is never changed in place: other readers see the old file or
+``zarr.json`` has the shape, and is replaced last: items that a shard has outside of it
+do not count. A shard is never changed in place: other readers see the old file or
 the new one.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,8 @@ import numpy
 
 from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
-from ..._format.array_metadata import MAX_NBYTES
+from ..._format.array_metadata import MAX_NBYTES, Description
+from ..._format.grid import Grid, Shape
 from ..._format.sections import Beginning, read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
@@ -60,12 +61,12 @@ from .identity import (
     seems_signed,
 )
 from .shard_files import ShardFiles
-from .shard_grid import ShardGrid, place_of, rows_and_slots
+from .shard_grid import Sharding, new_grid, place_of
 from .shard_writer import ShardWriter, write_shards
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
-    from .base import Blocks, Length
+    from .base import Blocks
 
 # Folder of the shards.
 SHARDS = "c"
@@ -145,7 +146,7 @@ def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
     if name is None or known is None:
         name = known
     fill = numpy.array(array.fill_value, array.dtype).tobytes()
-    return array.dtype, array.row_shape, array.chunk_rows, array.slots, fill, name
+    return array.dtype, array.grid.chunk, array.grid.per_shard, fill, name
 
 
 def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
@@ -153,13 +154,13 @@ def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
     return storage_of(read_array_document(folder), known)
 
 
-def check_rows(folder: Folder, length: int) -> None:
-    """Raise `StorageError` if an array has got fewer rows than `length`."""
+def check_shape(folder: Folder, shape: Shape) -> None:
+    """Raise `StorageError` if an array has become smaller than `shape`."""
     try:
-        found = read_array_document(folder).array.shape[0]
+        found = read_array_document(folder).array.shape
     except FileNotFoundError as error:
         raise replaced(folder.path()) from error
-    if found < length:
+    if any(map(int.__lt__, found, shape)):
         raise StorageError(
             errno.ESTALE,
             "a writer has removed rows: open the array again",
@@ -177,6 +178,7 @@ class ZarrArray(ArrayLayout):
 
     name = "zarr"
     sparse = True
+    cuts_all_axes = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
@@ -205,10 +207,9 @@ class ZarrArray(ArrayLayout):
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
         self.fill_value = document.fill_value
-        self.block_rows = document.chunk_rows
-        self.chunks = (self.block_rows, *self.shape[1:])
-        self.shards = (document.chunk_rows * document.slots, *self.shape[1:])
-        self._grid = grid_of(document, own.certain_identity)
+        self.grid = document.grid
+        self.chunks, self.shards = self.grid.chunk, self.grid.shard
+        self._sharding = sharding_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
         is_sparse = MISSING_SHARDS in document.attributes
         self.may_lack_files = is_sparse or not own.is_own
@@ -219,11 +220,10 @@ class ZarrArray(ArrayLayout):
         # No methods of this object: a cycle would keep the files open.
         return ShardFiles(
             self.folder,
-            self._grid,
-            self.shape[0],
-            self.fill_value,
-            partial(check_rows, self.folder, self.shape[0]),
+            self._sharding,
+            partial(check_shape, self.folder, self.shape),
             check,
+            is_foreign=True,
             sparse=sparse,
         )
 
@@ -234,16 +234,16 @@ class ZarrArray(ArrayLayout):
         return NewArray(
             document.dtype,
             document.shape,
-            document.chunk_rows,
+            document.grid.chunk,
             document.fill_value,
             settings={name: getattr(args, name) for name in SETTINGS},
-            shards=document.chunk_rows * document.slots,
+            shards=document.grid.shard,
             dims=document.dimension_names,
         )
 
     def _stored_shards(self) -> list[int]:
         """Return the numbers of the shards that have a file: few, if it is sparse."""
-        return [*self._grid.names.stored(self.folder, MAX_NBYTES)]
+        return [*self._sharding.names.stored(self.folder, MAX_NBYTES)]
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
@@ -253,9 +253,10 @@ class ZarrArray(ArrayLayout):
     # Writing
 
     @classmethod
-    def block_rows_for(cls, new: NewArray) -> int:
-        """Return the number of rows in a chunk of a new array."""
-        return _rows_for(new)[0]
+    def grid_for(cls, new: NewArray) -> Grid:
+        """Return how a new array is cut; raise `UsageError` if it can't be."""
+        check_dtype(new)
+        return new_grid(new)
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
@@ -266,11 +267,11 @@ class ZarrArray(ArrayLayout):
         own.encode()  # wrong attributes are an error before anything is written
         if prefix:
             change.make_folder(prefix.rstrip("/"))
-        grid = grid_of(document, own.certain_identity)
-        shards = ShardWriter(change, prefix, grid, args_of(document))
+        sharding = sharding_of(document, own.certain_identity)
+        shards = ShardWriter(change, prefix, sharding, args_of(document))
         write_shards([shards], blocks)
-        document.shape = new.shape
-        if len(shards.sizes) < grid.count_files(new.shape[0]):
+        document.grid = document.grid.resized(new.shape)
+        if len(shards.sizes) < document.grid.nshards:
             mark_sparse(document)
         change.stage(prefix + ZARR_JSON, own.encode())
 
@@ -336,7 +337,7 @@ class ZarrArray(ArrayLayout):
         return ""
 
     def _beginning_of(self, number: int) -> Beginning:
-        storage = self.folder.storage(self._grid.names(number))
+        storage = self.folder.storage(self._sharding.names(number))
         return read_beginning(StorageCursor(storage))
 
     def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -344,22 +345,23 @@ class ZarrArray(ArrayLayout):
 
         If the document has lost its identity, any identity will do.
         """
-        rows, identity = self._grid.chunk_rows * self._grid.slots, self._own.identity
-        for number in self._stored_shards() if self._grid.row_nbytes else ():
-            name = self._grid.names(number)
+        grid, identity = self.grid, self._own.identity
+        for number in self._stored_shards():
+            name = self._sharding.names(number)
             with suppress(FormatError, OSError):
                 beginning = self._beginning_of(number)
                 known, _, place = (place_of(beginning.metadata) or "").partition("/")
                 if place == name and (identity is None or identity.name == known):
-                    nbytes, start = beginning.header.nbytes or 0, number * rows
-                    yield name, (start, start + nbytes // self._grid.row_nbytes)
+                    start = grid.corner(number * grid.slots)[0] if self.shape else 0
+                    shape = Description(beginning.metadata).shape
+                    yield name, (start, start + (shape or (1,))[0])
 
     def _is_complete(self, stored: list[int]) -> bool:
         """Return whether each shard has a file with all rows; `stored` have a file.
 
         At a URL, only the last shard is opened.
         """
-        count = self._grid.count_files(self.shape[0])
+        count = self.grid.nshards
         has_all = count == sum(number < count for number in stored)
         if not self.folder.lists or not has_all:
             return False
@@ -371,25 +373,33 @@ class ZarrArray(ArrayLayout):
         return False
 
     def stage(
-        self, change: Change, blocks: Blocks, length: Length, *, extends: bool
+        self,
+        change: Change,
+        grid: Grid,
+        blocks: Blocks,
+        shape: Callable[[], Shape] | None = None,
+        *,
+        extends: bool,
     ) -> None:
-        """Let `change` write blocks of rows, and set the number of rows."""
+        """Let `change` write chunks, and set the shape."""
         own = self._read_of_same_shape()
         assert own.identity is not None
         self._source.prepare_copies()
+        own.array.grid = grid
         shards = ShardWriter(
             change,
             self.folder.prefix,
-            grid_of(own.array, own.identity.name),
+            sharding_of(own.array, own.identity.name),
             args_of(own.array),
             self._source,
             at_once=extends,
         )
         write_shards([shards], blocks)
-        nrows = length()
-        if nrows != self.shape[0] or not own.is_own:
-            own.array.shape = (nrows, *self.shape[1:])
-            if self._lacks_shards(nrows, shards):
+        if shape is not None:
+            own.array.grid = grid.resized(shape())
+        if own.array.shape != self.shape or not own.is_own:
+            marked = MISSING_SHARDS in own.array.attributes
+            if not marked and self._lacks_shards(own.array.grid, shards):
                 mark_sparse(own.array)
             self._stage_document(change, own)
 
@@ -403,48 +413,36 @@ class ZarrArray(ArrayLayout):
     def stage_length(self, change: Change, length: int) -> None:
         """Let `change` set the number of rows, all of which are in files already."""
         own = self._read_of_same_shape()
-        own.array.shape = (length, *self.shape[1:])
+        own.array.grid = self.grid.resized((length, *self.shape[1:]))
         self._stage_document(change, own)
 
-    def _lacks_shards(self, length: int, written: ShardWriter) -> bool:
-        """Return whether a shard with new rows has no file, also not from before.
+    def _lacks_shards(self, grid: Grid, written: ShardWriter) -> bool:
+        """Return whether a shard with new items has no file, also not from before.
 
-        Raises `FormatError` if a shard of old rows has been lost: the new state would
+        Raises `FormatError` if a shard of old items has been lost: the new state would
         have the fill value in its place.
         """
-        full = self.shape[0] // (self._grid.chunk_rows * self._grid.slots)
-        new = range(full, self._grid.count_files(length))
-        if len(written.sizes) >= len(new):  # as after any append
-            return False
+        if len(written.sizes) >= grid.count_grown(self.shape):
+            return False  # as after any append
         stored = set(self._stored_shards())
-        names = written.sizes
+        for number in range(self.grid.nshards if not self.may_lack_files else 0):
+            place = self.grid.corner(number * self.grid.slots)
+            if number not in stored and all(map(int.__lt__, place, grid.shape)):
+                self._source.file(number)  # raises the error: it is lost
+        names = shard_names(grid)
+        found = {self.folder.full(names(n)) for n in self.shards_to_fill(grid)}
+        return len(found | set(written.sizes)) < grid.nshards
 
-        def lacks(number: int) -> bool:
-            name = self.folder.full(self._grid.names(number))
-            return number not in stored and name not in names
+    def shards_to_fill(self, grid: Grid) -> Iterable[int]:
+        """Return the numbers of the shards that must get the fill value as new items.
 
-        old = range(min(self._grid.count_files(self.shape[0]), new.stop))
-        lost = None if self.may_lack_files else next(filter(lacks, old), None)
-        if lost is not None:
-            self._source.file(lost)
-        return any(map(lacks, new))
-
-    def rows_to_fill(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Yield the spans of new rows that must be written as fill values.
-
-        These are the rows of shards that have a file: the last shard, and those that
-        an interrupted append left. Other shards stay missing.
+        These are shards that have a file: those at the old ends of the axes, and those
+        that an interrupted append left. Other shards stay missing.
         """
-        if start >= stop or not self._grid.row_nbytes:
-            return
-        count = self._grid.chunk_rows * self._grid.slots
-        for number in self._stored_shards():
-            low, high = max(start, number * count), min(stop, (number + 1) * count)
-            if low < high:
-                yield low, high
+        return shard_names(grid).stored(self.folder, grid.nshards)
 
-    def committed(self, length: int) -> None:
-        """Take over the number of rows of a change that was committed."""
+    def committed(self, shape: Shape) -> None:
+        """Take over the shape of a change that was committed."""
         self.close_files()
         staged, self._staged = self._staged, None
         check = DescriptionCheck(self.folder, ZARR_JSON)
@@ -455,12 +453,16 @@ class ZarrArray(ArrayLayout):
             self._take(staged[0], check)
 
 
-def grid_of(document: ArrayDocument, identity: str | None) -> ShardGrid:
-    """Return how an array is cut."""
-    inner = document.shape[1:]
-    names = FileNames(SHARDS, after="/0" * len(inner))
-    rows, slots = document.chunk_rows, document.slots
-    return ShardGrid(document.dtype, inner, rows, slots, names, identity)
+def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
+    """Return how an array is stored."""
+    grid = document.grid
+    names, fill = shard_names(grid), document.fill_value
+    return Sharding(document.dtype, grid, names, identity, fill)
+
+
+def shard_names(grid: Grid) -> FileNames:
+    """Return the names of the shards of an array."""
+    return FileNames(SHARDS, counts=tuple(max(1, n) for n in grid.counts))
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:
@@ -473,16 +475,14 @@ def args_of(document: ArrayDocument) -> BloscArgs:
 
 def _document_of(new: NewArray) -> ArrayDocument:
     """Return the document of a new array; raise `UsageError` if there can't be one."""
-    rows, slots = _rows_for(new)
+    grid = ZarrArray.grid_for(new)
     new.check_settings(SETTINGS, ZarrArray.name)
     typesize = typesize_of(new.dtype)
     args = BloscArgs(**{"typesize": typesize, **new.settings})
     args.check()
     document = ArrayDocument(
         new.dtype,
-        new.shape,
-        rows,
-        slots,
+        grid,
         fill_value=new.fill_value,
         attributes=new.attrs,
         dimension_names=new.dims,
@@ -516,14 +516,3 @@ def check_dtype(new: NewArray) -> None:
         "the layout 'zarr' can't hold items of the dtype '%s', for which Zarr has no "
         "portable data type; %s" % (dtype, hint)
     )
-
-
-def _rows_for(new: NewArray) -> tuple[int, int]:
-    """Return the number of rows of a chunk, and of chunks of a shard."""
-    check_dtype(new)
-    if not new.shape:
-        raise UsageValueError(
-            "the layout 'zarr' holds arrays with at least one axis: reshape the item "
-            "to (1,)"
-        )
-    return rows_and_slots(new, new.row_nbytes)
