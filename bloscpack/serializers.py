@@ -21,22 +21,31 @@ if TYPE_CHECKING:
     Json = Any  # a value that JSON can represent
     JsonObject = dict[str, Json]
 
-# Value of the key 'container' in the metadata of an array.
+# Values of the key 'container' in the metadata of an array: the plain bytes are the
+# items in order, or chunks that divide every axis.
 CONTAINER = "numpy"
+GRID = "grid"
 # Types that JSON represents by an array or by an object.
 NESTING_TYPES = (list, tuple, dict)
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
-# Key of the number of rows of an inner chunk, in the metadata of an array whose file is
-# a Zarr shard too.
+# Key in the metadata of an array whose file is a Zarr shard too: the number of rows of
+# an inner chunk, or in a grid the shape of the whole shard.
 SHARD = "shard"
+# Key of the shape of a chunk of a grid.
+CHUNKS = "chunks"
 # Key of the dataset that such a file belongs to, and of its name there.
 PLACE = "place"
 
 
 def is_array(metadata: object) -> TypeGuard[JsonObject]:
     """Return whether these are the metadata of an array (docs/format.rst, Arrays)."""
-    return isinstance(metadata, dict) and metadata.get("container") == CONTAINER
+    return isinstance(metadata, dict) and metadata.get("container") in (CONTAINER, GRID)
+
+
+def is_grid(metadata: object) -> TypeGuard[JsonObject]:
+    """Return whether these are the metadata of an array in chunks of every axis."""
+    return isinstance(metadata, dict) and metadata.get("container") == GRID
 
 
 def user_metadata(metadata: Json) -> Json:
@@ -60,8 +69,14 @@ def replaced_metadata(old: Json, new: Json) -> Json:
 
 def shard_rows(metadata: Json) -> int | None:
     """Return the rows of an inner chunk of a Zarr shard; None if it says no shard."""
-    rows = metadata.get(SHARD) if is_array(metadata) else None
+    is_rows = is_array(metadata) and not is_grid(metadata)
+    rows = metadata.get(SHARD) if is_rows else None
     return rows if type(rows) is int and rows > 0 else None
+
+
+def is_shard(metadata: Json) -> bool:
+    """Return whether metadata say that the file is a Zarr shard."""
+    return shard_rows(metadata) is not None or (is_grid(metadata) and SHARD in metadata)
 
 
 class Serializer:

@@ -23,22 +23,36 @@ from __future__ import annotations
 
 import math
 import sys
+from operator import index
 from typing import TYPE_CHECKING, Literal
 
 import numpy
 
-from ..constants import MAX_NDIM
+from ..constants import MAX_BUFFERSIZE, MAX_NDIM
 from ..exceptions import (
     DamageError,
     DoesNotFit,
     FormatError,
     NotANumpyArray,
     Unsupported,
+    UsageValueError,
 )
-from ..serializers import CONTAINER, USER_METADATA, is_array
+from ..serializers import (
+    CHUNKS,
+    CONTAINER,
+    GRID,
+    SHARD,
+    USER_METADATA,
+    is_array,
+    is_grid,
+)
 from .dtypes import decode_dtype, encode_dtype, refuse, shown
+from .grid import Grid, cut
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeGuard
+
     from ..serializers import Json, JsonObject
     from .dtypes import Array, DType
 
@@ -49,6 +63,9 @@ MAX_NBYTES = sys.maxsize
 # Maximum size in bytes of an item of a dataset: a few items are in memory before any of
 # them is found in the files, such as the fill value.
 MAX_ITEM_NBYTES = 2**26
+# Maximum number of chunks of a shard of a grid: the index has 16 bytes for each, also
+# for those that are not there.
+MAX_SLOTS = 2**24
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
     "the file contains bytes and no array; 'blpk decompress', open and "
@@ -80,10 +97,61 @@ def describe(ndarray: Array, user_metadata: object = None) -> JsonObject:
     return metadata
 
 
+def with_chunks(
+    metadata: JsonObject, chunk: tuple[int, ...], shard: tuple[int, ...] | None = None
+) -> JsonObject:
+    """Return the metadata of the same array, cut into chunks in every axis.
+
+    Of a Zarr shard, `shard` is the shape of the whole shard.
+    """
+    found = {**metadata, "order": "C", "container": GRID, CHUNKS: chunk}
+    return found if shard is None else {**found, SHARD: shard}
+
+
+def grid_for(array: Array, chunks: object) -> Grid:
+    """Return the grid of an array with the chunks that a user wants.
+
+    `chunks` is a number of rows, or the length of a chunk along each axis. Only the
+    first one may exceed the array, which may grow there. Raises `UsageError` if it is
+    neither, or if a chunk is too large.
+    """
+    shape = array.shape
+    given = (chunks, *shape[1:]) if isinstance(chunks, (int, numpy.integer)) else chunks
+    try:
+        chunk = tuple(max(index(n), 0) for n in given)  # type: ignore[attr-defined]
+    except TypeError:
+        chunk = (0,)
+    if len(chunk) != len(shape) or 0 in chunk or not chunk:
+        raise UsageValueError(
+            "chunks: expected a number of rows, or the lengths of a chunk along the "
+            "'%d' axes of the array, found %.200r" % (len(shape), chunks)
+        )
+    chunk = chunk[:1] + tuple(
+        max(1, min(pair)) for pair in zip(chunk[1:], shape[1:], strict=True)
+    )
+    size = math.prod(chunk) * array.dtype.itemsize
+    if size > MAX_BUFFERSIZE:
+        raise UsageValueError(
+            "chunks: chunks of shape %s have '%d' bytes, but the largest chunk has '%d'"
+            % (chunk, size, MAX_BUFFERSIZE)
+        )
+    return Grid(shape, chunk, tuple(max(1, n) for n in cut(shape, chunk)))
+
+
 class Description:
     """The checked metadata of an array, the attribute ``metadata``.
 
-    ``nbytes`` is the size of the array in bytes.
+    Attributes
+    ----------
+    nbytes, stored_nbytes
+        Size of the array, and of all chunks, in bytes; chunks of a grid are padded.
+    grid
+        How the chunks of the file divide every axis, by their numbers in the file; None
+        if the chunks are spans of the items in order.
+    chunk_nbytes
+        Size in bytes of each chunk of a grid; 0 without one.
+    shard
+        The grid of the whole shard that the file is a part of; None for others.
     """
 
     def __init__(self, metadata: object) -> None:
@@ -102,19 +170,47 @@ class Description:
         self.order = metadata.get("order", "C")
         if self.order not in ("C", "F"):
             refuse("the order 'C' or 'F' in the metadata", self.order)
-        self.nbytes = math.prod(self.shape) * self.dtype.itemsize
+        self.nbytes = self.stored_nbytes = math.prod(self.shape) * self.dtype.itemsize
         self._check_possible()
+        self.grid: Grid | None = None
+        self.chunk_nbytes = 0
+        self.shard: Grid | None = None
+        if is_grid(metadata):
+            self._decode_grid(metadata)
 
     @staticmethod
     def _decode_shape(stored: object) -> tuple[int, ...]:
         shape = [stored] if type(stored) is int else stored
-        if (
-            not isinstance(shape, (list, tuple))
-            or len(shape) > NUMPY_NDIM
-            or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
-        ):
+        if not _are_lengths(shape, 0) or len(shape) > NUMPY_NDIM:
             refuse("a shape in the metadata", stored)
         return tuple(shape)
+
+    def _decode_grid(self, metadata: JsonObject) -> None:
+        """Set how chunks divide the axes; raise `FormatError` if it is impossible."""
+        shape, ndim = self.shape, len(self.shape)
+        if self.order != "C" or 0 in shape:
+            expected = "an array in C order with items, in chunks of every axis"
+            refuse(expected, (self.order, shape))
+        chunk, whole = metadata.get(CHUNKS), metadata.get(SHARD)
+        if not _are_lengths(chunk, 1) or len(chunk) != ndim:
+            refuse("'chunks' of %d lengths in the metadata" % ndim, chunk)
+        size = math.prod(chunk) * self.dtype.itemsize
+        if not 0 < size <= MAX_BUFFERSIZE:
+            refuse("chunks of 1 to '%d' bytes" % MAX_BUFFERSIZE, chunk)
+        chunk = tuple(chunk)
+        self.grid = Grid(shape, chunk, cut(shape, chunk))
+        self.chunk_nbytes = size
+        self.stored_nbytes = self.grid.nchunks * size
+        if SHARD not in metadata:
+            return
+        if not _are_lengths(whole, 1) or len(whole) != ndim:
+            refuse("a 'shard' of %d lengths in the metadata" % ndim, whole)
+        axes = list(zip(whole, chunk, shape, strict=True))
+        if any(n % size or n < length for n, size, length in axes):
+            refuse("a 'shard' of whole chunks that has shape %s" % (shape,), whole)
+        self.shard = Grid(shape, chunk, cut(tuple(whole), chunk))
+        if self.shard.slots > MAX_SLOTS:
+            refuse("a 'shard' of at most '%d' chunks" % MAX_SLOTS, whole)
 
     def _check_possible(self) -> None:
         """Raise `FormatError` if NumPy would refuse the shape, without allocating."""
@@ -133,12 +229,38 @@ class Description:
 
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
-        if nbytes != self.nbytes:
+        if nbytes != self.stored_nbytes:
+            raise DamageError(self.differs_from(nbytes), section="metadata")
+
+    def chunk_at(self, start: int, nbytes: int) -> int:
+        """Return the number of the chunk of a grid at a position in the plain bytes.
+
+        Raises `FormatError` if a chunk has another size.
+        """
+        assert self.grid is not None
+        size = self.chunk_nbytes
+        if nbytes != size or start % size:
             raise DamageError(
-                "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks "
-                "hold '%d'" % (self.shape, self.dtype, self.nbytes, nbytes),
-                section="metadata",
+                "expected chunks of shape %s with '%d' bytes each, found '%d' bytes"
+                % (self.grid.chunk, size, nbytes),
+                section="chunks",
             )
+        return start // size
+
+    def differs_from(self, nbytes: int) -> str:
+        """Return the message for chunks that have another number of bytes."""
+        array = "an array of shape %s and dtype '%s'" % (self.shape, self.dtype)
+        if self.grid is not None:
+            array += " in chunks of shape %s" % (self.grid.chunk,)
+        size = self.stored_nbytes
+        return "%s has '%d' bytes, but the chunks hold '%d'" % (array, size, nbytes)
+
+
+def _are_lengths(found: object, least: int) -> TypeGuard[Sequence[int]]:
+    """Return whether a value from a file is a list of lengths of axes."""
+    return isinstance(found, (list, tuple)) and all(
+        type(n) is int and least <= n <= MAX_NBYTES for n in found
+    )
 
 
 def new_array(
