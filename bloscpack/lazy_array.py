@@ -58,10 +58,7 @@ class LazyArray:
 
     def __init__(self, parts: OpenedFile, origin: Origin | None = None) -> None:
         description = Description(parts.metadata)
-        description.check_nbytes(parts.nbytes)
-        if description.grid is not None:
-            size = parts.chunk_size if parts.nchunks > 1 else parts.nbytes
-            description.chunk_at(0, size)
+        description.check_source(parts)
         parts.grid = description.grid
         self._parts = parts
         self._origin = origin

@@ -173,9 +173,15 @@ def _raw(array: Array) -> Array:
     return array if is_plain else array.view("V%d" % array.dtype.itemsize)
 
 
+def put_chunk(array: Array, box: Box, plain: Buffer, grid: Grid) -> None:
+    """Copy the part of a chunk of a grid that is in a part of an array."""
+    items = _raw(array)
+    items[box] = numpy.ndarray(grid.chunk, items.dtype, plain)[_inside(box)]
+
+
 def _inside(box: Box) -> Box:
     """Return the part of a chunk that is in the array."""
-    return tuple(slice(each.stop - each.start) for each in box)
+    return tuple(slice(0, each.stop - each.start) for each in box)
 
 
 def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
@@ -232,12 +238,10 @@ class PlainNumpySink(MemorySink):
 
     def store_at(self, start: int, plain: Buffer) -> None:
         """Copy the part of a chunk that is in the array."""
-        grid, items = self._description.grid, _raw(self.ndarray)
+        grid = self._description.grid
         assert grid is not None
         number = self._description.chunk_at(start, len(plain))
-        found = numpy.ndarray(grid.chunk, items.dtype, plain)
-        box = grid.box(number)
-        items[box] = found[_inside(box)]
+        put_chunk(self.ndarray, grid.box(number), plain, grid)
 
     def finalize(self) -> None:
         self._description.check_nbytes(max(self._ends))
