@@ -233,12 +233,16 @@ class MemorySink(PlainSink):
 
     def put(self, compressed: bytes) -> int:
         """Decompress the next chunk; return its plain size in bytes."""
-        nbytes = decode_header(compressed).nbytes
+        nbytes, start = decode_header(compressed).nbytes, self._ends[-1]
+        room = self.room(start, nbytes)
         with own_settings:
-            decompress_into(compressed, self.room(self._ends[-1], nbytes))
+            if room is None:
+                self.store_at(start, decompress(compressed))
+            else:
+                decompress_into(compressed, room)
         return nbytes
 
-    def room(self, start: int, nbytes: int) -> memoryview:
+    def room(self, start: int, nbytes: int) -> memoryview | None:
         self._ends.append(start + nbytes)
         return self._memory[start : start + nbytes]
 

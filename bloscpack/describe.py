@@ -17,7 +17,7 @@ from ._storage.paths import shown_name
 from ._storage.stream import Cursor
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
-from .serializers import is_array, shard_rows, user_metadata
+from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -83,11 +83,14 @@ class ArrayInfo(Record):
         missing.
     order
         ``'C'`` or ``'F'``.
+    chunks
+        Tuple of the lengths of a chunk, if chunks divide every axis; None for others.
     """
 
     shape: tuple[int, ...] | None
     dtype: str | None
     order: str
+    chunks: tuple[int, ...] | None
 
 
 class ChunkInfo(Record):
@@ -177,7 +180,7 @@ class ShardInfo(Record):
     ----------
     rows
         Number of rows of an inner chunk; along the other axes it is as long as the
-        array.
+        array, or as `ArrayInfo.chunks` says.
     slots
         Number of inner chunks for which the index has entries, used or free.
     index
@@ -440,19 +443,23 @@ def describe_shard(
 
     `size` is None for a file that can't seek.
     """
-    rows = shard_rows(beginning.metadata)
-    if rows is None or beginning.header.nchunks < 1:
+    header, metadata = beginning.header, beginning.metadata
+    if not is_shard(metadata) or header.nchunks < 1:
         return None
     from ._format.shard import count_slots, has_trailer
     from ._storage.local import storage_of
 
-    index = None
+    try:
+        slots = count_slots(header, metadata)
+    except FormatError:
+        return None
+    rows, index = shard_rows(metadata) or metadata[CHUNKS][0], None
     if size is not None:
         position = fp.tell()
         fp.seek(0)
-        index = has_trailer(storage_of(fp), beginning.header, first_at)
+        index = has_trailer(storage_of(fp), header, first_at, metadata)
         fp.seek(position)
-    return ShardInfo(rows=rows, slots=count_slots(beginning.header), index=index)
+    return ShardInfo(rows=rows, slots=slots, index=index)
 
 
 def describe_array(metadata: object) -> ArrayInfo | None:
@@ -463,18 +470,22 @@ def describe_array(metadata: object) -> ArrayInfo | None:
     if not is_array(metadata):
         return None
     shape = metadata.get("shape")
-    if type(shape) is int:
-        shape = [shape]
-    is_shape = (
-        isinstance(shape, (list, tuple))
-        and len(shape) <= MAX_NDIM
-        and all(type(n) is int for n in shape)
-    )
     return ArrayInfo(
-        shape=tuple(shape) if is_shape and shape is not None else None,
+        shape=_lengths([shape] if type(shape) is int else shape),
         dtype=_dtype_text(metadata.get("dtype")),
         order=metadata.get("order", "C"),
+        chunks=_lengths(metadata.get(CHUNKS)) if is_grid(metadata) else None,
     )
+
+
+def _lengths(stored: Json) -> tuple[int, ...] | None:
+    """Return the stored lengths of axes; None if they are invalid."""
+    is_shape = (
+        isinstance(stored, (list, tuple))
+        and len(stored) <= MAX_NDIM
+        and all(type(n) is int for n in stored)
+    )
+    return tuple(stored) if is_shape else None
 
 
 def _dtype_text(stored: object) -> str | None:

@@ -280,12 +280,13 @@ class CompressedFPSink(CompressedSink):
         """Write a trailer behind the last chunk if the metadata say so."""
         if not isinstance(metadata, dict) or "shard" not in metadata:
             return
-        from ._format.shard import Trailer, count_slots, inner_size
+        from ._format.shard import Trailer, count_slots, inner_size, slots_of
 
-        size = inner_size(metadata, self.bloscpack_header)
+        header = self.bloscpack_header
+        size = inner_size(metadata, header)
         if size is not None:
-            nslots = count_slots(self.bloscpack_header)
-            self._trailer = Trailer(size, nslots, self.checksum_impl)
+            nslots, slots = count_slots(header, metadata), slots_of(header, metadata)
+            self._trailer = Trailer(size, nslots, self.checksum_impl, slots)
 
     def write_section(self, blocks: Iterable[bytes]) -> None:
         """Write an encoded metadata section, which is given in blocks."""

@@ -46,7 +46,8 @@ class LazyArray:
     cbytes
         Size of the file in bytes.
     chunks
-        The shape of blocks that agree with the chunks of the file. A chunk of whole
+        The shape of blocks that agree with the chunks of the file, which is that of
+        the chunks if they were given as ``chunks``. Otherwise, a chunk of whole
         rows, or of an exact part of a row, is one block. Otherwise, a block is a few
         whole chunks, or rows of about one chunk. The blocks at the ends may be shorter.
     order
@@ -57,7 +58,8 @@ class LazyArray:
 
     def __init__(self, parts: OpenedFile, origin: Origin | None = None) -> None:
         description = Description(parts.metadata)
-        description.check_nbytes(parts.nbytes)
+        description.check_source(parts)
+        parts.grid = description.grid
         self._parts = parts
         self._origin = origin
         self.dtype: DType = description.dtype
@@ -88,6 +90,8 @@ class LazyArray:
     @property
     def chunks(self) -> tuple[int, ...]:
         """The shape of blocks that agree with the chunks of the file."""
+        if self._parts.grid is not None:
+            return self._parts.grid.chunk
         start, stop = self._parts.span(0) if self._parts.nchunks else (0, 0)
         return block_shape(self.shape, self.dtype.itemsize, stop - start, self.order)
 

@@ -19,8 +19,9 @@ from numpy.lib.stride_tricks import as_strided
 
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
-from ._format.array_metadata import Description, check_rows
+from ._format.array_metadata import Description, check_rows, new_array
 from ._format.dtypes import check_unit, encode_dtype, parse_literal
+from ._format.grid import lengths
 from ._storage.base import naming_errors, read_up_to, write_all
 from ._storage.paths import without_url
 from ._storage.protocols import (
@@ -44,7 +45,7 @@ from .fp_io import (
     SectionsSource,
     plain_sink,
 )
-from .numpy_io import pack_items, typesize_of
+from .numpy_io import pack_items, put_chunk, typesize_of
 from .serializers import is_array
 
 if TYPE_CHECKING:
@@ -340,6 +341,31 @@ class NpySink(PlainFPSink):
         self._description.check_nbytes(max(self._ends))
 
 
+class GridNpySink(NpySink):
+    """Writes a ``.npy`` file from chunks of every axis, one band of rows at a time."""
+
+    _band: Array | None = None
+
+    def start(self) -> None:
+        super().start()
+        self.random_access = False
+
+    def store(self, plain: Buffer) -> None:
+        grid, start = self._description.grid, self._ends[-1]
+        assert grid is not None
+        number = self._description.chunk_at(start, len(plain))
+        box = grid.box(number)
+        if self._band is None:
+            shape = *lengths(box[:1]), *grid.shape[1:]
+            self._band = new_array(shape, self._description.dtype)
+        rows = tuple(slice(0, each.stop - each.start) for each in box[:1])
+        put_chunk(self._band, rows + box[1:], plain, grid)
+        if number + 1 == grid.nchunks or grid.box(number + 1)[:1] != box[:1]:
+            PlainFPSink.store(self, self._band.reshape(-1).view("u1").data)
+            self._band = None
+        self._ends.append(start + len(plain))
+
+
 def npy_sink(
     source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
 ) -> NpySink:
@@ -354,7 +380,9 @@ def npy_sink(
     fortran = description.order == "F"
     array = without_items(description.dtype, description.shape, fortran)
     header = encode_header(array)
-    return NpySink(out_fp, description, header, reserved=reserved, sparse=sparse)
+    make = NpySink if description.grid is None else GridNpySink
+    reserved = min(reserved, description.nbytes)
+    return make(out_fp, description, header, reserved=reserved, sparse=sparse)
 
 
 def sink_by_content(

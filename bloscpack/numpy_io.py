@@ -8,7 +8,8 @@ decompresses into its memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import (
     TYPE_CHECKING,
@@ -24,11 +25,18 @@ from ._commit.replacing import replacing
 from ._commit.snapshot import read_snapshot
 from ._compat import deprecated_alias, sibling_names
 from ._engine.prealloc import memory_at
-from ._format.array_metadata import Description, describe, new_array
+from ._format.array_metadata import (
+    Description,
+    describe,
+    grid_for,
+    new_array,
+    with_chunks,
+)
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
     rows_for,
+    shard_of,
     with_rows,
 )
 from ._loop import pack, unpack
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
 
     from ._commit.snapshot import Check
     from ._format.dtypes import Array, DType
+    from ._format.grid import Box, Grid
     from .args import (
         AnyBloscArgs,
         AnyBloscpackArgs,
@@ -83,6 +92,11 @@ if TYPE_CHECKING:
 
         metadata: object
         shard: bool
+
+    class NdarrayKeywords(ArrayKeywords, total=False):
+        """The keywords of `pack_ndarray` for arrays in memory."""
+
+        chunks: int | Sequence[int] | None
 
     class UnpackKeywords(TypedDict, total=False):
         """The keywords that all functions that unpack have."""
@@ -126,6 +140,48 @@ class PlainNumpySource(PlainSource):
     def read(self, start: int, size: int) -> bytes:
         """Return a part of the bytes of the items."""
         return bytes(memory_at(self.ptr, self.size, self.ndarray)[start : start + size])
+
+
+class GridSource(PlainSource):
+    """Yields the chunks of an array that is cut in every axis, padded with zeros."""
+
+    concurrent = True
+
+    def __init__(self, array: Array, grid: Grid) -> None:
+        self._array, self._grid = _raw(array), grid
+
+    def __iter__(self) -> Iterator[Buffer]:
+        return map(self.load, self.tasks())
+
+    def tasks(self) -> Iterator[int]:
+        return iter(range(self._grid.nchunks))
+
+    def load(self, number: int) -> Buffer:
+        box, chunk = self._grid.box(number), self._grid.chunk
+        found = numpy.ascontiguousarray(self._array[box])
+        if found.shape != chunk:
+            padded = numpy.zeros(chunk, self._array.dtype)
+            padded[_inside(box)] = found
+            found = padded
+        plain: memoryview = found.reshape(-1).view("u1").data
+        return plain
+
+
+def _raw(array: Array) -> Array:
+    """Return an array whose items are copied with the bytes between their fields."""
+    is_plain = array.dtype.fields is None
+    return array if is_plain else array.view("V%d" % array.dtype.itemsize)
+
+
+def put_chunk(array: Array, box: Box, plain: Buffer, grid: Grid) -> None:
+    """Copy the part of a chunk of a grid that is in a part of an array."""
+    items = _raw(array)
+    items[box] = numpy.ndarray(grid.chunk, items.dtype, plain)[_inside(box)]
+
+
+def _inside(box: Box) -> Box:
+    """Return the part of a chunk that is in the array."""
+    return tuple(slice(0, each.stop - each.start) for each in box)
 
 
 def storable(ndarray: object, order: Literal["C"] | None = None) -> Array:
@@ -174,10 +230,18 @@ class PlainNumpySink(MemorySink):
         self.ptr = self.ndarray.ctypes.data
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
-    def room(self, start: int, nbytes: int) -> memoryview:
-        if start + nbytes > self._memory.nbytes:
+    def room(self, start: int, nbytes: int) -> memoryview | None:
+        if start + nbytes > self._description.stored_nbytes:
             self._description.check_nbytes(start + nbytes)
-        return super().room(start, nbytes)
+        room = super().room(start, nbytes)
+        return room if self._description.grid is None else None
+
+    def store_at(self, start: int, plain: Buffer) -> None:
+        """Copy the part of a chunk that is in the array."""
+        grid = self._description.grid
+        assert grid is not None
+        number = self._description.chunk_at(start, len(plain))
+        put_chunk(self.ndarray, grid.box(number), plain, grid)
 
     def finalize(self) -> None:
         self._description.check_nbytes(max(self._ends))
@@ -193,7 +257,7 @@ def pack_ndarray(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    **keywords: Unpack[ArrayKeywords],
+    **keywords: Unpack[NdarrayKeywords],
 ) -> None:
     """Compress an array into a sink.
 
@@ -209,6 +273,11 @@ def pack_ndarray(
         Size of a chunk in bytes. A number must be a multiple of the item size, unless
         one chunk can hold the array; text like ``'1M'`` or ``'max'`` is rounded down to
         whole items.
+    chunks
+        The length of a chunk along each axis, or a number of rows, in place of
+        `chunk_size`. If a chunk has a part of a row, releases up to 1.0 can't read the
+        file, and its plain bytes are the padded chunks: see docs/format.rst. An array
+        without items is stored without chunks.
     blosc_args, bloscpack_args, metadata_args
         The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. The item size
         replaces the type size.
@@ -233,14 +302,34 @@ def pack_ndarray(
     UsageError
         The array is masked, a setting is invalid, or the array can't be a shard.
     """
-    source = PlainNumpySource(ndarray)
     settings: Any = keywords
+    ndarray, chunk_size, grid = _cut(ndarray, chunk_size, settings.pop("chunks", None))
+    source = PlainNumpySource(ndarray)
     sample, typesizes = (source.read, source.size), (typesize_of(ndarray.dtype),)
     fitted = fit_settings(
         settings, chunk_size, blosc_args, sample, typesizes, is_array=True
     )
     args = *fitted, bloscpack_args, metadata_args
-    pack_items(source, sink, source.ndarray, *args, **settings)
+    array = source.ndarray
+    chunks_of = source if grid is None else GridSource(array, grid)
+    pack_items(chunks_of, sink, array, *args, **settings, grid=grid)
+
+
+def _cut(
+    array: Any, chunk_size: int | str, chunks: object
+) -> tuple[Array, int | str, Grid | None]:
+    """Return an array, the size of its chunks, and how they divide every axis.
+
+    The grid is None if the chunks are spans of the items in order.
+    """
+    if chunks is None:
+        return array, chunk_size, None
+    if not isinstance(chunk_size, NotGiven):
+        raise UsageError("give 'chunks' or 'chunk_size', not both")
+    array = storable(array, order="C")
+    grid = grid_for(array, chunks)
+    size = max(1, math.prod(grid.chunk) * array.dtype.itemsize)
+    return array, size, None if grid.is_rows or not array.nbytes else grid
 
 
 def pack_items(
@@ -254,21 +343,31 @@ def pack_items(
     *,
     metadata: object = None,
     shard: bool = False,
+    grid: Grid | None = None,
     nthreads: int | None = None,
     progress: Progress | None = None,
     **settings: Unpack[PackKeywords],
 ) -> None:
     """Compress the items of an array, which `source` yields, into a sink.
 
-    Of `array` only dtype, shape and order are used, not the items. The other parameters
-    are those of `pack_ndarray`.
+    Of `array` only dtype, shape and order are used, not the items. With a `grid`, the
+    source yields its chunks. The other parameters are those of `pack_ndarray`.
     """
     described = describe(array, metadata)
-    if shard:
+    nbytes = array.nbytes
+    if grid is not None:
+        size = math.prod(grid.chunk) * array.dtype.itemsize
+        nbytes = grid.nchunks * size
+        whole = shard_of(array, grid) if shard else None
+        described = with_chunks(described, grid.chunk, whole)
+    elif shard:
         order: Literal["C", "F"] = "F" if described["order"] == "F" else "C"
         rows = rows_for(array, order, chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
+    else:
+        size = whole_items(chunk_size, array.itemsize, array.nbytes)
+    if shard:
         # An object always names a checksum, a dictionary may leave it out.
         chosen = isinstance(bloscpack_args, BloscpackArgs) or (
             settings.get("checksum") is not None
@@ -276,13 +375,11 @@ def pack_items(
         )
         if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
-    else:
-        size = whole_items(chunk_size, array.itemsize, array.nbytes)
     found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
-    sizes = calculate_nchunks(array.nbytes, size)
+    sizes = calculate_nchunks(nbytes, size)
     pack(source, sink, *sizes, described, *found, nthreads=nthreads, progress=progress)
 
 
@@ -297,9 +394,10 @@ def as_shard(
     what ``auto`` has chosen. Then, and with `least`, the last of several chunks is a
     few rows, unless the caller has chosen the chunk size.
     """
-    source = PlainNumpySource(array)
     found = dict(settings)
     chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
+    array, chunk_size, grid = _cut(array, chunk_size, found.pop("chunks", None))
+    source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal_of(found.get("auto")))
     chunk_size, found["blosc_args"] = fit_settings(
@@ -312,6 +410,12 @@ def as_shard(
     )
     found.update(chunk_size=chunk_size, shard=False)
     parse_chunk_size(chunk_size)
+    if grid is not None:
+        del found["chunk_size"]
+        found["chunks"] = grid.chunk
+        with suppress(DoesNotFit):
+            found["shard"] = bool(shard_of(array, grid))
+        return array, found
     with suppress(DoesNotFit):
         order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
         size, rows = row_nbytes(array), rows_for(array, order, chunk_size)
@@ -365,7 +469,7 @@ def pack_ndarray_to_file(
     *,
     sync: bool | None = None,
     storage_options: StorageOptions | None = None,
-    **keywords: Unpack[ArrayKeywords],
+    **keywords: Unpack[NdarrayKeywords],
 ) -> None:
     """Compress an array into a file.
 
@@ -375,7 +479,7 @@ def pack_ndarray_to_file(
         The array. Its dtype, shape and order are stored with it.
     filename
         The file to write. It appears under this name only when it is complete.
-    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, auto
+    chunk_size, blosc_args, bloscpack_args, metadata_args, metadata, shard, auto, chunks
         As in `pack_ndarray`, and so are `nthreads`, `progress`, `settings` and the
         errors.
     sync
@@ -402,7 +506,7 @@ def pack_ndarray_to_bytes(
     blosc_args: AnyBloscArgs | None = None,
     bloscpack_args: AnyBloscpackArgs | None = None,
     metadata_args: AnyMetadataArgs | None = None,
-    **keywords: Unpack[ArrayKeywords],
+    **keywords: Unpack[NdarrayKeywords],
 ) -> bytes:
     """Compress an array and return the file as bytes.
 

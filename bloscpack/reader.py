@@ -7,7 +7,7 @@ each is trimmed, and the caller gets the parts in order.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ._engine.blosc_settings import own_settings
@@ -235,7 +235,7 @@ class Reader:
         from ._format.array_metadata import Description
 
         description = Description(self.metadata)
-        description.check_nbytes(self.nbytes)
+        description.check_source(self._chunks.index)
         return description
 
     def select_rows(self, rows: slice) -> Selection:
@@ -250,9 +250,15 @@ class Reader:
         ------
         UsageError
             If the array has no axis, if it has several in Fortran order, where the
-            bytes of a row are scattered, or if the step is below 1.
+            bytes of a row are scattered, or chunks of every axis, or if the step is
+            below 1.
         """
         array = self.describe()
+        if array.grid is not None:
+            raise UsageError(
+                "an array in chunks of shape %s has no rows in its plain bytes: "
+                "read_rows and open_ndarray read them" % (array.grid.chunk,)
+            )
         if not array.shape or (array.order == "F" and len(array.shape) > 1):
             raise UsageError(
                 "an array of shape %s and order '%s' can't be read by rows"
@@ -289,11 +295,29 @@ class Reader:
         import numpy
 
         array = self.describe()
+        if array.grid is not None:
+            blocks = [*self._row_blocks(rows, nthreads)]
+            empty = numpy.empty((0, *array.shape[1:]), array.dtype)
+            return numpy.concatenate(blocks or [empty])
         parts: list[bytes] = []
         self.deliver(self.select_rows(rows), parts.append, nthreads=nthreads)
         count = len(range(*rows.indices(array.shape[0])))
         shape = (count, *array.shape[1:])
         return numpy.ndarray(shape, array.dtype, buffer=bytearray(b"".join(parts)))
+
+    def _row_blocks(self, rows: slice, nthreads: int | None) -> Iterator[Array]:
+        """Yield the selected rows of an array in chunks of every axis, in blocks."""
+        from .lazy_array import open_ndarray
+
+        with open_ndarray(self._chunks.storage, nthreads=nthreads) as lazy:
+            if not lazy.shape or (rows.step or 1) < 1:
+                raise UsageError("expected rows with a step of at least 1")
+            numbers = range(*rows.indices(len(lazy)))
+            while numbers:
+                end = (numbers[0] // lazy.chunks[0] + 1) * lazy.chunks[0]
+                count = -(-(end - numbers[0]) // numbers.step)
+                block, numbers = numbers[:count], numbers[count:]
+                yield lazy[block.start : block[-1] + 1 : block.step]
 
 
 class StreamReader(Reader):

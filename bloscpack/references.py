@@ -341,9 +341,11 @@ def _read_in_place(
 
 def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
     """Set dtype, shape, order and chunk shape of the array in a file."""
+    grid = None
     if is_array(opened.metadata):
         array = Description(opened.metadata)
-        array.check_nbytes(opened.nbytes)
+        array.check_source(opened)
+        grid = array.grid
         part.dtype, part.shape, part.order = array.dtype, array.shape, array.order
     else:
         part.dtype, part.shape, part.order = decode_dtype("|u1"), (opened.nbytes,), "C"
@@ -351,6 +353,11 @@ def _describe(part: Part, opened: OpenedFile, flat: bool) -> None:
         part.order = "C"
     _check_dtype(part)
     itemsize = part.dtype.itemsize
+    if grid is not None:
+        if flat:
+            raise unfit(part, "its chunks divide every axis, so it can't become flat")
+        part.chunk_shape = grid.chunk
+        return
     if flat:
         part.shape, part.order = (opened.nbytes // itemsize,), "C"
     chunk_size = opened.span(0)[1] if opened.nchunks else 0

@@ -7,7 +7,7 @@ returns what was saved; nothing stays open.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         """The settings of `save`."""
 
         chunk_size: int | str
+        chunks: int | Sequence[int]
 
 
 # The size in bytes of a row from which an array is no shard, whose chunks are whole
@@ -81,7 +82,7 @@ def save(
         Settings of fsspec for a URL, such as keys.
     settings
         Settings that stay as they are: keywords of `pack_ndarray_to_file` such as
-        ``clevel``, ``chunk_size``, ``nthreads`` or ``progress``. The checksum is
+        ``clevel``, ``chunks``, ``nthreads`` or ``progress``. The checksum is
         ``'crc32c'`` for a shard, which releases up to 0.16.0 can't read.
 
     Raises
@@ -118,7 +119,7 @@ def save(
     except ValueError as error:  # of a list of arrays with different shapes
         raise UsageValueError("%s; several arrays need names: {...}" % error) from error
     array, packing = storable(array), checked.packing
-    if row_nbytes(array) < LONG_ROW:
+    if row_nbytes(array) < LONG_ROW or "chunks" in packing:
         array, packing = as_shard(array, packing, SHORTEST_CHUNK)
     if not isinstance(file, (str, bytes, os.PathLike)):
         pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)

@@ -263,6 +263,8 @@ def gather(
         nchunks = len(entries)
     nfound = sum(map(len, scan.chains))
     limit = MIN_NCHUNKS_LIMIT + NCHUNKS_LIMIT_PER_CHUNK * nfound
+    if nchunks is None and array is not None and array.grid is not None:
+        nchunks = array.grid.nchunks
     if nchunks is not None and nchunks > max(limit, len(entries)):
         nchunks = None
     chunk_size, last_chunk = _chunk_sizes(scan, sections)
@@ -287,7 +289,7 @@ def _is_array_size(sections: Sections, array: Description | None) -> bool:
     if -1 in (header.chunk_size, header.nchunks) or header.nchunks < 1:
         return False
     stated = ChunkGeometry(header.nchunks, header.chunk_size, last)
-    return stated.nbytes == array.nbytes
+    return stated.nbytes == array.stored_nbytes
 
 
 def _chunk_sizes(scan: ChunkScan, sections: Sections) -> tuple[int | None, int | None]:
@@ -367,7 +369,7 @@ class ChunkGeometry(NamedTuple):
     def row_nbytes(self) -> int:
         """The bytes of a row of the array, 0 if its rows are not contiguous."""
         array = self.array
-        if array is None or not array.shape:
+        if array is None or not array.shape or array.grid is not None:
             return 0
         contiguous = array.order != "F" or len(array.shape) == 1
         return array.nbytes // max(array.shape[0], 1) if contiguous else 0
@@ -392,7 +394,27 @@ class ChunkGeometry(NamedTuple):
         nrows = self.array.shape[0]
         return min(span[0] // row_nbytes, nrows), min(-(-span[1] // row_nbytes), nrows)
 
-    def place(self, first: int, stop: int) -> dict[str, int | Pair | None]:
-        """Return number, span and rows of chunks, as arguments of a finding."""
+    def region(self, first: int, stop: int) -> tuple[Pair, ...] | None:
+        """Return the part of the array that has the chunks of a grid [first, stop).
+
+        It may have other chunks, too. Return None without a grid.
+        """
+        grid = None if self.array is None else self.array.grid
+        if grid is None or not first < stop <= grid.nchunks:
+            return None
+        low, high = grid.box(first), grid.box(stop - 1)
+        found: list[Pair] = []
+        differs = False
+        for a, b, n in zip(low, high, grid.shape, strict=True):
+            # Behind the first axis along which they differ, they may be anywhere.
+            found.append((0, n) if differs else (a.start, b.stop))
+            differs = differs or a != b
+        return tuple(found)
+
+    def place(
+        self, first: int, stop: int
+    ) -> dict[str, int | Pair | tuple[Pair, ...] | None]:
+        """Return number, span and items of chunks, as arguments of a finding."""
         span = self.span(first, stop)
-        return {"chunk": first, "span": span, "rows": self.rows(span)}
+        rows, region = self.rows(span), self.region(first, stop)
+        return {"chunk": first, "span": span, "rows": rows, "region": region}

@@ -437,15 +437,18 @@ class Inspection:
     def _check_array(self) -> None:
         """Compare the array in the metadata with the plain size of all chunks."""
         described, nbytes = self.geometry.array, self.geometry.nbytes
-        if described is None or nbytes is None or nbytes == described.nbytes:
+        if described is None or nbytes is None:
             return
-        message = (
-            "an array of shape %s and dtype '%s' has '%d' bytes, but the chunks hold "
-            "'%d'" % (described.shape, described.dtype, described.nbytes, nbytes)
-        )
+        sizes = {self.geometry.size_of(i) for i in (0, self.geometry.nchunks - 1)}
+        expected, size = described.stored_nbytes, described.chunk_nbytes
+        if nbytes == expected and (not size or sizes <= {size, None}):
+            return
+        message = described.differs_from(nbytes)
         numbering, kind = self.numbering, "array"
         complete = numbering.nfound == numbering.nchunks
-        if nbytes > described.nbytes:
+        if size:
+            message += " in chunks of '%s'" % "' and '".join(map(str, sizes))
+        elif nbytes > expected:
             message += ": appending with releases up to 0.16.0 left the shape unchanged"
         elif complete and not self.proof.numbers:
             message += (

@@ -35,11 +35,17 @@ class Record:
 
     # Names of properties that are written, too.
     derived: tuple[str, ...] = ()
+    # Names of attributes that are written only if they are not None.
+    optional: tuple[str, ...] = ()
 
     def as_dict(self) -> JsonObject:
         """Return the attributes as values that JSON can hold."""
-        names = *vars(self), *self.derived
-        return {name: _as_json(getattr(self, name)) for name in names}
+        found = {name: getattr(self, name) for name in (*vars(self), *self.derived)}
+        return {
+            name: _as_json(value)
+            for name, value in found.items()
+            if value is not None or name not in self.optional
+        }
 
 
 def _as_json(value: Any) -> Any:
@@ -74,6 +80,9 @@ class Finding(Record):
     span, rows
         The plain bytes concerned, and the rows of the array that they touch, as (start,
         stop), or None.
+    region
+        The part of the array concerned, as (start, stop) for each axis, if chunks
+        divide every axis; None for others.
     member
         The name of the member of an archive, None in another file.
     file
@@ -92,6 +101,9 @@ class Finding(Record):
     rows: Pair | None = None
     member: str | None = None
     file: str | None = None
+    region: tuple[Pair, ...] | None = None
+
+    optional = ("region",)
 
     def __str__(self) -> str:
         place = [] if self.member is None else ["member '%s'" % self.member]
@@ -100,7 +112,7 @@ class Finding(Record):
             place.append("chunk %d" % self.chunk)
         if self.offset is not None:
             place.append("byte %d" % self.offset)
-        place += plain_place(self.span, self.rows)
+        place += plain_place(self.span, self.rows, self.region)
         file = "" if self.file is None else "'%s': " % self.file
         text = self.severity, file, self.message, ", ".join(place)
         return "%s: %s%s (%s)" % text
@@ -114,8 +126,13 @@ def counted(count: int, noun: str) -> str:
     return "%d %s%s" % (count, noun, "s" * (count != 1))
 
 
-def plain_place(span: Pair | None, rows: Pair | None) -> list[str]:
-    """Return the plain bytes and the rows concerned as texts, if they are known."""
+def plain_place(
+    span: Pair | None, rows: Pair | None, region: tuple[Pair, ...] | None = None
+) -> list[str]:
+    """Return the plain bytes and the items concerned as texts, if they are known."""
+    if region is not None:
+        axes = ", ".join("%d:%d" % pair for pair in region)
+        return [*plain_place(span, None), "items [%s]" % axes]
     places = ("plain bytes", span), ("rows", rows)
     return ["%s %d to %d" % (name, *pair) for name, pair in places if pair is not None]
 

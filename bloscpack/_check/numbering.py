@@ -558,6 +558,6 @@ def measure(
         counted = header.nchunks in (-1, nchunks) or not numbering.chains
         last_chunk = sections.stated_last_chunk if counted else None
     if last_chunk is None and chunk_size and array is not None:
-        rest = array.nbytes - (nchunks - 1) * chunk_size
+        rest = array.stored_nbytes - (nchunks - 1) * chunk_size
         last_chunk = rest if 0 < rest <= chunk_size else None
     return ChunkGeometry(nchunks, chunk_size, last_chunk, array, inner)

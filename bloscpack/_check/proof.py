@@ -177,7 +177,7 @@ def _doubts_of_count(
         yield "the header states another number of chunks"
     array = geometry.array
     known = evidence.nchunks is not None or array is None
-    if not known and array is not None and array.nbytes != geometry.nbytes:
+    if not known and array is not None and array.stored_nbytes != geometry.nbytes:
         yield "the array of the metadata may need more chunks"
 
 
@@ -204,7 +204,7 @@ def _other_doubts(gaps: Sequence[_Gap], inspection: Inspection) -> Iterator[str]
         yield "the plain sizes of the chunks are not those in the header"
     if not _lost_sizes_known(inspection):
         yield "only the header states the plain sizes of lost chunks"
-    if geometry.array is not None and geometry.nbytes != geometry.array.nbytes:
+    if geometry.array is not None and geometry.nbytes != geometry.array.stored_nbytes:
         yield "the chunks do not hold the array of the metadata"
     known = evidence.first is not None
     if any(not g.nlost and g.stop > g.start and (known or g.number) for g in gaps[:-1]):
@@ -231,7 +231,7 @@ def _lost_sizes_known(inspection: Inspection) -> bool:
     numbering, geometry = inspection.numbering, inspection.geometry
     nlost = numbering.nchunks - numbering.nfound
     array = geometry.array
-    if not nlost or (array is not None and array.nbytes == geometry.nbytes):
+    if not nlost or (array is not None and array.stored_nbytes == geometry.nbytes):
         return True
     if numbering.last_size is not None:
         return numbering.nfound > 1

@@ -16,9 +16,9 @@ from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..defaults import DEFAULT_MAX_APP_CHUNKS
-from ..exceptions import DamageError
+from ..exceptions import DamageError, UsageValueError
 from ..headers import BloscpackHeader
-from ..serializers import is_array, replaced_metadata, user_metadata
+from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from .evidence import ChunkGeometry
 from .files import Inspection
 from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
@@ -55,11 +55,16 @@ class Loss(Record):
     span, rows
         The plain bytes and the rows of the array that are lost, as (start, stop), None
         if unknown.
+    region
+        The part of the array that has these chunks, as in a `Finding`.
     """
 
     chunks: Pair
     span: Pair | None
     rows: Pair | None
+    region: tuple[Pair, ...] | None = None
+
+    optional = ("region",)
 
     def __str__(self) -> str:
         first, stop = self.chunks
@@ -67,7 +72,7 @@ class Loss(Record):
         text = (
             "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
         )
-        return ", ".join([text, *plain_place(self.span, self.rows)])
+        return ", ".join([text, *plain_place(self.span, self.rows, self.region)])
 
     def __repr__(self) -> str:
         return "<Loss %s>" % self
@@ -147,6 +152,13 @@ class RecoveryPlan:
         self.geometry = inspection.geometry
         parts = [*_all_parts(inspection)]
         lost = [part for part in parts if part.chain is None]
+        array = self.geometry.array
+        if drop and lost and array is not None and array.grid is not None:
+            raise UsageValueError(
+                "lost chunks can't be left out of an array in chunks of shape %s, "
+                "which divide every axis: without 'drop' they are filled in"
+                % (array.grid.chunk,)
+            )
         self.recovery = recovery = self._begin(lost)
         nfilled = 0 if drop else self._count_filled(lost)
         absent = {part.first for part in lost[nfilled:]}
@@ -181,7 +193,8 @@ class RecoveryPlan:
         )
         for first, stop, _ in lost:
             span = geometry.span(first, stop)
-            recovery.losses.append(Loss((first, stop), span, geometry.rows(span)))
+            rows, region = geometry.rows(span), geometry.region(first, stop)
+            recovery.losses.append(Loss((first, stop), span, rows, region))
         second = inspection.find_second_file()
         if second is not None:
             recovery.remarks.append(SECOND_FILE % (second, second + 1))
@@ -303,7 +316,7 @@ class RecoveryPlan:
             return metadata
         unit, ranges = "chunks", [loss.chunks for loss in losses]
         spans = [loss.span for loss in losses if loss.span is not None]
-        if len(spans) == len(losses):
+        if len(spans) == len(losses) and not is_grid(metadata):
             unit, ranges = "bytes", spans
         rows = [loss.rows for loss in losses if loss.rows is not None]
         if len(rows) == len(losses) and is_array(metadata):
@@ -362,7 +375,7 @@ class RecoveryPlan:
         """
         array, row_nbytes = self.geometry.array, self.geometry.row_nbytes
         nbytes = self.recovery.nbytes
-        if array is not None and nbytes == array.nbytes:
+        if array is not None and nbytes == array.stored_nbytes:
             return [*array.shape]
         if array is None or not left_out or not row_nbytes or nbytes % row_nbytes:
             return None

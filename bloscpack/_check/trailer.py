@@ -7,7 +7,7 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ from .._format.shard import (
     encode_entries,
     index_size,
     inner_size,
+    slots_of,
 )
 from .._storage.base import READ_SIZE, PartStorage, Storage
 from .._storage.stream import StorageCursor
@@ -33,7 +34,7 @@ from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
 from ..headers import BloscpackHeader
-from ..serializers import shard_rows
+from ..serializers import is_shard, shard_rows
 from .findings import ANOTHER
 from .lenient_sections import Sections
 
@@ -57,7 +58,7 @@ CUT_OFF = (
     "front of the shard index"
 )
 OTHER_CHUNKS = (
-    "the metadata say that the file is a Zarr shard of inner chunks of %d rows, but "
+    "the metadata say that the file is a Zarr shard of inner chunks of %s, but "
     "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
     "'blpk repack --no-shard' an ordinary file"
 )
@@ -69,7 +70,7 @@ OTHER_CHUNKS = (
 def without_trailer(storage: Storage, sections: Sections) -> Storage:
     """Return a storage that ends where the trailer of a shard begins, if any."""
     metadata = sections.metadata
-    if metadata is not None and shard_rows(metadata.value) is not None:
+    if metadata is not None and is_shard(metadata.value):
         start = _end_of_chunks(storage, sections) or _search(storage)
     elif sections.header is None or sections.metadata_lost:
         start = _search(storage)
@@ -179,19 +180,22 @@ def check_trailer(inspection: Inspection) -> None:
     """Compare the trailer with the chunks."""
     sections, report = inspection.sections, inspection.report
     header, metadata = sections.header, sections.metadata
-    rows = None if metadata is None else shard_rows(metadata.value)
-    if header is None or metadata is None or rows is None:
+    if header is None or metadata is None or not is_shard(metadata.value):
         return
+    rows = shard_rows(metadata.value)
+    wanted = "every axis" if rows is None else "%d rows" % rows
     size = inner_size(metadata.value, header)
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
-        report.note(SECTION, "no-trailer", OTHER_CHUNKS % rows, offset=start)
+        report.note(SECTION, "no-trailer", OTHER_CHUNKS % wanted, offset=start)
     elif start == stop and _is_cut_off(inspection):
         report.add(SECTION, "truncated", CUT_OFF, offset=start)
     elif start == stop:
         report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        _TrailerCheck(inspection, size, count_slots(header)).check()
+        nslots = count_slots(header, metadata.value)
+        slots = slots_of(header, metadata.value)
+        _TrailerCheck(inspection, size, nslots, slots).check()
 
 
 def _is_cut_off(inspection: Inspection) -> bool:
@@ -206,9 +210,12 @@ def _is_cut_off(inspection: Inspection) -> bool:
 class _TrailerCheck:
     """Collects the findings about one trailer."""
 
-    def __init__(self, inspection: Inspection, inner: int, nslots: int) -> None:
+    def __init__(
+        self, inspection: Inspection, inner: int, nslots: int, slots: Sequence[int]
+    ) -> None:
         self.inspection, self.report = inspection, inspection.report
         self.inner = inner
+        self.slots = slots
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
         self.stop = self._stop(index_size(nslots))
@@ -283,7 +290,8 @@ class _TrailerCheck:
             message = "'%d' bytes lie between the chunks and the shard index"
             gap = self.index_start - self.copy_start - copied
             self._add(message % gap, self.copy_start, self.index_start)
-        self._compare(encode_entries(expected, len(expected) // 2))
+        count = self.slots[-1] + 1
+        self._compare(encode_entries(expected, count, self.slots))
 
     def _compare(self, expected: bytes) -> None:
         """Compare the index with the entries of the chunks; the others are missing."""

@@ -209,6 +209,8 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
     }
     if array is not None:
         found.update(shape=array.shape, dtype=array.dtype)
+        if array.chunks is not None:
+            found["chunks"] = array.chunks
         if array.order != "C":
             found["order"] = array.order
     if shard is not None:

@@ -218,6 +218,7 @@ class NamedFile:
         """Pass plain bytes to `deliver`, and whether more may come much later."""
         from .._commit.snapshot import read_snapshot
         from ..reader import Reader, StreamReader
+        from ..serializers import is_grid
 
         def read(fp: Seekable, check: Check) -> None:
             streamed = not fp.seekable()
@@ -225,6 +226,10 @@ class NamedFile:
             check(reader.header)
             if rows is None:
                 selected = reader.select(bytes_ or slice(None))
+            elif is_grid(reader.metadata) and not streamed:
+                for block in reader._row_blocks(rows, nthreads):
+                    deliver(block.tobytes(), False)
+                return
             else:
                 selected = reader.select_rows(rows)
             reader.deliver(

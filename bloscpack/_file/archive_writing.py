@@ -138,7 +138,8 @@ class ArchiveWriter:
 
     def _add(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         array, settings = as_shard(array, settings)
-        if not settings["shard"]:
+        if not settings["shard"] or "chunks" in settings:
+            settings["shard"] = False
             self._pack(name + BLP, array, settings)
             return
         if settings.get("bloscpack_args") is None:

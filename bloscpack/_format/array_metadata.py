@@ -51,10 +51,18 @@ from .grid import Grid, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeGuard
+    from typing import Protocol, TypeGuard
 
     from ..serializers import Json, JsonObject
     from .dtypes import Array, DType
+
+    class ChunkSizes(Protocol):
+        """The plain sizes of the chunks of a file."""
+
+        nbytes: int
+        nchunks: int
+        chunk_size: int
+
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -231,6 +239,13 @@ class Description:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
         if nbytes != self.stored_nbytes:
             raise DamageError(self.differs_from(nbytes), section="metadata")
+
+    def check_source(self, chunks: ChunkSizes) -> None:
+        """Raise `FormatError` unless the chunks of a file are those of the array."""
+        self.check_nbytes(chunks.nbytes)
+        if self.grid is not None:
+            several = chunks.nchunks > 1
+            self.chunk_at(0, chunks.chunk_size if several else chunks.nbytes)
 
     def chunk_at(self, start: int, nbytes: int) -> int:
         """Return the number of the chunk of a grid at a position in the plain bytes.

@@ -5,8 +5,9 @@
     chunks | separator | [padded copy of a short last chunk | digest] | index | crc32c
 
 The key ``shard`` in the metadata of the array says that the file has a trailer; its
-value is the number of rows of an inner chunk. Everything else follows from header,
-metadata and chunks, so that a trailer can be written again at any time.
+value is the number of rows of an inner chunk, or in a grid the shape of the whole
+shard. Everything else follows from header, metadata and chunks, so that a trailer can
+be written again at any time.
 
 NumPy and Blosc are imported only where they are needed: `blpk info` uses this module.
 """
@@ -24,8 +25,8 @@ from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError
 from ..headers import BloscpackHeader
-from ..serializers import SHARD, shard_rows
-from .array_metadata import Description
+from ..serializers import SHARD, is_grid, is_shard, shard_rows
+from .array_metadata import MAX_SLOTS, Description
 from .automatic import Setting
 from .blosc_header import decode_header
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from ..serializers import Json, JsonObject
     from .dtypes import Array, DType
+    from .grid import Grid
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
@@ -75,24 +77,45 @@ def rows_for(
     Of `array` only dtype and shape are used. Raises `DoesNotFit` if it can't be a
     shard.
     """
-    reason = _obstacle(array, order)
+    _check_shard(array, _obstacle(array, order))
+    return rows_in(chunk_size, row_nbytes(array), array.shape[0])
+
+
+def shard_of(array: Array, grid: Grid) -> tuple[int, ...]:
+    """Return the shape of a shard that has the chunks of an array, and no others.
+
+    Raises `DoesNotFit` if it can't be a shard.
+    """
+    reason = _obstacle_of(array.dtype)
+    if reason is None and grid.nchunks > MAX_SLOTS:
+        reason = "it has '%d' chunks, and a shard at most '%d'"
+        reason %= grid.nchunks, MAX_SLOTS
+    _check_shard(array, reason)
+    return grid.shard
+
+
+def _check_shard(array: Description | Array, reason: str | None) -> None:
     if reason is not None:
         raise DoesNotFit(
             "an array of shape %s and dtype '%s' can't be a Zarr shard: %s"
             % (array.shape, array.dtype, reason)
         )
-    return rows_in(chunk_size, row_nbytes(array), array.shape[0])
+
+
+def _obstacle_of(dtype: DType) -> str | None:
+    """Return why items can't be in a shard; None if they can."""
+    if dtype.names is not None:
+        return "Zarr has no portable data type for structures: store each field"
+    return None if is_portable(dtype) else "no Zarr reader takes shards of this type"
 
 
 def _obstacle(array: Description | Array, order: Literal["C", "F"]) -> str | None:
     """Return why an array can't be a shard; None if it can."""
-    dtype = array.dtype
     if not array.shape:
         return "it has no axis to cut into chunks"
-    if dtype.names is not None:
-        return "Zarr has no portable data type for structures: store each field"
-    if not is_portable(dtype):
-        return "no Zarr reader takes shards of this type"
+    reason = _obstacle_of(array.dtype)
+    if reason is not None:
+        return reason
     if order == "F" and len(array.shape) > 1:
         return (
             "it has several axes in Fortran order, where the items of a row do not lie "
@@ -133,15 +156,17 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
 
     A shard needs metadata that say so, and chunks that are inner chunks.
     """
-    rows = shard_rows(metadata)
-    if rows is None or header.nchunks < 1:
+    if not is_shard(metadata) or header.nchunks < 1:
         return None
-    from .array_metadata import Description
-
     try:
         described = Description(metadata)
     except FormatError:
         return None
+    if described.grid is not None:
+        size = described.chunk_nbytes
+        sizes = header.chunk_size, header.last_chunk, header.nchunks
+        return size if sizes == (size, size, described.grid.nchunks) else None
+    rows = shard_rows(metadata) or 0
     size = rows * row_nbytes(described)
     if not has_inner_chunks(described, rows):
         return None
@@ -161,9 +186,18 @@ def with_rows(metadata: JsonObject, rows: int | None) -> JsonObject:
     return kept if rows is None else {**kept, SHARD: rows}
 
 
-def count_slots(header: BloscpackHeader) -> int:
+def count_slots(header: BloscpackHeader, metadata: Json = None) -> int:
     """Return the number of entries of the index: an append does not change it."""
+    if is_grid(metadata):
+        shard = Description(metadata).shard
+        return 0 if shard is None else shard.slots
     return header.nchunks + (header.max_app_chunks if header.offsets else 0)
+
+
+def slots_of(header: BloscpackHeader, metadata: Json) -> Sequence[int]:
+    """Return the number of the entry of each chunk in the index."""
+    shard = Description(metadata).shard if is_grid(metadata) else None
+    return range(header.nchunks) if shard is None else shard.chunks_of(0)
 
 
 def index_size(nslots: int) -> int:
@@ -185,12 +219,21 @@ class Trailer:
         Number of entries of the index.
     checksum
         The checksum of the chunks.
+    slots
+        The number of the entry of each chunk, by default 0, 1, 2 ….
     """
 
-    def __init__(self, inner_nbytes: int, nslots: int, checksum: Hash) -> None:
+    def __init__(
+        self,
+        inner_nbytes: int,
+        nslots: int,
+        checksum: Hash,
+        slots: Sequence[int] | None = None,
+    ) -> None:
         self._inner_nbytes = inner_nbytes
         self._nslots = nslots
         self._checksum = checksum
+        self._slots = slots
         self._numbers = array("Q")
         self._last = b""
 
@@ -206,23 +249,15 @@ class Trailer:
         self._last = b"" if nbytes == self._inner_nbytes else bytes(compressed)
         return nbytes
 
-    def blocks(self, end: int, slots: Sequence[int] | None = None) -> list[bytes]:
-        """Return the trailer behind the last frame, which ends at `end`.
-
-        `slots` has the entry of each chunk; by default they are 0, 1, 2 ….
-        """
+    def blocks(self, end: int) -> list[bytes]:
+        """Return the trailer behind the last frame, which ends at `end`."""
         copy = self._padded_copy()
         numbers = self._numbers[:]
         if self._last:
             del numbers[-2:]
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
-        if slots and slots[-1] != len(slots) - 1:
-            placed = array("Q", [MISSING]) * (2 * self._nslots)
-            for i, slot in enumerate(slots):
-                placed[2 * slot : 2 * slot + 2] = numbers[2 * i : 2 * i + 2]
-            numbers = placed
-        index = encode_entries(numbers, self._nslots)
+        index = encode_entries(numbers, self._nslots, self._slots)
         return [SEPARATOR, copy, index + crc_of(index)]
 
     def _padded_copy(self) -> bytes:
@@ -259,12 +294,19 @@ def settings_like(compressed: Buffer) -> Setting:
     )
 
 
-def encode_entries(numbers: Iterable[int], nslots: int) -> bytes:
+def encode_entries(
+    numbers: Iterable[int], nslots: int, slots: Sequence[int] | None = None
+) -> bytes:
     """Return the index without its checksum, from offsets and sizes in turn.
 
-    Entries behind the numbers are missing.
+    They are entries 0, 1, 2 …, or those in `slots`. All others are missing.
     """
     flat = array("Q", numbers)
+    if slots is not None and not isinstance(slots, range):
+        placed = array("Q", [MISSING]) * (2 * nslots)
+        for i, slot in zip(range(0, len(flat), 2), slots, strict=True):
+            placed[2 * slot : 2 * slot + 2] = flat[i : i + 2]
+        flat = placed
     nmissing = nslots - len(flat) // 2
     if sys.byteorder == "big":
         flat.byteswap()
@@ -282,16 +324,21 @@ def crc_of(index: Buffer) -> bytes:
 # Finding it again
 
 
-def has_trailer(storage: Storage, header: BloscpackHeader, first: int) -> bool:
+def has_trailer(
+    storage: Storage, header: BloscpackHeader, first: int, metadata: Json = None
+) -> bool:
     """Return whether the ends of a trailer are in place, at little cost.
 
     `first` is the offset of the first chunk. The index is not read as a whole.
     """
-    nslots = count_slots(header)
+    nslots = count_slots(header, metadata)
     start = storage.size - index_size(nslots)
     if header.nchunks < 1 or start < first:
         return False
-    at = start + ENTRY.size * (header.nchunks - 1)
+    last = slots_of(header, metadata)[-1]
+    if last >= nslots:
+        return False
+    at = start + ENTRY.size * last
     read = _reading_once(storage, first, at + ENTRY.size)
     offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:

@@ -43,7 +43,7 @@ EXAMPLES = """examples:
 """
 
 # Metadata keys of an array that the header of a .npy file also contains.
-IN_NPY = frozenset(("dtype", "shape", "order", "container", "shard"))
+IN_NPY = frozenset(("dtype", "shape", "order", "container", "chunks", "shard"))
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -100,7 +100,8 @@ class NewShard:
         self._last_nbytes = 0
         table = BLOSCPACK_HEADER_LENGTH + sharding.section_size
         self._position = table + OFFSET_LENGTH * self._slots
-        self._trailer = Trailer(sharding.chunk_nbytes, self._slots, CHECKSUM)
+        used = None if sharding.grid.is_rows else self._used
+        self._trailer = Trailer(sharding.chunk_nbytes, self._slots, CHECKSUM, used)
         self._written = self._position  # the frames behind it wait
         self._waiting: list[bytes] = []
 
@@ -151,7 +152,7 @@ class NewShard:
 
     def finish(self) -> int:
         """Write the trailer and the sections in front; return the size in bytes."""
-        trailer = self._trailer.blocks(self._position, self._used)
+        trailer = self._trailer.blocks(self._position)
         sharding, nchunks = self._sharding, len(self._offsets)
         nbytes = (nchunks - 1) * sharding.chunk_nbytes + self._last_nbytes
         header = BloscpackHeader(
