@@ -178,7 +178,7 @@ class BoxFilling:
         self._is_whole = size == itemsize
         self._dtype = raw_dtype(size)
         self._items = numpy.ndarray(parts.shape, self._dtype, buffer)
-        flips = (slice(None, None, -1 if axis.reversed else 1) for axis in axes)
+        flips: list[Any] = [slice(None, None, -1 if a.reversed else 1) for a in axes]
         self._target = self._items[(*flips, ...)]  # a view also without axes
 
     def room(self, number: int) -> memoryview | None:
