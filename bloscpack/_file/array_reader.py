@@ -23,7 +23,15 @@ from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
-from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_chunks
+from .indexing import (
+    ArrayIndex,
+    Filling,
+    Outer,
+    PositionList,
+    Region,
+    Steps,
+    needed_chunks,
+)
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
@@ -250,7 +258,7 @@ class ArrayReader:
         position = self._position(key)
         if position is not None:
             return self._read_item(position)
-        index = ArrayIndex(key, self.shape)
+        index = ArrayIndex(key, self.shape, self.order)
         return index.finish(self.read_axes(index.axes))
 
     def get_outer(self, key: Sequence[Any]) -> Array:
@@ -263,11 +271,8 @@ class ArrayReader:
                 "expected one entry for each of %d axes, found %d"
                 % (len(self.shape), len(key))
             )
-        indexes = [
-            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
-        ]
-        items = self.read_axes([index.axes[0] for index in indexes])
-        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+        found: Array = self.get(Outer(key))
+        return found
 
     def _check_open(self) -> None:
         if self.closed:
@@ -324,7 +329,7 @@ class ArrayReader:
         result = self._allocate((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
-            ndim = len(self.shape)
+            ndim = len(axes)
             others = range(ndim, result.ndim)
             result = result.transpose(*reversed(range(ndim)), *others)
         return result

@@ -345,7 +345,7 @@ class Array(Node):
             blocks = blocks_of_fields(shape, step, key, values, self.dtype)
         else:
             index = ArrayIndex(key, shape)
-            items = index.spread(converted(values, self.dtype), self.dtype)
+            items = index.spread(converted(values, self.dtype))
             blocks = assigned_blocks(self.__getitem__, shape, step, index, items)
         self._layout.stage(change, blocks, self.__len__, extends=False)
 

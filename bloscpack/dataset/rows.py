@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._file.indexing import ArrayIndex, PositionList, Steps
+from .._file.indexing import ArrayIndex, PositionList, Steps, independent
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
@@ -241,6 +241,8 @@ def assigned_blocks(
     `items` have all axes of the array, as `ArrayIndex.spread` returns them.
     """
     axis, inner = index.axes[0], index.axes[1:]
+    # Number of positions of a row: the axis of rows may be part of a joint axis.
+    row = axis.size // (shape[0] or 1)
     ordered = items[
         tuple(slice(None, None, -1 if a.reversed else 1) for a in index.axes)
     ]
@@ -250,16 +252,18 @@ def assigned_blocks(
         return
     done = 0
     while done < axis.count:
-        number = axis.at(done) // block_rows
+        number = axis.at(done) // (row * block_rows)
         low, high = number * block_rows, min((number + 1) * block_rows, shape[0])
-        stop = axis.count_before(high)
+        stop = axis.count_before(high * row)
         whole = _is_whole(axis, high - low, stop - done, inner)
         if whole:
             block: Array = numpy.empty((high - low, *shape[1:]), items.dtype)
         else:
             block = read(slice(low, high))
-        target = (axis.source(done, stop, low), *rest_source)
-        block[target] = ordered[(axis.target(done, stop), *rest_target)]
+        joint = ((high - low) * row, *(a.size for a in inner))
+        target = independent((axis.source(done, stop, low * row), *rest_source), joint)
+        source = independent((axis.target(done, stop), *rest_target), ordered.shape)
+        block.reshape(joint)[target] = ordered[source]
         yield number, block
         done = stop
 
