@@ -26,11 +26,11 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .indexing import (
     ArrayIndex,
     Filling,
-    Outer,
     PositionList,
     Region,
     Steps,
     needed_chunks,
+    split_names,
 )
 
 if TYPE_CHECKING:
@@ -242,37 +242,20 @@ class ArrayReader:
         self._allocate = allocate
 
     def get(self, key: Any) -> Any:
-        """Return the items that an index of NumPy selects, or a field of all items.
+        """Return the items, or fields of them, that an index of NumPy selects.
 
         They are a new array, or a scalar if integers select a single item.
         """
-        if self.dtype.fields is not None:
-            if isinstance(key, str):
-                if key not in self.dtype.fields:
-                    raise ValueError("no field of name %s" % key)
-                dtype, offset = self.dtype.fields[key][:2]
-                return self.read_axes(self._full(), dtype, offset)
-            if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-                numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-                return self.read()[key]
-        position = self._position(key)
+        names, key = split_names(key, self.dtype)
+        position = self._position(key) if names is None else None
         if position is not None:
             return self._read_item(position)
         index = ArrayIndex(key, self.shape, self.order)
-        return index.finish(self.read_axes(index.axes))
-
-    def get_outer(self, key: Sequence[Any]) -> Array:
-        """Return the items that each axis selects by itself, as `numpy.ix_` does.
-
-        `key` has an integer, a slice, or a list or array of integers for each axis.
-        """
-        if len(key) != len(self.shape):
-            raise IndexError(
-                "expected one entry for each of %d axes, found %d"
-                % (len(self.shape), len(key))
-            )
-        found: Array = self.get(Outer(key))
-        return found
+        if isinstance(names, str) and self.dtype.fields is not None:
+            dtype, offset = self.dtype.fields[names][:2]
+            return index.finish(self.read_axes(index.axes, dtype, offset))
+        items = self.read_axes(index.axes)
+        return index.finish(items if names is None else items[names])
 
     def _check_open(self) -> None:
         if self.closed:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy
 
+from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 
 if TYPE_CHECKING:
@@ -37,6 +38,82 @@ ITERATION_NBYTES = 4 * 2**20
 
 class Outer(tuple[Any, ...]):
     """An index of which each entry selects on its axis by itself, as in ``oindex``."""
+
+
+class OuterIndexing:
+    """An array whose index selects on each axis by itself: ``array.oindex``."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def _key(self, key: Any) -> Any:
+        return Outer(key if isinstance(key, tuple) else (key,))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[self._key(key)]
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self._array[self._key(key)] = values
+
+
+class PointIndexing(OuterIndexing):
+    """An array whose index selects items one by one: ``array.vindex``."""
+
+    def _key(self, key: Any) -> Any:
+        entries = [_entry(e) for e in (key if isinstance(key, tuple) else (key,))]
+        arrays = [isinstance(entry, (int, numpy.ndarray)) for entry in entries]
+        if not all(arrays) or sum(map(_count_axes, entries)) != self._array.ndim:
+            raise IndexError(
+                "vindex: expected an array of integers for each of %d axes, or a mask "
+                "of shape %s" % (self._array.ndim, self._array.shape)
+            )
+        return tuple(entries)
+
+
+class Indexable:
+    """An array with further kinds of indexes, as Zarr has them."""
+
+    @property
+    def oindex(self) -> OuterIndexing:
+        """Items that each axis selects by itself: ``array.oindex[[0, 5], :, mask]``.
+
+        An entry for an axis is an integer, a slice, or an array of integers or
+        booleans with one axis.
+        """
+        return OuterIndexing(self)
+
+    @property
+    def vindex(self) -> OuterIndexing:
+        """Single items: ``array.vindex[[0, 5], [1, 2]]`` has (0, 1) and (5, 2).
+
+        The index has integers or arrays of them for all axes, or it is a mask.
+        """
+        return PointIndexing(self)
+
+
+def is_names(key: object) -> bool:
+    """Return whether an entry of an index selects fields: a name or a list of names."""
+    names = [key] if isinstance(key, str) else key
+    return (
+        isinstance(names, list)
+        and bool(names)
+        and all(isinstance(name, str) for name in names)
+    )
+
+
+def split_names(key: Any, dtype: DType) -> tuple[Any, Any]:
+    """Return the fields that an index selects, or None for all, and its other entries.
+
+    Raises the error of NumPy for a name that no field has.
+    """
+    entries = key if isinstance(key, tuple) else (key,)
+    numbers = [i for i, entry in enumerate(entries) if is_names(entry)]
+    if dtype.names is None or len(numbers) != 1:
+        return None, key
+    (i,) = numbers
+    numpy.empty(0, dtype)[entries[i]]
+    rest = (*entries[:i], *entries[i + 1 :])
+    return entries[i], type(key)(rest) if rest else ...
 
 
 class _Picked(NamedTuple):
@@ -90,7 +167,7 @@ class ArrayIndex:
         self._moved = tuple(split.index(dim) for dim in self._dims if dim in split)
         if not prod(self.shape) and all(axis.count for axis in self.axes):
             # An entry that is False selects no items, but has no axis for that.
-            self.axes[:1] = [Steps(prod(shape[:1]), 0, 1, 0)]
+            self.axes = [Steps(n, 0, 1, 0) for n in shape or (1,)]
 
     def _resolve(self, entries: list[Any]) -> None:
         """Find what each entry selects, and the axes of the result."""
@@ -242,7 +319,7 @@ class ArrayIndex:
             check_text(items)
         inner, ndim = items.shape[len(self.axes) :], len(self._split)
         if not prod(self.shape):
-            return numpy.empty(self.shape + inner, items.dtype)
+            return new_array(self.shape + inner, items.dtype)
         items = items.reshape(self._split + inner)
         items = items.transpose(*self._moved, *range(ndim, items.ndim))
         result = items.reshape(self.shape + inner)
@@ -261,7 +338,7 @@ class ArrayIndex:
             values = values[0]
         items = numpy.broadcast_to(values, self.shape)
         if not items.size:
-            return numpy.empty(counts, values.dtype)
+            return new_array(counts, values.dtype)
         items = items.reshape([self._split[i] for i in self._moved])
         back = sorted(range(items.ndim), key=self._moved.__getitem__)
         return items.transpose(back).reshape(counts)

@@ -268,16 +268,6 @@ def assigned_blocks(
         done = stop
 
 
-def is_names(key: object) -> bool:
-    """Return whether an index selects fields: a name, or a list of names."""
-    names = [key] if isinstance(key, str) else key
-    return (
-        isinstance(names, list)
-        and bool(names)
-        and all(isinstance(name, str) for name in names)
-    )
-
-
 def blocks_of_fields(
     shape: tuple[int, ...], block_rows: int, names: Any, values: Any, dtype: DType
 ) -> Iterator[tuple[int, Array]]:
