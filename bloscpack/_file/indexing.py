@@ -106,9 +106,11 @@ def split_names(key: Any, dtype: DType) -> tuple[Any, Any]:
 
     Raises the error of NumPy for a name that no field has.
     """
+    if dtype.names is None:
+        return None, key
     entries = key if isinstance(key, tuple) else (key,)
     numbers = [i for i, entry in enumerate(entries) if is_names(entry)]
-    if dtype.names is None or len(numbers) != 1:
+    if len(numbers) != 1:
         return None, key
     (i,) = numbers
     numpy.empty(0, dtype)[entries[i]]
@@ -151,28 +153,44 @@ class ArrayIndex:
         self._array_shape = shape
         self._order = order
         # What the entries select, in the order of the axes of the array.
-        self._picks: list[Steps | _Picked] = []
+        self._picks: list[Any] = []  # Steps or _Picked
         # Positions, for several axes in C order.
         self._arrays: list[Array] = []
         # The axes of the result: the number of a slice among `_picks`; -1 - j for axis
         # j of the index arrays; None for an axis that the array does not have.
         self._dims: list[int | None] = []
-        self._resolve([_entry(e) for e in (key if isinstance(key, tuple) else (key,))])
-        lengths = self._broadcast()
-        self.shape = tuple(lengths[dim] for dim in self._dims)
-        self.axes: list[Steps | PositionList] = []
+        lengths: list[int] = []
+        entries = key if isinstance(key, tuple) else (key,)
+        place = self._resolve([_entry(entry) for entry in entries], lengths)
+        self.axes: list[Steps | PositionList] = self._picks
+        if self._arrays:
+            joint = self._broadcast()
+            if not isinstance(key, Outer):
+                lengths[place:place] = joint
+                self._dims[place:place] = range(-1, -1 - len(joint), -1)
+            self._combine(lengths)
+        self.shape = tuple(lengths)
+
+    def _combine(self, lengths: list[int]) -> None:
+        """Set the axes, and the order of those of the result in the items."""
+        self.axes = []
         split = [dim for dim in self._add_axes() if dim in self._dims]
         # The axes of the items: their lengths, and their order in the result.
-        self._split = tuple(lengths[dim] for dim in split)
-        self._moved = tuple(split.index(dim) for dim in self._dims if dim in split)
-        if not prod(self.shape) and all(axis.count for axis in self.axes):
+        self._split = tuple(lengths[self._dims.index(dim)] for dim in split)
+        self._moved = [split.index(dim) for dim in self._dims if dim in split]
+        if 0 in lengths and all(axis.count for axis in self.axes):
             # An entry that is False selects no items, but has no axis for that.
-            self.axes = [Steps(n, 0, 1, 0) for n in shape or (1,)]
+            self.axes = [Steps(n, 0, 1, 0) for n in self._array_shape or (1,)]
 
-    def _resolve(self, entries: list[Any]) -> None:
-        """Find what each entry selects, and the axes of the result."""
-        nellipses = sum(entry is Ellipsis for entry in entries)
-        nfull = len(self._array_shape) - sum(map(_count_axes, entries))
+    def _resolve(self, entries: list[Any], lengths: list[int]) -> int:
+        """Find what each entry selects, and the axes of the result and their lengths.
+
+        Those of index arrays are still missing. Return where they belong.
+        """
+        nellipses, nfull = 0, len(self._array_shape)
+        for entry in entries:
+            nellipses += entry is Ellipsis
+            nfull -= _count_axes(entry)
         if nellipses > 1 or nfull < 0:
             self._refuse(len(self._array_shape), 0)
         # With an ellipsis, the result is an array even without axes.
@@ -182,24 +200,32 @@ class ArrayIndex:
         for i, entry in enumerate(entries if nellipses else [*entries, Ellipsis]):
             if entry is None:
                 self._dims.append(None)
-            elif entry is Ellipsis or isinstance(entry, slice):
-                for part in [slice(None)] * nfull if entry is Ellipsis else [entry]:
-                    size = self._array_shape[axis]
-                    self._dims.append(len(self._picks))
-                    self._picks.append(Steps.of(range(*part.indices(size)), size))
-                    axis += 1
+                lengths.append(1)
+            elif entry is Ellipsis:
+                self._dims += range(len(self._picks), len(self._picks) + nfull)
+                sizes = self._array_shape[axis : axis + nfull]
+                self._picks += [Steps(size, 0, 1, size) for size in sizes]
+                lengths += sizes
+                axis += nfull
+            elif isinstance(entry, slice):
+                self._dims.append(len(self._picks))
+                size = self._array_shape[axis]
+                steps = Steps.of(range(*entry.indices(size)), size)
+                self._picks.append(steps)
+                lengths.append(steps.count)
+                axis += 1
             else:
                 place = place if combined else len(self._dims)
                 combined.append(i)
                 self._add(axis, entry)
+                if isinstance(self._key, Outer) and not isinstance(entry, int):
+                    self._dims.append(-len(self._arrays))
+                    lengths.append(len(self._arrays[-1]))
                 axis += _count_axes(entry)
-        if self._arrays and not isinstance(self._key, Outer):
-            # NumPy treats integers beside an array as arrays, and puts the axes of
-            # arrays that are not neighbours in front.
-            if combined[-1] - combined[0] >= len(combined):
-                place = 0
-            ndim = max(array.ndim for array in self._arrays)
-            self._dims[place:place] = range(-1, -1 - ndim, -1)
+        # NumPy treats integers beside an array as arrays, and puts the axes of arrays
+        # that are not neighbours in front.
+        apart = combined and combined[-1] - combined[0] >= len(combined)
+        return 0 if apart else place
 
     def _add(self, axis: int, entry: int | Array) -> None:
         """Add the positions that an integer or an array selects, from `axis` on."""
@@ -227,14 +253,12 @@ class ArrayIndex:
             positions = numpy.where(positions < 0, positions + lengths[0], positions)
         else:
             self._refuse(axis, entry)
-        if is_outer:
-            self._dims.append(-1 - len(self._arrays))
         if lengths:  # a single boolean has no axis
             self._picks.append(_Picked(len(self._arrays), lengths))
         self._arrays.append(positions)
 
-    def _broadcast(self) -> dict[int | None, int]:
-        """Give all index arrays the same axes; return the lengths for `_dims`."""
+    def _broadcast(self) -> tuple[int, ...]:
+        """Give all index arrays the same number of axes; return their joint shape."""
         count, ndim = len(self._arrays), max([a.ndim for a in self._arrays], default=0)
         for i, array in enumerate(self._arrays):
             if isinstance(self._key, Outer):  # each has an axis of its own
@@ -243,13 +267,9 @@ class ArrayIndex:
                 shape = (1,) * (ndim - array.ndim) + array.shape
             self._arrays[i] = array.reshape(shape)
         try:
-            shape = numpy.broadcast_shapes(*(array.shape for array in self._arrays))
+            return numpy.broadcast_shapes(*(array.shape for array in self._arrays))
         except ValueError:
             self._refuse(0, None)
-        lengths: dict[int | None, int] = {-1 - j: n for j, n in enumerate(shape)}
-        for i, pick in enumerate(self._picks):
-            lengths[i] = pick.count if isinstance(pick, Steps) else 0
-        return {**lengths, None: 1}
 
     def _add_axes(self) -> list[int]:
         """Set `axes`; return the axes of the result that they have, in their order."""
@@ -292,7 +312,7 @@ class ArrayIndex:
 
     def _add_positions(self, positions: Array, lengths: tuple[int, ...]) -> None:
         """Add an axis in place of axes of the array; the positions are in C order."""
-        if self._order == "F" and len(lengths) > 1 and prod(self.shape) > 0:
+        if self._order == "F" and len(lengths) > 1 and prod(lengths) > 0:
             found = numpy.unravel_index(positions, lengths)
             positions = numpy.ravel_multi_index(found, lengths, order="F")
         size = prod(lengths)
@@ -317,11 +337,12 @@ class ArrayIndex:
         """
         if items.size == 1:  # which may become a scalar
             check_text(items)
-        inner, ndim = items.shape[len(self.axes) :], len(self._split)
+        inner = items.shape[len(self.axes) :]
         if not prod(self.shape):
             return new_array(self.shape + inner, items.dtype)
-        items = items.reshape(self._split + inner)
-        items = items.transpose(*self._moved, *range(ndim, items.ndim))
+        if self._arrays:
+            items = items.reshape(self._split + inner)
+            items = items.transpose(*self._moved, *range(len(self._split), items.ndim))
         result = items.reshape(self.shape + inner)
         return result[()] if self._is_scalar and not result.ndim else result
 
@@ -339,13 +360,17 @@ class ArrayIndex:
         items = numpy.broadcast_to(values, self.shape)
         if not items.size:
             return new_array(counts, values.dtype)
-        items = items.reshape([self._split[i] for i in self._moved])
-        back = sorted(range(items.ndim), key=self._moved.__getitem__)
-        return items.transpose(back).reshape(counts)
+        if self._arrays:
+            items = items.reshape([self._split[i] for i in self._moved])
+            back = sorted(range(items.ndim), key=self._moved.__getitem__)
+            items = items.transpose(back)
+        return items.reshape(counts)
 
 
 def _entry(entry: Any) -> Any:
     """Return an entry of an index as None, ``...``, a slice, an integer or an array."""
+    if type(entry) is int:
+        return entry
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return entry
     if not isinstance(entry, bool):
