@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._file.array_reader import CACHE_NBYTES, ArrayReader
-from ._file.indexing import iterate_rows
+from ._file.indexing import Indexable, Outer, iterate_rows
 from ._file.opened import OpenedFile, open_parts
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Origin = partial["LazyArray"]
 
 
-class LazyArray:
+class LazyArray(Indexable):
     """An array in a file; `open_ndarray` makes it. Indexing reads the selected items.
 
     Any number of threads may use it. It can be pickled if it was opened by name: the
@@ -132,9 +132,8 @@ class LazyArray:
         Parameters
         ----------
         key
-            An index of NumPy: integers, slices with any step, ``...`` and ``None``; the
-            name of a field, or a list of names; for the first axis also an array of
-            integers, or one of booleans.
+            Any index of NumPy, such as integers, slices, lists and masks. For items
+            with fields, one entry may be the name of a field, or a list of names.
 
         Raises
         ------
@@ -160,7 +159,13 @@ class LazyArray:
         FormatError
             If a chunk that holds some of the items is damaged.
         """
-        return self._reader.get_outer(key)
+        if len(key) != self.ndim:
+            raise IndexError(
+                "expected one entry for each of %d axes, found %d"
+                % (self.ndim, len(key))
+            )
+        items: Array = self[Outer(key)]
+        return items
 
     def read(self, *, out: Array | None = None) -> Array:
         """Return all items, as a new array that has the order of the file.

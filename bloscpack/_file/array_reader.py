@@ -24,7 +24,15 @@ from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunk_parts import BoxFilling, ChunkParts
-from .indexing import ArrayIndex, Filling, PositionList, Region, Steps, needed_chunks
+from .indexing import (
+    ArrayIndex,
+    Filling,
+    PositionList,
+    Region,
+    Steps,
+    needed_chunks,
+    split_names,
+)
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
@@ -240,40 +248,20 @@ class ArrayReader:
         self._allocate = allocate
 
     def get(self, key: Any) -> Any:
-        """Return the items that an index of NumPy selects, or a field of all items.
+        """Return the items, or fields of them, that an index of NumPy selects.
 
         They are a new array, or a scalar if integers select a single item.
         """
-        if self.dtype.fields is not None:
-            if isinstance(key, str):
-                if key not in self.dtype.fields:
-                    raise ValueError("no field of name %s" % key)
-                dtype, offset = self.dtype.fields[key][:2]
-                return self.read_axes(self._full(), dtype, offset)
-            if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-                numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-                return self.read()[key]
-        position = self._position(key)
+        names, key = split_names(key, self.dtype)
+        position = self._position(key) if names is None else None
         if position is not None:
             return self._read_item(position)
-        index = ArrayIndex(key, self.shape)
-        return index.finish(self.read_axes(index.axes))
-
-    def get_outer(self, key: Sequence[Any]) -> Array:
-        """Return the items that each axis selects by itself, as `numpy.ix_` does.
-
-        `key` has an integer, a slice, or a list or array of integers for each axis.
-        """
-        if len(key) != len(self.shape):
-            raise IndexError(
-                "expected one entry for each of %d axes, found %d"
-                % (len(self.shape), len(key))
-            )
-        indexes = [
-            ArrayIndex(entry, (n,)) for entry, n in zip(key, self.shape, strict=True)
-        ]
-        items = self.read_axes([index.axes[0] for index in indexes])
-        return items[tuple(0 if index.is_number else slice(None) for index in indexes)]
+        index = ArrayIndex(key, self.shape, self.order)
+        if isinstance(names, str) and self.dtype.fields is not None:
+            dtype, offset = self.dtype.fields[names][:2]
+            return index.finish(self.read_axes(index.axes, dtype, offset))
+        items = self.read_axes(index.axes)
+        return index.finish(items if names is None else items[names])
 
     def _check_open(self) -> None:
         if self.closed:
@@ -330,7 +318,7 @@ class ArrayReader:
         result = self._allocate((*shape, *subshape), base)
         self._fill(result, axes, offset)
         if self.order == "F":
-            ndim = len(self.shape)
+            ndim = len(axes)
             others = range(ndim, result.ndim)
             result = result.transpose(*reversed(range(ndim)), *others)
         return result

@@ -1,8 +1,7 @@
 """What an index of an array selects, and which chunks hold it, by arithmetic alone.
 
-The index means what NumPy defines. Basic indexing is complete. One array of integers or
-booleans may select on the first axis. Errors are those of NumPy, raised by NumPy: it
-gets the same index for an array of the same shape whose items have no bytes.
+The index means what NumPy defines. Errors are those of NumPy, raised by NumPy: it gets
+the same index for an array of the same shape whose items have no bytes.
 
 The plain bytes are an array of cells in C order; a cell has one or more bytes. A chunk
 is a span of consecutive cells. A span consists of boxes: partial rows at its beginning,
@@ -17,10 +16,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy
 
+from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 
 if TYPE_CHECKING:
@@ -36,166 +36,366 @@ Piece = tuple[
 ITERATION_NBYTES = 4 * 2**20
 
 
+class Outer(tuple[Any, ...]):
+    """An index of which each entry selects on its axis by itself, as in ``oindex``."""
+
+
+class OuterIndexing:
+    """An array whose index selects on each axis by itself: ``array.oindex``."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def _key(self, key: Any) -> Any:
+        return Outer(key if isinstance(key, tuple) else (key,))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._array[self._key(key)]
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self._array[self._key(key)] = values
+
+
+class PointIndexing(OuterIndexing):
+    """An array whose index selects items one by one: ``array.vindex``."""
+
+    def _key(self, key: Any) -> Any:
+        entries = [_entry(e) for e in (key if isinstance(key, tuple) else (key,))]
+        arrays = [isinstance(entry, (int, numpy.ndarray)) for entry in entries]
+        if not all(arrays) or sum(map(_count_axes, entries)) != self._array.ndim:
+            raise IndexError(
+                "vindex: expected an array of integers for each of %d axes, or a mask "
+                "of shape %s" % (self._array.ndim, self._array.shape)
+            )
+        return tuple(entries)
+
+
+class Indexable:
+    """An array with further kinds of indexes, as Zarr has them."""
+
+    @property
+    def oindex(self) -> OuterIndexing:
+        """Items that each axis selects by itself: ``array.oindex[[0, 5], :, mask]``.
+
+        An entry for an axis is an integer, a slice, or an array of integers or
+        booleans with one axis.
+        """
+        return OuterIndexing(self)
+
+    @property
+    def vindex(self) -> OuterIndexing:
+        """Single items: ``array.vindex[[0, 5], [1, 2]]`` has (0, 1) and (5, 2).
+
+        The index has integers or arrays of them for all axes, or it is a mask.
+        """
+        return PointIndexing(self)
+
+
+def is_names(key: object) -> bool:
+    """Return whether an entry of an index selects fields: a name or a list of names."""
+    names = [key] if isinstance(key, str) else key
+    return (
+        isinstance(names, list)
+        and bool(names)
+        and all(isinstance(name, str) for name in names)
+    )
+
+
+def split_names(key: Any, dtype: DType) -> tuple[Any, Any]:
+    """Return the fields that an index selects, or None for all, and its other entries.
+
+    Raises the error of NumPy for a name that no field has.
+    """
+    if dtype.names is None:
+        return None, key
+    entries = key if isinstance(key, tuple) else (key,)
+    numbers = [i for i, entry in enumerate(entries) if is_names(entry)]
+    if len(numbers) != 1:
+        return None, key
+    (i,) = numbers
+    numpy.empty(0, dtype)[entries[i]]
+    rest = (*entries[:i], *entries[i + 1 :])
+    return entries[i], type(key)(rest) if rest else ...
+
+
+class _Picked(NamedTuple):
+    """The number of an index array, and the lengths of the axes that it selects on."""
+
+    array: int
+    lengths: tuple[int, ...]
+
+
 class ArrayIndex:
     """An index that has been resolved for an array of a certain shape.
 
-    ``axes`` has the selected positions on each axis of the array. `finish` turns the
-    selected items into the result.
+    Index arrays that select item by item get a *joint axis*: one axis in place of those
+    of the array from the first to the last one that they select on. Arrays that share
+    no axis of the result, as those of `numpy.ix_`, select on each axis by itself.
+
+    Parameters
+    ----------
+    key
+        The index.
+    shape, order
+        Those of the array. A position on a joint axis counts items in this order.
+
+    Attributes
+    ----------
+    axes
+        The selected positions on each axis of the array. A joint axis is a
+        `PositionList`; its ``shape`` has the lengths of the axes that it replaces.
+    shape
+        The shape of the result.
     """
 
-    def __init__(self, key: object, shape: tuple[int, ...]) -> None:
+    def __init__(self, key: object, shape: tuple[int, ...], order: str = "C") -> None:
         self._key = key
-        self._shape = shape
-        self.axes: list[Steps | PositionList] = []
-        # The index that turns the selected items into the result, one entry for each
-        # entry of the key.
-        self._last: list[Any] = []
-        # Entry and shape of the index array.
-        self._array_at: int | None = None
-        self._array_shape: tuple[int, ...] = ()
+        self._array_shape = shape
+        self._order = order
+        # What the entries select, in the order of the axes of the array.
+        self._picks: list[Any] = []  # Steps or _Picked
+        # Positions, for several axes in C order.
+        self._arrays: list[Array] = []
+        # The axes of the result: the number of a slice among `_picks`; -1 - j for axis
+        # j of the index arrays; None for an axis that the array does not have.
+        self._dims: list[int | None] = []
+        lengths: list[int] = []
         entries = key if isinstance(key, tuple) else (key,)
-        # A loop: comparing an array with Ellipsis would compare its items.
-        naxes = sum(entry is not None and entry is not Ellipsis for entry in entries)
-        nellipses = sum(entry is Ellipsis for entry in entries)
-        if nellipses > 1 or naxes > len(shape):
-            self._refuse()
+        place = self._resolve([_entry(entry) for entry in entries], lengths)
+        self.axes: list[Steps | PositionList] = self._picks
+        if self._arrays:
+            joint = self._broadcast()
+            if not isinstance(key, Outer):
+                lengths[place:place] = joint
+                self._dims[place:place] = range(-1, -1 - len(joint), -1)
+            self._combine(lengths)
+        self.shape = tuple(lengths)
+
+    def _combine(self, lengths: list[int]) -> None:
+        """Set the axes, and the order of those of the result in the items."""
+        self.axes = []
+        split = [dim for dim in self._add_axes() if dim in self._dims]
+        # The axes of the items: their lengths, and their order in the result.
+        self._split = tuple(lengths[self._dims.index(dim)] for dim in split)
+        self._moved = [split.index(dim) for dim in self._dims if dim in split]
+        if 0 in lengths and all(axis.count for axis in self.axes):
+            # An entry that is False selects no items, but has no axis for that.
+            self.axes = [Steps(n, 0, 1, 0) for n in self._array_shape or (1,)]
+
+    def _resolve(self, entries: list[Any], lengths: list[int]) -> int:
+        """Find what each entry selects, and the axes of the result and their lengths.
+
+        Those of index arrays are still missing. Return where they belong.
+        """
+        nellipses, nfull = 0, len(self._array_shape)
         for entry in entries:
-            if entry is Ellipsis:
-                self._add_full(len(shape) - naxes)
-                self._last.append(Ellipsis)
-            elif entry is None:
-                self._last.append(None)
+            nellipses += entry is Ellipsis
+            nfull -= _count_axes(entry)
+        if nellipses > 1 or nfull < 0:
+            self._refuse(len(self._array_shape), 0)
+        # With an ellipsis, the result is an array even without axes.
+        self._is_scalar = not nellipses
+        combined: list[int] = []  # the numbers of integers and arrays
+        axis = place = 0
+        for i, entry in enumerate(entries if nellipses else [*entries, Ellipsis]):
+            if entry is None:
+                self._dims.append(None)
+                lengths.append(1)
+            elif entry is Ellipsis:
+                self._dims += range(len(self._picks), len(self._picks) + nfull)
+                sizes = self._array_shape[axis : axis + nfull]
+                self._picks += [Steps(size, 0, 1, size) for size in sizes]
+                lengths += sizes
+                axis += nfull
+            elif isinstance(entry, slice):
+                self._dims.append(len(self._picks))
+                size = self._array_shape[axis]
+                steps = Steps.of(range(*entry.indices(size)), size)
+                self._picks.append(steps)
+                lengths.append(steps.count)
+                axis += 1
             else:
-                self._add(entry, shape[len(self.axes)])
-        self._add_full(len(shape) - len(self.axes))
+                place = place if combined else len(self._dims)
+                combined.append(i)
+                self._add(axis, entry)
+                if isinstance(self._key, Outer) and not isinstance(entry, int):
+                    self._dims.append(-len(self._arrays))
+                    lengths.append(len(self._arrays[-1]))
+                axis += _count_axes(entry)
+        # NumPy treats integers beside an array as arrays, and puts the axes of arrays
+        # that are not neighbours in front.
+        apart = combined and combined[-1] - combined[0] >= len(combined)
+        return 0 if apart else place
 
-    def _add_full(self, count: int) -> None:
-        for _ in range(count):
-            size = self._shape[len(self.axes)]
-            self.axes.append(Steps(size, 0, 1, size))
-
-    def _add(self, entry: object, size: int) -> None:
-        """Add the positions on an axis of length `size` that an entry selects."""
-        if isinstance(entry, slice):
-            self.axes.append(Steps.of(range(*entry.indices(size)), size))
-            self._last.append(slice(None))
+    def _add(self, axis: int, entry: int | Array) -> None:
+        """Add the positions that an integer or an array selects, from `axis` on."""
+        lengths = self._array_shape[axis : axis + _count_axes(entry)]
+        if isinstance(entry, int):
+            (size,) = lengths
+            if not -size <= entry < size:
+                self._refuse(axis, entry)
+            self._picks.append(Steps(size, entry % size, 1, 1))
             return
-        number = _as_integer(entry)
-        if number is None:
-            positions = self._positions(entry, size)
-            self._array_at = len(self._last)
-            self.axes.append(PositionList.of(positions, size))
-            self._last.append(slice(None))
-            return
-        if not -size <= number < size:
-            self._refuse()
-        self.axes.append(Steps(size, number % size, 1, 1))
-        self._last.append(0)
-
-    def _positions(self, entry: object, size: int) -> Array:
-        """Return the positions that an array or a list selects."""
-        if isinstance(entry, str):
-            self._refuse()
-        array = numpy.asarray(entry)
-        if not array.size and not isinstance(entry, numpy.ndarray):
-            array = array.astype(numpy.intp)  # an empty list is one of integers
-        kind = array.dtype.kind
-        if kind == "b" and array.ndim != 1:
+        kind, is_outer = entry.dtype.kind, isinstance(self._key, Outer)
+        if is_outer and entry.ndim != 1 and kind in "biu":
             raise IndexError(
-                "an index array of booleans must have one axis here, not %d"
-                % array.ndim
+                "each array of an outer index must have one axis, not %d" % entry.ndim
             )
-        if kind in "biu" and self.axes:
-            raise IndexError(
-                "an index array selects on the first axis only, not on axis %d"
-                % len(self.axes)
-            )
-        self._array_shape = array.shape
-        if kind == "b" and len(array) == size:
-            positions = numpy.flatnonzero(array)
-            self._array_shape = positions.shape
-            return positions
-        if kind not in "iu":
-            self._refuse()
-        if array.size and not (array.min() >= -size and array.max() < size):
-            self._refuse()
-        positions = array.reshape(-1).astype(numpy.intp)
-        return numpy.where(positions < 0, positions + size, positions)
+        if kind == "b":
+            if entry.shape != lengths:
+                self._ask_numpy(axis, entry)  # which accepts masks without items
+            positions = numpy.flatnonzero(entry)
+        elif kind in "iu":
+            if not _are_on_axis(entry, *lengths):
+                self._ask_numpy(axis, entry)  # which accepts it in an empty result
+                entry = numpy.zeros(entry.shape, numpy.intp)
+            positions = entry.astype(numpy.intp)
+            positions = numpy.where(positions < 0, positions + lengths[0], positions)
+        else:
+            self._refuse(axis, entry)
+        if lengths:  # a single boolean has no axis
+            self._picks.append(_Picked(len(self._arrays), lengths))
+        self._arrays.append(positions)
 
-    @property
-    def is_number(self) -> bool:
-        """Whether an integer selects on the first axis, which the result then lacks."""
-        return self._last[:1] == [0]
+    def _broadcast(self) -> tuple[int, ...]:
+        """Give all index arrays the same number of axes; return their joint shape."""
+        count, ndim = len(self._arrays), max([a.ndim for a in self._arrays], default=0)
+        for i, array in enumerate(self._arrays):
+            if isinstance(self._key, Outer):  # each has an axis of its own
+                shape = (1,) * i + array.shape + (1,) * (count - 1 - i)
+            else:
+                shape = (1,) * (ndim - array.ndim) + array.shape
+            self._arrays[i] = array.reshape(shape)
+        try:
+            return numpy.broadcast_shapes(*(array.shape for array in self._arrays))
+        except ValueError:
+            self._refuse(0, None)
 
-    def _refuse(self) -> NoReturn:
-        """Raise the error of NumPy for this index."""
+    def _add_axes(self) -> list[int]:
+        """Set `axes`; return the axes of the result that they have, in their order."""
+        own = [[-1 - j for j, n in enumerate(a.shape) if n != 1] for a in self._arrays]
+        picked = [i for i, p in enumerate(self._picks) if isinstance(p, _Picked)]
+        first, last = len(self._picks), -1
+        if picked and sum(map(len, own)) > len({dim for dims in own for dim in dims}):
+            first, last = picked[0], picked[-1]
+        dims: list[int] = []
+        for i, pick in enumerate(self._picks):
+            if i == first:
+                dims += self._add_joint_axis(range(first, last + 1))
+            elif not first < i <= last:
+                if isinstance(pick, Steps):
+                    self.axes.append(pick)
+                    dims.append(i)
+                else:
+                    self._add_positions(self._arrays[pick.array], pick.lengths)
+                    dims += own[pick.array]
+        return dims
+
+    def _add_joint_axis(self, numbers: range) -> list[int]:
+        """Add an axis for some of `_picks`; return the axes of the result in it."""
+        between = [i for i in numbers if isinstance(self._picks[i], Steps)]
+        positions: Array = numpy.zeros((), numpy.intp)
+        lengths: tuple[int, ...] = ()
+        behind = ndim = len(between)
+        for i in numbers:
+            pick = self._picks[i]
+            if isinstance(pick, Steps):
+                behind -= 1
+                part, ones, replaced = pick.positions(), behind, [pick.size]
+            else:
+                part, ones, replaced = self._arrays[pick.array], ndim, [*pick.lengths]
+            part = part.reshape(part.shape + (1,) * ones)
+            positions = positions * prod(replaced) + part
+            lengths += tuple(replaced)
+        self._add_positions(positions, lengths)
+        return [*range(-1, ndim - positions.ndim - 1, -1), *between]
+
+    def _add_positions(self, positions: Array, lengths: tuple[int, ...]) -> None:
+        """Add an axis in place of axes of the array; the positions are in C order."""
+        if self._order == "F" and len(lengths) > 1 and prod(lengths) > 0:
+            found = numpy.unravel_index(positions, lengths)
+            positions = numpy.ravel_multi_index(found, lengths, order="F")
+        size = prod(lengths)
+        self.axes.append(PositionList.of(positions.reshape(-1), size, lengths))
+
+    def _refuse(self, axis: int, entry: Any) -> NoReturn:
+        """Raise the error of NumPy for this index, or for an entry of an outer one."""
+        self._ask_numpy(axis, entry)
+        raise IndexError("the index %.200r is not supported" % (self._key,))
+
+    def _ask_numpy(self, axis: int, entry: Any) -> None:
+        """Raise the error of NumPy for this index, if it has one."""
+        is_outer = isinstance(self._key, Outer)
+        key: Any = (*[slice(None)] * axis, entry) if is_outer else self._key
         item: Array = numpy.ndarray((), "V0", b"")
-        numpy.broadcast_to(item, self._shape)[self._key]  # type: ignore[call-overload]
-        raise IndexError(  # pragma: no cover - NumPy has refused it
-            "the index %.200r is not supported" % (self._key,)
-        )
+        numpy.broadcast_to(item, self._array_shape)[key]
 
     def finish(self, items: Array) -> object:
         """Return the result: an array, or a scalar if integers select a single item.
 
-        `items` are the selected items; they have all axes of the array.
+        `items` are the selected items; they have all `axes`, and perhaps more behind.
         """
         if items.size == 1:  # which may become a scalar
             check_text(items)
-        result = items[tuple(self._last)]
-        if self._array_at is None:
-            return result
-        result, shape = self._with_array_axes(result)
-        return result.reshape(shape)
+        inner = items.shape[len(self.axes) :]
+        if not prod(self.shape):
+            return new_array(self.shape + inner, items.dtype)
+        if self._arrays:
+            items = items.reshape(self._split + inner)
+            items = items.transpose(*self._moved, *range(len(self._split), items.ndim))
+        result = items.reshape(self.shape + inner)
+        return result[()] if self._is_scalar and not result.ndim else result
 
-    def spread(self, values: Array, dtype: DType) -> Array:
-        """Return the items to be assigned: an array that has all axes of the array.
+    def spread(self, values: Array) -> Array:
+        """Return the items to be assigned: an array that has all `axes`.
 
-        `values` are broadcast to the shape of the result of this index. Raises
-        ``ValueError``, as NumPy does, if that is impossible.
+        `values` are broadcast to the shape of the result. Raises ``ValueError``, as
+        NumPy does, if that is impossible.
         """
         counts = tuple(axis.count for axis in self.axes)
         if values.ndim == 0:
             return numpy.broadcast_to(values, counts)
-        items: Array = numpy.empty(counts, dtype)
-        # With an ellipsis the result is a view, even of a single item.
-        key = tuple(self._last)
-        if Ellipsis not in self._last:
-            key = (*key, Ellipsis)
-        result = items[key]
-        if self._array_at is not None:
-            result, shape = self._with_array_axes(result)
-            # Values for several axes of index arrays become values for one axis.
-            values = numpy.broadcast_to(values, shape).reshape(result.shape)
-        while values.ndim > result.ndim and values.shape[0] == 1:
+        while values.ndim > len(self.shape) and values.shape[0] == 1:
             values = values[0]
-        result[...] = values
-        return items
-
-    def _with_array_axes(self, result: Array) -> tuple[Array, tuple[int, ...]]:
-        """Return items with their axes in the order of NumPy, and their final shape.
-
-        In `result`, the positions of the index array are a single axis. NumPy treats
-        integers beside an array as arrays, and puts the axes of arrays that are not
-        neighbours in front.
-        """
-        at = self._array_at or 0
-        axis = sum(entry is None for entry in self._last[:at])
-        advanced = [at, *(i for i, entry in enumerate(self._last) if entry == 0)]
-        if max(advanced) - min(advanced) >= len(advanced):
-            result, axis = numpy.moveaxis(result, axis, 0), 0
-        shape = result.shape
-        return result, shape[:axis] + self._array_shape + shape[axis + 1 :]
+        items = numpy.broadcast_to(values, self.shape)
+        if not items.size:
+            return new_array(counts, values.dtype)
+        if self._arrays:
+            items = items.reshape([self._split[i] for i in self._moved])
+            back = sorted(range(items.ndim), key=self._moved.__getitem__)
+            items = items.transpose(back)
+        return items.reshape(counts)
 
 
-def _as_integer(entry: object) -> int | None:
-    """Return an integer; None for a boolean and for anything else."""
-    if isinstance(entry, bool):
-        return None
-    try:
-        return operator.index(entry)  # type: ignore[arg-type]
-    except TypeError:
-        return None
+def _entry(entry: Any) -> Any:
+    """Return an entry of an index as None, ``...``, a slice, an integer or an array."""
+    if type(entry) is int:
+        return entry
+    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+        return entry
+    if not isinstance(entry, bool):
+        try:
+            return operator.index(entry)
+        except TypeError:
+            pass
+    array: Array = numpy.asarray(entry)
+    if not array.size and not isinstance(entry, numpy.ndarray):
+        array = array.astype(numpy.intp)  # an empty list is one of integers
+    return array
+
+
+def _count_axes(entry: Any) -> int:
+    """Return the number of axes that an entry selects on; 0 for an ellipsis."""
+    if isinstance(entry, numpy.ndarray) and entry.dtype.kind == "b":
+        return entry.ndim
+    return int(entry is not None and entry is not Ellipsis)
+
+
+def _are_on_axis(positions: Array, size: int) -> bool:
+    """Return whether positions, which may count from the end, are on an axis."""
+    return not positions.size or bool(
+        positions.min() >= -size and positions.max() < size
+    )
 
 
 def iterate_rows(
@@ -236,6 +436,11 @@ class Steps:
         """Whether all positions of the axis are selected, in ascending order."""
         return self.count == self.size and self.step == 1 and not self.reversed
 
+    def positions(self) -> Array:
+        """Return the positions in the order of the result."""
+        ascending = self.start + self.step * numpy.arange(self.count, dtype="i8")
+        return ascending[::-1] if self.reversed else ascending
+
     def count_before(self, position: int) -> int:
         """Return the number of selected positions below `position`."""
         return min(max(-((self.start - position) // self.step), 0), self.count)
@@ -268,34 +473,53 @@ class Steps:
         return None
 
 
+def _are_spaced(positions: Array, step: int) -> bool:
+    """Return whether each position is `step` behind the one before it."""
+    if int(positions[-1]) - int(positions[0]) != step * (len(positions) - 1):
+        return False
+    return bool((positions[:-1] + step == positions[1:]).all())
+
+
 class PositionList:
     """Arbitrary positions on an axis, sorted; the same position may occur repeatedly.
 
     ``order`` has, for each position, its number in the result; None if they are the
-    same.
+    same. ``shape`` has the lengths of the axes of the array that the axis replaces.
     """
 
     reversed = False
 
-    def __init__(self, size: int, positions: Array, order: Array | None) -> None:
+    def __init__(
+        self,
+        size: int,
+        positions: Array,
+        order: Array | None,
+        shape: tuple[int, ...] = (),
+    ) -> None:
         self.size = size
-        self.shape: tuple[int, ...] = (size,)
+        self.shape = shape or (size,)
         self.count = len(positions)
         self._positions = positions
         self._order = order
 
     @classmethod
-    def of(cls, positions: Array, size: int) -> PositionList | Steps:
-        """Return the positions of an array of integers from 0 to `size`."""
-        gaps = numpy.diff(positions)
-        if not len(gaps) or (gaps[0] and (gaps == gaps[0]).all()):
-            first = int(positions[0]) if len(positions) else 0
-            step = int(gaps[0]) if len(gaps) else 1
-            return Steps.of(range(first, first + step * len(positions), step), size)
-        if (gaps >= 0).all():
-            return cls(size, positions, None)
+    def of(
+        cls, positions: Array, size: int, shape: tuple[int, ...] = ()
+    ) -> PositionList | Steps:
+        """Return the positions of an array of integers from 0 to `size`.
+
+        Those on a joint axis, which stands for several axes of `shape`, remain a list.
+        """
+        count = len(positions)
+        if len(shape) < 2:
+            step = int(positions[1]) - int(positions[0]) if count > 1 else 1
+            if count < 2 or (step and _are_spaced(positions, step)):
+                first = int(positions[0]) if count else 0
+                return Steps.of(range(first, first + step * count, step), size)
+        if (positions[:-1] <= positions[1:]).all():
+            return cls(size, positions, None, shape)
         order = numpy.argsort(positions, kind="stable")
-        return cls(size, positions[order], order)
+        return cls(size, positions[order], order, shape)
 
     def count_before(self, position: int) -> int:
         """Return the number of selected positions below `position`."""

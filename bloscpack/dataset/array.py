@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._file.indexing import ArrayIndex, iterate_rows
+from .._file.indexing import ArrayIndex, Indexable, iterate_rows, split_names
 from .._format.dtypes import DType
 from .._format.grid import Grid, Shape, lengths, part
 from ..exceptions import DoesNotFit, UsageError, UsageValueError
@@ -22,7 +22,6 @@ from .rows import (
     check_nbytes,
     converted,
     is_array,
-    is_names,
     items_of,
     stream_of,
 )
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from .rows import RowStream
 
 
-class Array(Node):
+class Array(Indexable, Node):
     """An array in a folder of compressed files; `open_array` makes it.
 
     Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
@@ -163,9 +162,8 @@ class Array(Node):
         Parameters
         ----------
         key
-            An index of NumPy: integers, slices with any step, ``...`` and ``None``; for
-            the first axis also an array of integers, or one of booleans. For items with
-            fields also the name of a field, or a list of names.
+            Any index of NumPy, such as integers, slices, lists and masks. For items
+            with fields, one entry may be the name of a field, or a list of names.
 
         Raises
         ------
@@ -333,8 +331,7 @@ class Array(Node):
         Parameters
         ----------
         key
-            An index, as for reading; for items with fields also the name of a field or
-            a list of names.
+            An index, as for reading.
         values
             Values that NumPy can broadcast to the selected items, and convert to their
             type without a loss; only floats are rounded.
@@ -392,11 +389,16 @@ class Array(Node):
     def stage_items(self, change: Change, key: Any, values: Any) -> None:
         """Let `change` assign to the selected items."""
         grid = self._layout.grid
-        if self.dtype.names is not None and is_names(key):
-            blocks = blocks_of_fields(grid, key, values, self.dtype)
+        names, key = split_names(key, self.dtype)
+        if names is not None and key is ...:
+            blocks = blocks_of_fields(grid, names, values, self.dtype)
         else:
+            if names is not None:
+                items = numpy.array(self[key])
+                items[names] = converted(values, items[names].dtype)
+                values = items
             index = ArrayIndex(key, self.shape)
-            items = index.spread(converted(values, self.dtype), self.dtype)
+            items = index.spread(converted(values, self.dtype))
             blocks = changed_blocks(grid, index.axes, items, self.__getitem__)
         self._layout.stage(change, grid, blocks, extends=False)
 

@@ -270,7 +270,8 @@ def changed_blocks(
             if origin is not None:
                 target = inside(target, origin)  # type: ignore[arg-type]
             shape = lengths(grid.box(number))
-            if place == tuple(slice(0, n, 1) for n in shape):
+            is_box = all(isinstance(i, slice) for i in place)
+            if is_box and place == tuple(slice(0, n, 1) for n in shape):
                 yield number, given[target]
                 continue
             block: Array = numpy.empty(shape, given.dtype)
@@ -280,16 +281,6 @@ def changed_blocks(
                 block[tuple(slice(0, n) for n in lengths(kept))] = read(kept)
             block[place] = given[target]
             yield number, block
-
-
-def is_names(key: object) -> bool:
-    """Return whether an index selects fields: a name, or a list of names."""
-    names = [key] if isinstance(key, str) else key
-    return (
-        isinstance(names, list)
-        and bool(names)
-        and all(isinstance(name, str) for name in names)
-    )
 
 
 def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:

@@ -28,7 +28,7 @@ from ..._commit.new_files import Change
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._file.array_reader import ArrayReader
-from ..._file.indexing import ArrayIndex, PositionList, Steps
+from ..._file.indexing import ArrayIndex, PositionList, Steps, split_names
 from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
@@ -411,21 +411,23 @@ class LeafReader:
     closed: bool = False
 
     def get(self, key: Any) -> Any:
-        """Return the items that an index selects, or fields of all items.
+        """Return the items, or fields of them, that an index selects.
 
         Only the files of the leaves that are needed are read.
         """
         if self.closed:
             raise UsageValueError("the array is closed")
-        names = [key] if isinstance(key, str) else key
-        if isinstance(names, list) and names and isinstance(names[0], str):
-            numpy.empty(0, self.dtype)[key]  # raises the error for an unknown name
-            return self._read(ArrayIndex(..., self.shape), set(names))[key]
-        return self._read(ArrayIndex(key, self.shape), None)
+        names, key = split_names(key, self.dtype)
+        index = ArrayIndex(key, self.shape)
+        items = self._read(index, names)
+        return index.finish(items if names is None else items[names])
 
-    def _read(self, index: ArrayIndex, names: set[str] | None) -> Any:
+    def _read(self, index: ArrayIndex, names: str | list[str] | None) -> Array:
         counts = tuple(axis.count for axis in index.axes)
-        items = self.allocate(counts, self.dtype)
+        dtype = self.dtype
+        if isinstance(names, str):  # the other fields need no memory
+            dtype, names = numpy.dtype([(names, dtype[names])]), [names]
+        items = self.allocate(counts, dtype)
         first, *others = index.axes
         parts = [
             (leaf, reader, [Steps(n, 0, 1, n) for n in leaf.shape])
@@ -444,7 +446,7 @@ class LeafReader:
         nthreads = effective_nthreads(None, None)
         with own_settings:
             for_each(tasks, work, deliver, nthreads, quick=True)
-        return index.finish(items)
+        return items
 
     def _blocks(
         self, axis: Steps | PositionList
