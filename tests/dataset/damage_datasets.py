@@ -69,8 +69,8 @@ def chunk_place(path, layout, number):
         return files[number], 16, os.path.getsize(files[number])
     file = files[number // 3]
     folder = Folder.open(os.path.dirname(file))
-    grid = source_of(path, layout).grid
-    index = ShardIndex(folder.storage(os.path.basename(file)), grid)
+    sharding = source_of(path, layout).sharding
+    index = ShardIndex(folder.storage(os.path.basename(file)), sharding)
     start, size = index.extents[number % 3]
     return file, start, start + size
 

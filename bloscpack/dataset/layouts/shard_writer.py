@@ -274,6 +274,8 @@ class ShardWriter:
 
     def pieces(self, number: int, items: Array) -> Iterator[Piece]:
         """Yield what is written for a chunk, with the kept chunks in front of it."""
+        if self._part_of is not None:
+            items = self._part_of(items)
         if not items.nbytes:  # there is nothing to store
             return
         shard = number // self.grid.slots
@@ -285,7 +287,7 @@ class ShardWriter:
         yield from self._kept(number)
         if self._first_kept is not None and self._first_kept[0] == number:
             self._first_kept = next(self._may_keep, None)
-        yield number, items if self._part_of is None else self._part_of(items)
+        yield number, items
 
     def rest(self) -> Iterator[Piece]:
         """Yield the kept chunks behind the last piece, up to the end of its file."""

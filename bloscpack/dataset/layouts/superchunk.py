@@ -295,8 +295,10 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
     ) -> None:
         """Let `change` write chunks, and set the number of rows."""
         data = self.data_folder
+        storage, old = self.storage, self._sources
         written = write_leaves(
-            change, data.prefix, self.storage, blocks, self._sources, at_once=extends
+            *(change, data.prefix, storage, blocks, old, grid.shape[0]),
+            at_once=extends,
         )
         nrows = (grid.shape if shape is None else shape())[0]
         cbytes = count_cbytes(data, self.storage, nrows, written)

@@ -345,13 +345,14 @@ def write_leaves(
     storage: StorageDocument,
     blocks: Blocks,
     old: Sequence[ShardFiles | None] | None = None,
+    length: int = 0,
     *,
     at_once: bool = True,
 ) -> dict[str, int]:
     """Write blocks of rows, each leaf to its files; return the sizes by file name.
 
-    `old` is the files of the leaves now. The first block says which fields all have:
-    the leaves of other fields are not written.
+    `old` is the files of the leaves now, whose first `length` rows are kept. The first
+    block says which fields all have: the leaves of other fields are not written.
     """
     blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
@@ -363,7 +364,7 @@ def write_leaves(
         ShardWriter(
             change,
             prefix,
-            storage.sharding_of(leaf),
+            storage.sharding_of(leaf, length),
             storage.args_of(leaf),
             source,
             at_once=at_once,
