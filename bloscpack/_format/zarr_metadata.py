@@ -408,7 +408,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     if not len(grid) == len(chunk) == len(shape):
         refuse("chunks and shards of '%d' axes" % len(shape), [grid, chunk])
     if any(n % m for n, m in zip(grid, chunk, strict=True)):
-        refuse("shards of a multiple of the chunk shape %s" % (chunk,), grid)
+        raise _unsupported("shards of shape %s are no multiple of %s" % (grid, chunk))
     endian, blosc = _decode_inner(codecs)
     dtype = decode_data_type(document.get("data_type"), endian)
     check_itemsize(dtype)

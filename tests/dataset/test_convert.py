@@ -102,7 +102,7 @@ def test_array(name, between):
 def test_a_member_that_is_refused():
     np.savez("a.npz", **{"x": [1, 2], "g/y": np.float64(3)})
     with pytest.raises(UsageError, match=r"'g/y': .*at least one axis"):
-        dataset.convert("a.npz", "b.zarr")
+        dataset.convert("a.npz", "b.superchunk")
 
 
 def test_no_axes():
@@ -111,9 +111,11 @@ def test_no_axes():
     dataset.convert("b.blp", "c.npz")
     dataset.convert("c.npz", "d.npy")
     assert_equal(np.array(5, "f4"), np.load("d.npy"))
+    dataset.convert("a.npy", "e.zarr")
+    assert ((), 5) == (dataset.open("e.zarr").shape, dataset.open("e.zarr")[()])
     with pytest.raises(UsageError, match="at least one axis"):
-        dataset.convert("a.npy", "e.zarr")
-    assert not os.path.exists("e.zarr")
+        dataset.convert("a.npy", "f.superchunk")
+    assert not os.path.exists("f.superchunk")
 
 
 def test_result_of_npy_to_blp_is_that_of_pack():
@@ -672,9 +674,11 @@ def test_archive_needs_no_zarr():
         assert arrays.keys() == set(found)
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, found[name])
-    lost = dataset.convert("a.zip", "b.zarr").lost
-    assert ["'s'"] == [text.partition(" ")[0] for text in lost]
+    assert not dataset.convert("a.zip", "b.zarr").lost
     assert np.eye(2).tolist() == dataset.open("b.zarr/g/a")[...].tolist()
+    assert 7 == dataset.open("b.zarr/s")[()]
+    lost = dataset.convert("a.zip", "b.superchunk").lost
+    assert ["'s'"] == [text.partition(" ")[0] for text in lost]
 
 
 @pytest.mark.usefixtures("without_zarr")

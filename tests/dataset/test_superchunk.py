@@ -320,7 +320,9 @@ def test_files_with_fewer_rows_than_the_array(path, rows):
     sizes = json.loads((path / "meta/sizes").read_text())
     documents.write(path / "meta/sizes", {**sizes, "shape": [rows]})
     with dataset.open(path) as array:
-        with pytest.raises(FormatError, match=r"at least the shape \(%d,\)" % rows) as e:
+        with pytest.raises(
+            FormatError, match=r"at least the shape \(%d,\)" % rows
+        ) as e:
             array[-1]
         assert str(path / "data/__1__.bin") == str(e.value.filename)
 
@@ -397,7 +399,7 @@ def test_blocks_are_dropped_when_all_leaves_have_them(path):
     ("rows", "options", "message"),
     [
         (np.array([{}]), {}, "Python objects"),
-        (np.zeros(()), {}, "holds rows"),
+        (np.zeros(()), {}, "at least one axis"),
         (np.arange(3), {"typesize": 1}, "has no setting 'typesize'"),
         (np.arange(3), {"spare": -1}, "spare must be"),
         (np.arange(3), {"chunks": 0}, "a chunk must have"),

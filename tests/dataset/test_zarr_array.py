@@ -132,7 +132,6 @@ REFUSED = {
     "raw bytes": (np.zeros(2, "V5"), "these layouts can: .*'bcolz'"),
     "long double": (np.zeros(2, np.longdouble), "these layouts can: 'superchunk'"),
     "objects": (np.array([None, 1]), "can't hold items of the dtype 'object'"),
-    "no axes": (np.float64(5), "holds rows"),
 }
 
 

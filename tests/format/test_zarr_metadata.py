@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bloscpack._format import zarr_metadata as zm
+from bloscpack._format.grid import Grid
 from bloscpack.exceptions import DamageError, UsageError
 
 NAN_WITH_PAYLOAD = np.array(0x7FF8000000000001, "u8").view("f8")[()]
@@ -38,9 +39,7 @@ def test_arrays(code, fill, stored):
     dtype = np.dtype(code)
     document = zm.ArrayDocument(
         dtype,
-        (10, 0, 3),
-        4,
-        5,
+        Grid((10, 0, 3), (4, 1, 2), (5, 2, 1)),
         fill_value=fill,
         attributes={"a": [1]},
         dimension_names=["x", None, "z"],
@@ -53,7 +52,7 @@ def test_arrays(code, fill, stored):
     assert text == found.encode()
     assert dtype == found.dtype
     assert (10, 0, 3) == found.shape
-    assert (4, 5) == (found.chunk_rows, found.slots)
+    assert ((4, 1, 2), (5, 2, 1)) == (found.grid.chunk, found.grid.per_shard)
     assert (
         np.array(fill, dtype).tobytes() == np.array(found.fill_value, dtype).tobytes()
     )
@@ -75,7 +74,8 @@ def test_attributes_that_are_no_json():
 
 
 def document(**changes):
-    return zm.ArrayDocument(np.dtype("<i4"), (10, 2), 4, 5).document() | changes
+    grid = Grid((10, 2), (4, 2), (5, 1))
+    return zm.ArrayDocument(np.dtype("<i4"), grid).document() | changes
 
 
 SHARDING = document()["codecs"][0]["configuration"]
@@ -100,9 +100,7 @@ OTHERS = {
     "codecs of its index": sharding(index_codecs=[{"name": "bytes"}]),
     "at its start": sharding(index_location="start"),
     "not bytes, blosc and crc32c": sharding(codecs=[{"name": "bytes"}]),
-    "do not divide rows": grid(20, 1),
-    "no whole rows": grid(21, 2),
-    "no axis": document(shape=[]) | {"chunk_grid": grid()["chunk_grid"]},
+    "no multiple of": grid(21, 2),
     "its data type is 'r8'": document(data_type="r8"),
 }
 
@@ -120,6 +118,7 @@ DAMAGED = {
     "'chunk_shape' to be": grid(0, 2),
     "at most": document(shape=[2**62, 2]),
     "'fill_value' to be": document(fill_value="x"),
+    "of '1' axes": document(shape=[5]),
     "for 2 axes": document(dimension_names=["x"]),
     "'attributes' to be": document(attributes=[]),
 }
