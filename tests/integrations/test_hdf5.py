@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from support import environment
 from bloscpack import dataset
 from bloscpack.dataset import conversion
 from bloscpack.dataset.conversion import contents
-from bloscpack.exceptions import DamageError, FormatError, UsageError
+from bloscpack.exceptions import DamageError, UsageError
 
 h5py = pytest.importorskip("h5py")
 
@@ -101,7 +100,7 @@ def test_types_of_hdf5():
         file.create_dataset(
             "utf8", data=["ä".encode(), b"b"], dtype=h5py.string_dtype(length=3)
         )
-        file.create_dataset("vectors", (2,), np.dtype(("f4", (3,))))[:] = 1
+        file.create_dataset("vectors", (2,), np.dtype(("f4", (3,))))[:] = [[1] * 3] * 2
         file["none"] = h5py.Empty("f4")
     lost = ["'/none' (it has no items, and no shape)"]
     assert lost == dataset.convert("a.h5", "b.zarr").lost
@@ -153,6 +152,17 @@ def test_climate():
         assert np.isnan(made.attrs["_FillValue"])
         assert "float32" == made.attrs["_FillValue"].dtype
         assert file["lat"] == made.dims[1][0]
+
+
+@pytest.mark.xfail(raises=KeyError, reason="datasets have no arrays without axes")
+def test_a_scalar_in_a_dataset():
+    with h5py.File("a.nc", "w") as file:
+        file["crs"] = np.int32(0)
+        file["crs"].attrs["code"] = 4326
+    done = dataset.convert("a.nc", "b.zarr")
+    assert [] == done.lost or "'crs' (" in done.lost[0]
+    with dataset.open("b.zarr") as group:
+        assert ((), 4326) == (group["crs"].shape, group["crs"].attrs["code"])
 
 
 def test_names_of_axes():
@@ -221,9 +231,8 @@ def test_table():
         assert a.names == c.names
         np.testing.assert_array_equal(a[:], c[:])
         assert ({"k": 1}, {"unit": "m"}) == (dict(c.attrs), dict(c["a"].attrs))
-    dataset.convert("b.h5", "d.csv")
-    with open("d.csv") as fp:
-        assert "b,a,c" == fp.readline().strip()[:5]
+    dataset.convert("b.h5", "d.npy")
+    assert ("b", "a", "c") == np.load("d.npy").dtype.names
 
 
 def test_fields_of_hdf5_become_a_table():
@@ -365,19 +374,19 @@ def test_damage():
     climate()
     with open("a.nc", "rb") as fp:
         content = fp.read()
-    random = np.random.default_rng(1)
     with open("b.nc", "wb") as fp:
         fp.write(content[:1000])
     with pytest.raises(DamageError, match=r"truncated file.*'b\.nc'"):
         dataset.convert("b.nc", "c.zarr")
-    for _ in range(200):
-        damaged = bytearray(content)
-        for place in random.integers(0, len(content), 5):
-            damaged[place] ^= 1 << random.integers(8)
-        with open("b.nc", "wb") as fp:
-            fp.write(damaged)
-        with suppress(FormatError, UsageError):
-            dataset.convert("b.nc", "c.npz", force=True)
+    with h5py.File("a.nc") as file:
+        place = file["g/temperature"].id.get_chunk_info(3).byte_offset
+    damaged = bytearray(content)
+    damaged[place : place + 20] = bytes(20)
+    with open("b.nc", "wb") as fp:
+        fp.write(damaged)
+    with pytest.raises(DamageError, match=r"filter returned failure.*'b\.nc'"):
+        dataset.convert("b.nc", "c.zarr")
+    assert ["a.nc", "b.nc"] == sorted(os.listdir())
 
 
 def test_without_the_package(monkeypatch):

@@ -52,6 +52,7 @@ SCALES = "CLASS NAME DIMENSION_LIST DIMENSION_LABELS REFERENCE_LIST"
 DIMENSION_ID = "_Netcdf4Dimid"
 NETCDF = (DIMENSION_ID, "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict")
 RESERVED = frozenset((*SCALES.split(), *NETCDF))
+SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 # The attribute of a group that is a table, and its value; the name of the axis of rows.
@@ -114,7 +115,8 @@ class _Tree:
         self._request = request
         # The place of each object, by its address in the file.
         self._places = {self._address(file.id): b""}
-        self._arrays: list[tuple[ArrayContent, Any]] = []
+        # The address of the scale of each axis of an array, or its label.
+        self._axes: list[tuple[ArrayContent, list[int | str]]] = []
 
     def _address(self, found: Any) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
@@ -163,17 +165,17 @@ class _Tree:
 
     def _array(self, found: Any, place: bytes) -> ArrayContent | None:
         """Return an array; raise `UsageError` for items that no array has."""
-        h5d, scales = self.h5py.h5d, self.h5py.h5ds
-        settings = found.get_create_plist()
+        h5d, settings = self.h5py.h5d, found.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
         if settings.get_layout() == h5d.VIRTUAL or settings.get_external_count():
             raise UsageTypeError("its items are in other files")
         if found.shape is None:
             raise UsageTypeError("it has no items, and no shape")
-        is_scale = scales.is_scale(found)
-        if is_scale and text_of(scales.get_scale_name(found)).startswith(NO_VARIABLE):
-            return None
         dataset = self.h5py.Dataset(found)
+        is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
+        name = _plain(self._value(dataset, "NAME")) if is_scale else None
+        if isinstance(name, str) and name.startswith(NO_VARIABLE):
+            return None
         items = _Items(self, dataset, place)
         fill, given = None, settings.fill_value_defined()
         if given == h5d.FILL_VALUE_USER_DEFINED and not items.is_text:
@@ -184,21 +186,33 @@ class _Tree:
         if content.row_nbytes > MAX_ROW_NBYTES:
             text = "a row has '%d' bytes, expected at most '%d'"
             raise UsageValueError(text % (content.row_nbytes, MAX_ROW_NBYTES))
-        self._arrays.append((content, found))
+        is_scale = is_scale and found.rank == 1
+        axes = [self._address(found)] if is_scale else self._axes_of(dataset)
+        self._axes.append((content, axes))
         return content
+
+    def _axes_of(self, dataset: Any) -> list[int | str]:
+        """Return the address of the scale of each axis, or its label."""
+        # The functions of HDF5 for scales crash if these attributes are damaged.
+        scales = self._value(dataset, "DIMENSION_LIST")
+        labels = self._value(dataset, "DIMENSION_LABELS")
+        axes: list[int | str] = []
+        for axis in range(len(dataset.shape)):
+            found = () if scales is None else scales[axis]
+            if len(found):
+                scale = self.h5py.h5r.dereference(found[0], self.file.id)
+                axes.append(self._address(scale))
+            else:
+                axes.append("" if labels is None else str(_plain(labels[axis])))
+        return axes
 
     def _attributes(self, found: Any, place: bytes) -> JsonObject:
         """Return the attributes of an object; a note names those that JSON lacks."""
         attrs: JsonObject = {}
         for name in found.attrs:
-            stored = found.attrs.get_id(name)
-            size = math.prod(stored.shape or ())
-            is_large = size * stored.dtype.itemsize > MAX_JSON
-            if stored.dtype.kind == "O":
-                is_large = size > self.most_texts
             if name in RESERVED:
                 continue
-            value = None if is_large else _plain(found.attrs[name])
+            value = _plain(self._value(found, name))
             if value is None:
                 text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
                 self._lose(text, place or b"/")
@@ -206,23 +220,26 @@ class _Tree:
                 attrs[name] = value
         return attrs
 
+    def _value(self, found: Any, name: str) -> Any:
+        """Return the value of an attribute; None if it is missing, or too large."""
+        if name not in found.attrs:
+            return None
+        stored = found.attrs.get_id(name)
+        size = math.prod(stored.shape or ())
+        is_large = size * stored.dtype.itemsize > MAX_JSON
+        if stored.dtype.kind == "O":
+            is_large = size > self.most_texts
+        return None if is_large else found.attrs[name]
+
     def name_axes(self) -> None:
         """Name the axes of all arrays, after all scales have been seen."""
-        for content, found in self._arrays:
-            names = [self._axis_name(found, axis) for axis in range(found.rank)]
-            if any(names):
-                content.dims = names + [None] * (len(content.shape) - len(names))
-
-    def _axis_name(self, found: Any, axis: int) -> str | None:
-        """Return the name of an axis: that of its first scale, or else its label."""
-        scales, address = self.h5py.h5ds, -1
-        if scales.is_scale(found):
-            address = self._address(found) if found.rank == 1 else -1
-        elif scales.get_num_scales(found, axis):
-            address = scales.iterate(found, axis, self._address, 0)
-        else:
-            return text_of(scales.get_label(found, axis)) or None
-        return text_of(self._places.get(address, b"")).rpartition("/")[2] or None
+        for content, axes in self._axes:
+            names = [None] * len(content.shape)
+            for number, axis in enumerate(axes):
+                if isinstance(axis, int):
+                    axis = text_of(self._places.get(axis, b"")).rpartition("/")[2]
+                names[number] = axis or None
+            content.dims = names if any(names) else None
 
 
 def text_of(name: bytes) -> str:
