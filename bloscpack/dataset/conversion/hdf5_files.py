@@ -116,7 +116,7 @@ class _Tree:
         # The place of each object, by its address in the file.
         self._places = {self._address(file.id): b""}
         # The address of the scale of each axis of an array, or its label.
-        self._axes: list[tuple[ArrayContent, list[int | str]]] = []
+        self._axes: list[tuple[ArrayContent, list[Any]]] = []
 
     def _address(self, found: Any) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
@@ -186,24 +186,23 @@ class _Tree:
         if content.row_nbytes > MAX_ROW_NBYTES:
             text = "a row has '%d' bytes, expected at most '%d'"
             raise UsageValueError(text % (content.row_nbytes, MAX_ROW_NBYTES))
-        is_scale = is_scale and found.rank == 1
-        axes = [self._address(found)] if is_scale else self._axes_of(dataset)
+        is_own = is_scale and found.rank == 1
+        axes = [self._address(found)] if is_own else self._axes_of(dataset)
         self._axes.append((content, axes))
         return content
 
-    def _axes_of(self, dataset: Any) -> list[int | str]:
+    def _axes_of(self, dataset: Any) -> list[Any]:
         """Return the address of the scale of each axis, or its label."""
         # The functions of HDF5 for scales crash if these attributes are damaged.
         scales = self._value(dataset, "DIMENSION_LIST")
         labels = self._value(dataset, "DIMENSION_LABELS")
-        axes: list[int | str] = []
+        axes: list[Any] = []
         for axis in range(len(dataset.shape)):
-            found = () if scales is None else scales[axis]
-            if len(found):
-                scale = self.h5py.h5r.dereference(found[0], self.file.id)
+            if scales is not None and len(scales[axis]):
+                scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
                 axes.append(self._address(scale))
             else:
-                axes.append("" if labels is None else str(_plain(labels[axis])))
+                axes.append(None if labels is None else _plain(labels[axis]))
         return axes
 
     def _attributes(self, found: Any, place: bytes) -> JsonObject:
@@ -234,12 +233,15 @@ class _Tree:
     def name_axes(self) -> None:
         """Name the axes of all arrays, after all scales have been seen."""
         for content, axes in self._axes:
-            names = [None] * len(content.shape)
-            for number, axis in enumerate(axes):
-                if isinstance(axis, int):
-                    axis = text_of(self._places.get(axis, b"")).rpartition("/")[2]
-                names[number] = axis or None
-            content.dims = names if any(names) else None
+            names = [
+                text_of(self._places.get(axis, b"")).rpartition("/")[2]
+                if isinstance(axis, int)
+                else axis
+                for axis in axes
+            ]
+            if any(names):
+                inner = [None] * (len(content.shape) - len(names))
+                content.dims = [name or None for name in names] + inner
 
 
 def text_of(name: bytes) -> str:
@@ -323,6 +325,7 @@ class _Items:
         self._tree, self._place, self._name = tree, place, text_of(place)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.cbytes = dataset.id.get_storage_size()
+        self._itemsize = dataset.id.get_type().get_size()
         check_known(dataset.dtype)
         text = tree.h5py.check_string_dtype(dataset.dtype)
         self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
@@ -334,7 +337,7 @@ class _Items:
         """Return the type for text: that of the longest value."""
         if not self.cbytes:  # none has been written
             return text_dtype(0)
-        if dataset.size * dataset.dtype.itemsize > self.cbytes * MAX_RATIO:
+        if dataset.size * self._itemsize > self.cbytes * MAX_RATIO:
             text = "'%d' stored bytes can't hold '%d' texts"
             raise UsageValueError(text % (self.cbytes, dataset.size))
         lengths = Lengths()
@@ -349,7 +352,7 @@ class _Items:
         if self.chunks:
             axes = zip(self._shape[1:], self.chunks[1:], strict=True)
             count = math.prod(-(-length // chunk) for length, chunk in axes)
-            nbytes = count * math.prod(self.chunks) * max(16, self.dtype.itemsize)
+            nbytes = count * math.prod(self.chunks) * self._itemsize
             slots = min(10 * count + 521, MAX_SLOTS)
             access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
         return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._place, access))
@@ -360,7 +363,7 @@ class _Items:
             yield numpy.asarray(dataset[()])
             return
         row = dataset.size // max(1, self._shape[0])
-        step = rows_in_block(row * dataset.dtype.itemsize, max([1, *self.chunks[:1]]))
+        step = rows_in_block(row * self._itemsize, max([1, *self.chunks[:1]]))
         if self.is_text:
             step = min(step, max(1, self._tree.most_texts // max(1, row)))
         for start in range(0, self._shape[0], step):
