@@ -34,6 +34,17 @@ def read(path):
         return found, request.lost
 
 
+def blpk(*arguments, check=True, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "bloscpack", "convert", *arguments],
+        env=environment(),
+        capture_output=True,
+        check=check,
+        timeout=60,
+        **settings,
+    )
+
+
 def dims_of(path):
     return {
         name: None if array.dims is None else list(array.dims)
@@ -125,6 +136,32 @@ def test_times():
     with pytest.raises(UsageError, match=r"'/data': netCDF has no unit for .*\[ps\]"):
         dataset.convert("c.npy", "d.nc")
     assert not os.path.exists("d.nc")
+
+
+def test_streams():
+    items = climate()
+    with open("a.nc", "rb") as fp:
+        found = blpk("--to", "hdf5", "-", "-", stdin=fp).stdout
+    with open("b.nc", "wb") as fp:
+        fp.write(found)
+    with h5py.File("b.nc") as file:
+        np.testing.assert_array_equal(items, file["g/temperature"][:])
+
+
+def test_a_full_disk():
+    """HDF5 itself would crash."""
+    resource = pytest.importorskip("resource")
+    np.save("a.npy", np.random.default_rng(1).random(10**5))
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    done = blpk("a.npy", "b.h5", preexec_fn=limited, check=False)
+    assert (1, b"blpk: error: 'b.h5': File too large\n") == (
+        done.returncode,
+        done.stderr,
+    )
+    assert ["a.npy"] == os.listdir()
 
 
 # Groups, attributes, names of axes

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -93,7 +93,10 @@ def read(path: str, request: Request) -> Content:
         text = "expected an HDF5 file, found %s" % (found or "another file")
         raise NotReadable(text, filename=path)
     with _named(path):
-        file = request.resources.enter_context(h5py.File(path, "r"))
+        # HDF5 can't open the path of a file without a name, such as a copy of a pipe.
+        fp = open(path, "rb")  # noqa: SIM115
+        request.resources.callback(fp.close)
+        file = request.resources.enter_context(h5py.File(fp, "r"))
         tree = _Tree(h5py, path, file, request)
         content = tree.group(file, b"", 0)
         tree.name_axes()
@@ -398,19 +401,55 @@ def write(content: Content, request: Request) -> None:
         # A stream can't be written at any position.
         streamed = is_streamed(request.target)
         fp = stack.enter_context(TemporaryFile()) if streamed else out_fp
-        with h5py.File(fp, "w", track_order=True) as file:
-            _Writer(h5py, request).write(file, content, {}, "")
+        target = _Target(fp)
+        with target.reporting(), h5py.File(target, "w", track_order=True) as file:
+            _Writer(h5py, request, target).write(file, content, {}, "")
         if streamed:
             fp.seek(0)
             copyfileobj(fp, out_fp)
 
 
+class _Target:
+    """A file that HDF5 writes, whose methods keep the first error.
+
+    HDF5 crashes if it can't write a file any more when it closes it.
+    """
+
+    def __init__(self, fp: Any) -> None:
+        self._fp = fp
+        self._error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            try:
+                if self._error is None:
+                    return getattr(self._fp, name)(*args)
+            except OSError as error:
+                self._error = error
+            return len(args[0]) if name == "write" else 0
+
+        return call
+
+    def check(self) -> None:
+        """Raise the first error, if there has been any."""
+        if self._error is not None:
+            raise self._error
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Raise the first error in place of those of h5py that follow."""
+        try:
+            yield
+        finally:
+            self.check()
+
+
 class _Writer:
     """Writes contents to groups of a file."""
 
-    def __init__(self, h5py: Any, request: Request) -> None:
+    def __init__(self, h5py: Any, request: Request, target: _Target) -> None:
         self._text = h5py.string_dtype()
-        self._request = request
+        self._request, self._target = request, target
         self._nscales = 0
 
     def write(
@@ -469,6 +508,7 @@ class _Writer:
         for _, rows in stream.blocks(rows_in_block(array.row_nbytes, step)):
             dataset[start : start + len(rows)] = items(rows)
             start += len(rows)
+            self._target.check()
         return dataset
 
     def _name_axes(
