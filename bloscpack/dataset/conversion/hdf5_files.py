@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -29,11 +29,11 @@ from ..rows import RowStream, converted
 from .contents import (
     ArrayContent,
     GroupContent,
-    TableContent,
     as_table,
     import_package,
     is_streamed,
     is_table,
+    joined_arrays,
     naming_file,
     rows_in_block,
 )
@@ -135,14 +135,18 @@ class _Tree:
             text = "expected at most '%d' groups inside of one another"
             raise UsageValueError(text % MAX_DEPTH)
         members: dict[str, Content] = {}
+        narrays = len(self._axes)
         for link in group.id:
             member = self._member(group, link, place + b"/" + link, depth)
             if member is not None:
                 members[text_of(link)] = member
         attrs = self._attributes(group, place)
-        if attrs.get(KIND) == TABLE and (table := _as_table(members, attrs)):
+        is_table = attrs.pop(KIND, None) == TABLE
+        found = GroupContent(members, attrs)
+        if is_table and (table := joined_arrays(found)) is not None:
+            del self._axes[narrays:]  # the axes of columns have no names
             return table
-        return GroupContent(members, attrs)
+        return found
 
     def _member(
         self, group: Any, link: bytes, place: bytes, depth: int
@@ -250,22 +254,6 @@ class _Tree:
 def text_of(name: bytes) -> str:
     """Return the name of an object as text."""
     return name.decode("utf-8", "surrogateescape")
-
-
-def _as_table(members: dict[str, Content], attrs: JsonObject) -> TableContent | None:
-    """Return the arrays of a group as a table; None unless they are columns."""
-    columns = {
-        name: replace(member, dims=None)
-        for name, member in members.items()
-        if isinstance(member, ArrayContent) and member.shape
-    }
-    lengths = {column.shape[0] for column in columns.values()}
-    if len(columns) < len(members) or len(lengths) != 1:
-        return None
-    attrs = {name: value for name, value in attrs.items() if name != KIND}
-    length = lengths.pop()
-    table = TableContent(columns, length, lambda: table.parts(range(length)), attrs)
-    return table
 
 
 def _plain(value: Any) -> Json:
@@ -402,8 +390,11 @@ def write(content: Content, request: Request) -> None:
         streamed = is_streamed(request.target)
         fp = stack.enter_context(TemporaryFile()) if streamed else out_fp
         target = _Target(fp)
-        with target.reporting(), h5py.File(target, "w", track_order=True) as file:
-            _Writer(h5py, request, target).write(file, content, {}, "")
+        try:
+            with h5py.File(target, "w", track_order=True) as file:
+                _Writer(h5py, request, target).write(file, content, {}, "")
+        finally:
+            target.check()
         if streamed:
             fp.seek(0)
             copyfileobj(fp, out_fp)
@@ -431,17 +422,9 @@ class _Target:
         return call
 
     def check(self) -> None:
-        """Raise the first error, if there has been any."""
+        """Raise the first error, if any, in place of those of h5py that follow."""
         if self._error is not None:
             raise self._error
-
-    @contextmanager
-    def reporting(self) -> Iterator[None]:
-        """Raise the first error in place of those of h5py that follow."""
-        try:
-            yield
-        finally:
-            self.check()
 
 
 class _Writer:
