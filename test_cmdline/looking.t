@@ -105,7 +105,7 @@ Any of them can be written to a pipe, and raw items need a dtype and a shape.
   $ cat t.csv | blpk convert - piped.zarr
   $ blpk diff piped.zarr t.zarr
   $ blpk convert --to zarr t.npy -
-  blpk: error: the format 'zarr' is a folder, which can't be written to a stream; npy, npz, blp, csv, parquet can
+  blpk: error: the format 'zarr' is a folder, which can't be written to a stream; npy, npz, blp, csv, parquet, hdf5 can
   [2]
   $ head -c 4800 /dev/zero > raw.f4
   $ blpk convert --dtype f4 --shape -1,300 raw.f4 raw.zarr

@@ -93,7 +93,8 @@ class Disk:
             return os.open(last, flags, mode, dir_fd=folder)
 
         with _naming(name):
-            return open(str(name), "xb", opener=opener)
+            # HDF5 reads what it has written.
+            return open(str(name), "x+b", opener=opener)
 
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.

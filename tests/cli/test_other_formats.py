@@ -34,6 +34,8 @@ def tarred() -> bytes:
 ZIP = "a zip file; 'blpk convert' reads arrays in it, loadz those of savez"
 NPY = "a .npy file; 'blpk compress --npy' packs its array"
 PARQUET = "a Parquet file; 'blpk convert' reads it"
+HDF5 = "an HDF5 file; 'blpk convert' reads it"
+NETCDF = "a netCDF file of format 3; 'nccopy -k nc4' makes one of format 4"
 FORMATS = {
     "a bare Blosc buffer": blosc.compress(b"abc" * 100, typesize=1),
     "a gzip file": gzip.compress(b"abc" * 9),
@@ -43,9 +45,9 @@ FORMATS = {
     "an lz4 file": b"\x04\x22\x4d\x18" + bytes(30),
     ZIP: zipped(),
     NPY: b"\x93NUMPY\x01\x00" + bytes(30),
-    "an HDF5 file": b"\x89HDF\r\n\x1a\n" + bytes(30),
+    HDF5: b"\x89HDF\r\n\x1a\n" + bytes(30),
     PARQUET: b"PAR1" + bytes(30),
-    "a netCDF file": b"CDF\x02" + bytes(30),
+    NETCDF: b"CDF\x02" + bytes(30),
     "a tar archive": tarred(),
     "a TIFF image": b"II*\x00" + bytes(30),
     "a frame of Blosc 2": b"\x9e\xa8b2frame\x00" + bytes(30),
@@ -98,11 +100,12 @@ def test_functions(name, read, folder):
     assert {path} == set(folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["an HDF5 file", "a tar archive", PARQUET])
+@pytest.mark.parametrize("name", [HDF5, "a tar archive", PARQUET])
 @pytest.mark.parametrize("arguments", VERBS.values(), ids=VERBS)
 def test_verbs(name, arguments, folder, capfd, monkeypatch):
     # With this package, info and list describe the file, or say how it is damaged.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "h5py", None)
     (folder / "x.blp").write_bytes(FORMATS[name])
     (folder / "new").write_bytes(b"abc")
     with pytest.raises(SystemExit) as caught:
@@ -132,10 +135,12 @@ def test_a_wrong_end_of_the_name(folder, capfd):
 
 
 def test_convert_names_the_format(folder, capfd):
-    (folder / "x.h5").write_bytes(FORMATS["an HDF5 file"])
-    with pytest.raises(SystemExit):
-        cli.main(["convert", "x.h5", "x.zarr"])
-    assert ", found an HDF5 file (file 'x.h5')" in capfd.readouterr().err
+    for name, found in (("x.tiff", "a TIFF image"), ("x.nc", NETCDF)):
+        (folder / name).write_bytes(FORMATS[found])
+        with pytest.raises(SystemExit):
+            cli.main(["convert", name, "x.zarr"])
+        said = ", found %s (file '%s')" % (found, name)
+        assert said in capfd.readouterr().err
 
 
 def test_a_chunk_at_the_start_of_a_longer_file_is_no_bare_buffer():

@@ -147,7 +147,7 @@ def test_folder_to_standard_output():
     code, data, err = piped(b"", "--to", "zarr", "a.blp", "-")
     assert (2, b"") == (code, data)
     assert "the format 'zarr' is a folder" in err
-    assert "npy, npz, blp, csv, parquet can" in err
+    assert "npy, npz, blp, csv, parquet, hdf5 can" in err
 
 
 def npy(array):

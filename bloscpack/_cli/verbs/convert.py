@@ -24,15 +24,16 @@ from ..progress import shown
 
 HELP = """\
 convert an array, a table or a group to another format, in bounded memory:
-npy, npz, blp, csv, parquet, and the layouts of datasets, such as zarr and
-bcolz; the input may also be any Zarr store, or raw items with --dtype;
-- is standard input or standard output
+npy, npz, blp, csv, parquet, hdf5 (netCDF, too), and the layouts of datasets,
+such as zarr and bcolz; the input may also be any Zarr store, or raw items
+with --dtype; - is standard input or standard output
 
 examples:
   %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
   %(prog)s --to npy data.blp data
+  %(prog)s climate.nc climate.zarr
   %(prog)s --dtype f4 --shape -1,300 raw.f32 data.zarr
   %(prog)s --to csv data.zarr - | head
 """

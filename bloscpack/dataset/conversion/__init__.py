@@ -116,6 +116,10 @@ FORMATS = {
             begins=b"PAR1", attributes=True,
         ),
         Format(
+            "hdf5", "hdf5_files", (".h5", ".hdf5", ".nc", ".nc4"), ALL,
+            begins=b"\x89HDF\r\n\x1a\n", attributes=True,
+        ),
+        Format(
             "bigfile", "bigfile_trees", (".bigfile",), ("table", "group"),
             attributes=True,
         ),
@@ -139,6 +143,8 @@ WRITTEN = {
     for name, found in FORMATS.items()
     if not (found.layout and LAYOUTS[found.layout].instead)
 }
+# The formats that hold fill values, and names of axes.
+FILLED, NAMED = ("hdf5", *LAYOUTS), ("hdf5", "zarr")
 # Formats without compression. Others may be smaller by the factor `MAX_RATIO`.
 PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
@@ -314,8 +320,8 @@ def convert(
 ) -> Conversion:
     """Convert a file or folder to another format, in bounded memory.
 
-    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet`` and the layouts of
-    datasets. Any Zarr store can be read, too.
+    The formats are ``npy``, ``npz``, ``blp``, ``csv``, ``parquet``, ``hdf5`` and the
+    layouts of datasets. Any Zarr store can be read, too.
 
     Parameters
     ----------
@@ -535,7 +541,7 @@ def _not_held(content: Content, wanted: Format) -> Iterator[str]:
         if node.attrs and (not wanted.attributes or (is_partial and name)):
             yield "the attributes"
     for _, array in named_arrays(content):
-        if not wanted.layout and array.has_fill_value:
+        if wanted.name not in FILLED and array.has_fill_value:
             yield "the fill value"
-        if array.dims is not None and wanted.layout != "zarr":
+        if array.dims is not None and wanted.name not in NAMED:
             yield "the names of the axes"

@@ -462,6 +462,11 @@ def without_group(content: Content) -> Content:
         return content
     if len(content.members) == 1:
         return without_group(next(iter(content.members.values())))
+    return joined_arrays(content) or content
+
+
+def joined_arrays(content: GroupContent) -> TableContent | None:
+    """Return a group of arrays of the same length as a table; None for others."""
     arrays = {
         name: member
         for name, member in content.members.items()
@@ -469,7 +474,7 @@ def without_group(content: Content) -> Content:
     }
     lengths = {array.shape[0] for array in arrays.values()}
     if len(arrays) < len(content.members) or len(lengths) != 1:
-        return content
+        return None
     length = lengths.pop()
     step = rows_in_block(sum(array.row_nbytes for array in arrays.values()))
 

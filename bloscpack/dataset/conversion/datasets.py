@@ -98,12 +98,14 @@ def _add_files(
 def _array_content(array: Array, length: int) -> ArrayContent:
     """Return the first rows of an array."""
     parts = array._layout.parts()
-    dims = getattr(array._layout, "dims", None)
+    dims, attrs = array._layout.new_array().dims, array.attrs.asdict()
+    if array.layout == "zarr":
+        attrs = zarr_stores.decode_missing(attrs, array.dtype)
     return ArrayContent(
         array.dtype,
         (length, *array.shape[1:]),
         None,
-        array.attrs.asdict(),
+        attrs,
         array.fill_value,
         dims if any(dims or ()) else None,
         array=array,
@@ -193,11 +195,14 @@ def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
 def _write_array(
     array: ArrayContent, request: Request, creation: AbstractContextManager[Change]
 ) -> None:
+    attrs = array.attrs
+    if request.layout == "zarr":
+        attrs = zarr_stores.encode_missing(attrs, array.dtype)
     new = NewArray(
         array.dtype,
         array.shape,
         fill_value=array.fill_value,
-        attrs=array.attrs,
+        attrs=attrs,
         settings=request.settings,
         dims=array.dims,
     )

@@ -10,9 +10,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import struct
 import warnings
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 MARKERS = ("zarr.json", ".zarray", ".zgroup")
 CONSOLIDATED = ".zmetadata"
 DOCUMENTS = (*MARKERS, ".zattrs", CONSOLIDATED)
+# An attribute of netCDF: the value of missing items.
+FILL_VALUE = "_FillValue"
 # The codecs and filters of zarr and numcodecs that run no code from a document or a
 # chunk. Names of format 3 may begin with the prefix.
 CODEC_PREFIX = "numcodecs."
@@ -249,6 +253,7 @@ def _content(found: Any, path: str) -> Content:
         return GroupContent(members, attrs)
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
+    attrs = decode_missing(attrs, dtype)
     fill = getattr(found, "fill_value", None)
     dims = getattr(getattr(found, "metadata", None), "dimension_names", None)
     if dtype.kind in "OT":
@@ -262,6 +267,28 @@ def _content(found: Any, path: str) -> Content:
         fill_value=fill if _is_item(fill, dtype) else None,
         dims=dims if any(dims or ()) else None,
     )
+
+
+def decode_missing(attrs: JsonObject, dtype: DType) -> JsonObject:
+    """Return attributes of Zarr with the number that stands for missing floats.
+
+    xarray writes it as the text of its bytes in base 64, which JSON keeps exactly.
+    """
+    text = attrs.get(FILL_VALUE)
+    if dtype.kind == "f" and isinstance(text, str):
+        with suppress(ValueError, struct.error):
+            value = struct.unpack("<d", b64decode(text, validate=True))[0]
+            return {**attrs, FILL_VALUE: value}
+    return attrs
+
+
+def encode_missing(attrs: JsonObject, dtype: DType) -> JsonObject:
+    """Return attributes for Zarr; `decode_missing` is the inverse."""
+    value = attrs.get(FILL_VALUE)
+    if dtype.kind == "f" and isinstance(value, (int, float)):
+        text = b64encode(struct.pack("<d", value)).decode()
+        return {**attrs, FILL_VALUE: text}
+    return attrs
 
 
 def _is_item(fill: Any, dtype: DType) -> bool:

@@ -1,0 +1,598 @@
+"""HDF5 files, and netCDF files of format 4, which are HDF5 files, through h5py.
+
+Reading follows hard links only, and reads each object once, so that links to other
+files, and cycles of links, do no harm. Virtual datasets and those whose items are in
+other files are not read: no other file is ever opened. A notice names what is left out.
+
+A dimension scale names an axis of the arrays that it is attached to. Scales are written
+as netCDF does, so that its programs find dimensions and coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from shutil import copyfileobj
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from ..._format.dtypes import check_known, check_text
+from ..._format.other_formats import PREFIX_LENGTH, name_format
+from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
+from ..folder import MAX_JSON
+from ..rows import RowStream, converted
+from .contents import (
+    ArrayContent,
+    GroupContent,
+    as_table,
+    import_package,
+    is_streamed,
+    is_table,
+    joined_arrays,
+    naming_file,
+    rows_in_block,
+)
+from .parquet_files import Lengths, decoded, fixed, text_dtype
+from .zarr_stores import FILL_VALUE
+
+if TYPE_CHECKING:
+    from ..._format.dtypes import Array, DType
+    from ...serializers import Json, JsonObject
+    from .contents import Content, Request
+
+# The errors of h5py about wrong bytes, and of filters that are missing.
+WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
+# Attributes that HDF5 and netCDF use themselves.
+SCALES = "CLASS NAME DIMENSION_LIST DIMENSION_LABELS REFERENCE_LIST"
+DIMENSION_ID = "_Netcdf4Dimid"
+NETCDF = (DIMENSION_ID, "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict")
+RESERVED = frozenset((*SCALES.split(), *NETCDF))
+SCALE = "DIMENSION_SCALE"
+# The name that netCDF gives a scale that has no items, and only a length.
+NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
+# The attribute of a group that is a table, and its value; the name of the axis of rows.
+KIND, TABLE, ROW = "bloscpack.kind", "table", "row"
+# The name of an array that has none: each array in a file has a name.
+UNNAMED = "data"
+# Attributes whose values have the type of the items.
+OF_ITEMS = (FILL_VALUE, "missing_value")
+NUMBERS = "biuf"
+# The units of time of NumPy that netCDF has, and its words for them.
+UNITS = {
+    "D": "days", "h": "hours", "m": "minutes", "s": "seconds",
+    "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds",
+}  # fmt: skip
+# Maximum number of groups inside of one another, and of losses named one by one.
+MAX_DEPTH, MAX_NAMED = 100, 100
+# A row is in memory as a whole. This is also the most that a chunk of Blosc holds.
+MAX_ROW_NBYTES = 2**31 - 1
+# The chunks that a row touches are kept, decompressed, if they fit in this.
+CACHE_NBYTES, MAX_SLOTS = 256 * 2**20, 2**20
+# Texts that are read at a time: many may refer to the same long one in a hostile file.
+MAX_TEXTS, MIN_TEXTS, TEXTS_NBYTES = 4096, 16, 2**28
+# Maximum number of bytes of references to texts for each stored byte.
+MAX_RATIO = 1032
+# Number of plain bytes of a chunk that is written; smaller arrays have no chunks.
+CHUNK_NBYTES, SMALL_NBYTES = 2**20, 2**14
+
+
+# Reading
+
+
+def read(path: str, request: Request) -> Content:
+    """Return the contents of a file."""
+    h5py = import_package("h5py", "hdf5", "reading HDF5")
+    if not h5py.is_hdf5(path):
+        with open(path, "rb") as fp:
+            found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(path))
+        text = "expected an HDF5 file, found %s" % (found or "another file")
+        raise NotReadable(text, filename=path)
+    with _named(path):
+        # HDF5 can't open the path of a file without a name, such as a copy of a pipe.
+        fp = open(path, "rb")  # noqa: SIM115
+        request.resources.callback(fp.close)
+        file = request.resources.enter_context(h5py.File(fp, "r"))
+        tree = _Tree(h5py, path, file, request)
+        content = tree.group(file, b"", 0)
+        tree.name_axes()
+    return content
+
+
+def _named(path: str) -> AbstractContextManager[None]:
+    """Add the name of the file to errors, those of h5py among them."""
+    return naming_file(path, *WRONG)
+
+
+class _Tree:
+    """The objects of an open file."""
+
+    def __init__(self, h5py: Any, path: str, file: Any, request: Request) -> None:
+        self.h5py, self.path, self.file = h5py, path, file
+        texts = TEXTS_NBYTES // max(1, os.path.getsize(path))
+        self.most_texts = min(MAX_TEXTS, max(MIN_TEXTS, texts))
+        self._request = request
+        # The place of each object, by its address in the file.
+        self._places = {self._address(file.id): b""}
+        # The address of the scale of each axis of an array, or its label.
+        self._axes: list[tuple[ArrayContent, list[Any]]] = []
+
+    def _address(self, found: Any) -> int:
+        return int(self.h5py.h5o.get_info(found).addr)
+
+    def _lose(self, what: str, place: bytes) -> None:
+        """Note something at a place that has no equal in the contents."""
+        is_named = len(self._request.lost) < MAX_NAMED
+        self._request.note_loss(what % text_of(place) if is_named else "more of these")
+
+    def group(self, group: Any, place: bytes, depth: int) -> Content:
+        """Return the contents of a group, which is at a place in the file."""
+        if depth > MAX_DEPTH:
+            text = "expected at most '%d' groups inside of one another"
+            raise UsageValueError(text % MAX_DEPTH)
+        members: dict[str, Content] = {}
+        narrays = len(self._axes)
+        for link in group.id:
+            member = self._member(group, link, place + b"/" + link, depth)
+            if member is not None:
+                members[text_of(link)] = member
+        attrs = self._attributes(group, place)
+        is_table = attrs.pop(KIND, None) == TABLE
+        found = GroupContent(members, attrs)
+        if is_table and (table := joined_arrays(found)) is not None:
+            del self._axes[narrays:]  # the axes of columns have no names
+            return table
+        return found
+
+    def _member(
+        self, group: Any, link: bytes, place: bytes, depth: int
+    ) -> Content | None:
+        """Return a member of a group; None, and a note, if there can't be one."""
+        h5py = self.h5py
+        if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
+            self._lose("the link '%s'", place)
+            return None
+        found = h5py.h5o.open(group.id, link)
+        if self._places.setdefault(self._address(found), place) != place:
+            self._lose("the link '%s'", place)
+        elif isinstance(found, h5py.h5g.GroupID):
+            return self.group(h5py.Group(found), place, depth + 1)
+        elif not isinstance(found, h5py.h5d.DatasetID):
+            self._lose("the type '%s'", place)
+        else:
+            try:
+                return self._array(found, place)
+            except UsageError as error:
+                self._lose("'%%s' (%s)" % str(error).replace("%", "%%"), place)
+        return None
+
+    def _array(self, found: Any, place: bytes) -> ArrayContent | None:
+        """Return an array; raise `UsageError` for items that no array has."""
+        h5d, settings = self.h5py.h5d, found.get_create_plist()
+        # The shape of a virtual dataset may be that of other files.
+        if settings.get_layout() == h5d.VIRTUAL or settings.get_external_count():
+            raise UsageTypeError("its items are in other files")
+        if found.shape is None:
+            raise UsageTypeError("it has no items, and no shape")
+        dataset = self.h5py.Dataset(found)
+        is_scale = _plain(self._value(dataset, "CLASS")) == SCALE
+        name = _plain(self._value(dataset, "NAME")) if is_scale else None
+        if isinstance(name, str) and name.startswith(NO_VARIABLE):
+            return None
+        items = _Items(self, dataset, place)
+        fill, given = None, settings.fill_value_defined()
+        if given == h5d.FILL_VALUE_USER_DEFINED and not items.is_text:
+            fill = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
+        attrs, shape = self._attributes(dataset, place), dataset.shape + items.inner
+        content = ArrayContent(items.dtype, shape, items.rows, attrs, fill)
+        content.array, content.may_be_lost = items, True
+        if content.row_nbytes > MAX_ROW_NBYTES:
+            text = "a row has '%d' bytes, expected at most '%d'"
+            raise UsageValueError(text % (content.row_nbytes, MAX_ROW_NBYTES))
+        is_own = is_scale and found.rank == 1
+        axes = [self._address(found)] if is_own else self._axes_of(dataset)
+        self._axes.append((content, axes))
+        return content
+
+    def _axes_of(self, dataset: Any) -> list[Any]:
+        """Return the address of the scale of each axis, or its label."""
+        # The functions of HDF5 for scales crash if these attributes are damaged.
+        scales = self._value(dataset, "DIMENSION_LIST")
+        labels = self._value(dataset, "DIMENSION_LABELS")
+        axes: list[Any] = []
+        for axis in range(len(dataset.shape)):
+            if scales is not None and len(scales[axis]):
+                scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
+                axes.append(self._address(scale))
+            else:
+                axes.append(None if labels is None else _plain(labels[axis]))
+        return axes
+
+    def _attributes(self, found: Any, place: bytes) -> JsonObject:
+        """Return the attributes of an object; a note names those that JSON lacks."""
+        attrs: JsonObject = {}
+        for name in found.attrs:
+            if name in RESERVED:
+                continue
+            value = _plain(self._value(found, name))
+            if value is None:
+                text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
+                self._lose(text, place or b"/")
+            else:
+                attrs[name] = value
+        return attrs
+
+    def _value(self, found: Any, name: str) -> Any:
+        """Return the value of an attribute; None if it is missing, or too large."""
+        if name not in found.attrs:
+            return None
+        stored = found.attrs.get_id(name)
+        size = math.prod(stored.shape or ())
+        is_large = size * stored.dtype.itemsize > MAX_JSON
+        if stored.dtype.kind == "O":
+            is_large = size > self.most_texts
+        return None if is_large else found.attrs[name]
+
+    def name_axes(self) -> None:
+        """Name the axes of all arrays, after all scales have been seen."""
+        for content, axes in self._axes:
+            names = [
+                text_of(self._places.get(axis, b"")).rpartition("/")[2]
+                if isinstance(axis, int)
+                else axis
+                for axis in axes
+            ]
+            if any(names):
+                inner = [None] * (len(content.shape) - len(names))
+                content.dims = [name or None for name in names] + inner
+
+
+def text_of(name: bytes) -> str:
+    """Return the name of an object as text."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _plain(value: Any) -> Json:
+    """Return the value of an attribute for JSON; None if it has no such value.
+
+    An array of one item counts as this item: netCDF has no other numbers.
+    """
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "replace")
+        return text if text.encode() == value else None
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, (numpy.ndarray, numpy.generic)):
+        # netCDF has text without characters as an attribute without a value.
+        is_text = getattr(value, "shape", ()) is None and value.dtype.kind in "SO"
+        return "" if is_text else None
+    items: list[Json] = value.ravel().tolist()
+    if value.dtype.kind in "SO":
+        items = [_plain(i) if isinstance(i, (bytes, str)) else None for i in items]
+    elif value.dtype.kind not in NUMBERS or value.dtype.itemsize > 8:
+        return None
+    if None in items or len(items) == 1:
+        return items[0] if len(items) == 1 else None
+    nested: list[Json] = numpy.array(items, object).reshape(value.shape).tolist()
+    return nested
+
+
+def _without_objects(dtype: DType) -> DType:
+    """Return a type without what NumPy does not store: padding, names of values.
+
+    Raises `UsageError` for references, and items of different lengths.
+    """
+    if dtype.subdtype is not None:
+        return numpy.dtype((_without_objects(dtype.base), dtype.shape))
+    if dtype.names is not None:
+        return numpy.dtype([(n, _without_objects(dtype[n])) for n in dtype.names])
+    if dtype.kind == "O":
+        raise UsageTypeError("its items are references, or have different lengths")
+    return numpy.dtype(dtype.str)
+
+
+class _Items:
+    """The items of a dataset, which is opened for each read: its cache takes memory.
+
+    Attributes
+    ----------
+    dtype
+        Their type.
+    inner
+        The axes of an item that is an array.
+    is_text
+        Whether the items have been text of variable length, or in UTF-8.
+    chunks
+        The shape of the chunks; empty without chunks.
+    cbytes
+        Number of stored bytes.
+    """
+
+    def __init__(self, tree: _Tree, dataset: Any, place: bytes) -> None:
+        self._tree, self._place, self._name = tree, place, text_of(place)
+        self._shape, self.chunks = dataset.shape, dataset.chunks or ()
+        self.cbytes = dataset.id.get_storage_size()
+        self._itemsize = dataset.id.get_type().get_size()
+        check_known(dataset.dtype)
+        text = tree.h5py.check_string_dtype(dataset.dtype)
+        self.is_text = bool(text and (text.length is None or text.encoding == "utf-8"))
+        kind = self._measured(dataset) if self.is_text else dataset.dtype
+        kind = _without_objects(kind)
+        self.dtype, self.inner = kind.base, kind.shape
+
+    def _measured(self, dataset: Any) -> DType:
+        """Return the type for text: that of the longest value."""
+        if not self.cbytes:  # none has been written
+            return text_dtype(0)
+        if dataset.size * self._itemsize > self.cbytes * MAX_RATIO:
+            text = "'%d' stored bytes can't hold '%d' texts"
+            raise UsageValueError(text % (self.cbytes, dataset.size))
+        lengths = Lengths()
+        for block in self._blocks(dataset):
+            lengths.add(decoded(block.ravel(), self._name))
+        return lengths.dtype(self._name)
+
+    def _opened(self) -> Any:
+        """Return the dataset; its cache holds the chunks that a row touches."""
+        h5py = self._tree.h5py
+        access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
+        if self.chunks:
+            axes = zip(self._shape[1:], self.chunks[1:], strict=True)
+            count = math.prod(-(-length // chunk) for length, chunk in axes)
+            nbytes = count * math.prod(self.chunks) * self._itemsize
+            slots = min(10 * count + 521, MAX_SLOTS)
+            access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
+        return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._place, access))
+
+    def _blocks(self, dataset: Any) -> Iterator[Array]:
+        """Yield the rows in blocks, as h5py returns them."""
+        if not self._shape:
+            yield numpy.asarray(dataset[()])
+            return
+        row = dataset.size // max(1, self._shape[0])
+        step = rows_in_block(row * self._itemsize, max([1, *self.chunks[:1]]))
+        if self.is_text:
+            step = min(step, max(1, self._tree.most_texts // max(1, row)))
+        for start in range(0, self._shape[0], step):
+            yield dataset[start : start + step]
+
+    def _decoded(self, block: Array) -> Array:
+        """Return items of h5py as items of `dtype`."""
+        if not self.is_text:
+            return block.astype(self.dtype, copy=False).view(self.dtype)
+        values = decoded(block.ravel(), self._name)
+        return fixed(values, self.dtype, self._name).reshape(block.shape)
+
+    def rows(self) -> Iterator[Array]:
+        """Yield the rows in blocks."""
+        with _named(self._tree.path):
+            yield from map(self._decoded, self._blocks(self._opened()))
+
+    def __getitem__(self, key: Any) -> Array:
+        with _named(self._tree.path):
+            return self._decoded(numpy.asarray(self._opened()[key]))
+
+
+# Writing
+
+
+def write(content: Content, request: Request) -> None:
+    """Write a file; an array without a name is called ``data``."""
+    h5py = import_package("h5py", "hdf5", "writing HDF5")
+    if isinstance(content, ArrayContent) and not is_table(content):
+        content = GroupContent({UNNAMED: content})
+    with request.new_file() as out_fp, ExitStack() as stack:
+        # A stream can't be written at any position.
+        streamed = is_streamed(request.target)
+        fp = stack.enter_context(TemporaryFile()) if streamed else out_fp
+        target = _Target(fp)
+        try:
+            with h5py.File(target, "w", track_order=True) as file:
+                _Writer(h5py, request, target).write(file, content, {}, "")
+        finally:
+            target.check()
+        if streamed:
+            fp.seek(0)
+            copyfileobj(fp, out_fp)
+
+
+class _Target:
+    """A file that HDF5 writes, whose methods keep the first error.
+
+    HDF5 crashes if it can't write a file any more when it closes it.
+    """
+
+    def __init__(self, fp: Any) -> None:
+        self._fp = fp
+        self._error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            try:
+                if self._error is None:
+                    return getattr(self._fp, name)(*args)
+            except OSError as error:
+                self._error = error
+            return len(args[0]) if name == "write" else 0
+
+        return call
+
+    def check(self) -> None:
+        """Raise the first error, if any, in place of those of h5py that follow."""
+        if self._error is not None:
+            raise self._error
+
+
+class _Writer:
+    """Writes contents to groups of a file."""
+
+    def __init__(self, h5py: Any, request: Request, target: _Target) -> None:
+        self._text = h5py.string_dtype()
+        self._request, self._target = request, target
+        self._nscales = 0
+
+    def write(
+        self, group: Any, content: Content, scales: Mapping[str, Any], place: str
+    ) -> None:
+        """Write a group or a table; `scales` are those of the groups around."""
+        attrs, members, scales = content.attrs, content.members, dict(scales)
+        if is_table(content):
+            attrs, columns = {**attrs, KIND: TABLE}, as_table(content).members
+            members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}  # type: ignore
+        self._write_attributes(group, attrs, place)
+        for name, member in sorted(members.items(), key=_order):
+            inner = "%s/%s" % (place, name)
+            if not isinstance(member, ArrayContent) or is_table(member):
+                found = group.create_group(name, track_order=True)
+                self.write(found, member, scales, inner)
+                continue
+            try:
+                dataset = self._write_array(group, name, member, inner)
+                self._name_axes(group, dataset, name, member, members, scales)
+            except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
+                raise UsageTypeError("'%s': %s" % (inner, error)) from error
+
+    def _write_array(
+        self, group: Any, name: str, array: ArrayContent, place: str
+    ) -> Any:
+        """Write the items and the attributes of an array, and return the dataset."""
+        attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
+        if unit is not None:
+            self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, place))
+            word = UNITS[numpy.datetime_data(unit)[0]]
+            word += " since 1970-01-01" * (unit.kind == "M")
+            attrs = {**attrs, "units": word, FILL_VALUE: int(numpy.iinfo("i8").min)}
+            stored = numpy.dtype("i8")
+        elif array.dtype.kind == "U":
+            stored = self._text
+
+        def items(block: Array) -> Array:
+            check_text(block)
+            block = block if unit is None else converted(block, unit)
+            return block.view(stored) if unit is not None else block.astype(stored)
+
+        fill = array.fill_value if array.has_fill_value else None
+        fill = None if fill is None else items(numpy.array(fill, array.dtype))[()]
+        settings = _storage(array)
+        dataset = group.create_dataset(
+            name, array.shape, stored, fillvalue=fill, **settings
+        )
+        self._write_attributes(dataset, attrs, place, stored)
+        blocks = self._request.counted(array.rows())
+        if not array.shape:
+            dataset[()] = items(next(iter(blocks)))[()]
+            return dataset
+        start, step = 0, max([1, *settings.get("chunks", ())[:1]])
+        stream = RowStream(blocks, array.dtype, array.shape[1:])
+        for _, rows in stream.blocks(rows_in_block(array.row_nbytes, step)):
+            dataset[start : start + len(rows)] = items(rows)
+            start += len(rows)
+            self._target.check()
+        return dataset
+
+    def _name_axes(
+        self,
+        group: Any,
+        dataset: Any,
+        name: str,
+        array: ArrayContent,
+        members: Mapping[str, Content],
+        scales: dict[str, Any],
+    ) -> None:
+        """Attach scales, which name the axes of an array.
+
+        A name that a scale can't have, or that has another length, is a label.
+        """
+        if _is_scale(name, array):
+            scales[name] = self._scale(dataset, name)
+            return
+        for axis, dim in enumerate(array.dims or ()):
+            length = array.shape[axis]
+            if dim and "/" not in dim and dim not in (*scales, *members):
+                # netCDF makes such a scale for a dimension without coordinates.
+                bare = group.create_dataset(dim, (length,), ">f4")
+                scales[dim] = self._scale(bare, "%s%10d" % (NO_VARIABLE, length))
+            if dim and dim in scales and scales[dim].shape == (length,):
+                dataset.dims[axis].attach_scale(scales[dim])
+            elif dim:
+                dataset.dims[axis].label = dim
+
+    def _scale(self, dataset: Any, title: str) -> Any:
+        """Return a dataset, which becomes a scale."""
+        dataset.make_scale(title)
+        dataset.attrs[DIMENSION_ID] = numpy.int32(self._nscales)
+        self._nscales += 1
+        return dataset
+
+    def _write_attributes(
+        self, found: Any, attrs: JsonObject, place: str, dtype: DType | None = None
+    ) -> None:
+        """Write attributes; a notice names those that HDF5 can't hold."""
+        for name, value in attrs.items():
+            try:
+                if name in RESERVED:
+                    raise ValueError("the name has another meaning in HDF5")
+                stored = _attribute(value)
+                if name in OF_ITEMS and dtype is not None and dtype.kind in NUMBERS:
+                    same = stored.astype(dtype)
+                    stored = same if numpy.array_equal(same, stored, True) else stored
+                is_text = stored.dtype.kind == "O"
+                found.attrs.create(name, stored, dtype=self._text if is_text else None)
+            except (TypeError, ValueError, OSError, RuntimeError):
+                what = "the attribute '%s' of '%s'" % (name, place or "/")
+                self._request.note_loss(what)
+
+
+def _order(named: tuple[str, Content]) -> int:
+    """Return the order of members: coordinates are the scales of those that follow."""
+    is_array = isinstance(named[1], ArrayContent)
+    return 0 if _is_scale(*named) else 1 if is_array else 2
+
+
+def _is_scale(name: str, member: Content) -> bool:
+    """Return whether a member has the coordinates of the axis of its name."""
+    is_array = isinstance(member, ArrayContent) and len(member.shape) == 1
+    return is_array and list(member.dims or ()) == [name]  # type: ignore[union-attr]
+
+
+def _unit(dtype: DType) -> DType | None:
+    """Return the type of times whose unit netCDF has; None for other items.
+
+    Raises `UsageError` for types that HDF5 does not have.
+    """
+    fields = [dtype[name].base for name in dtype.names or ()]
+    if any(field.kind in "UmM" or field.names for field in fields):
+        raise UsageTypeError("HDF5 can't hold items of dtype '%s'" % dtype)
+    if dtype.kind not in "mM":
+        return None
+    unit = numpy.datetime_data(dtype)[0]
+    if unit not in UNITS:
+        raise UsageTypeError("netCDF has no unit for the dtype '%s'" % dtype)
+    return numpy.dtype("%s8[%s]" % (dtype.kind, unit))
+
+
+def _storage(array: ArrayContent) -> dict[str, Any]:
+    """Return the chunks and filters of an array; none for text, and if it is small."""
+    if array.dtype.kind == "U" or array.nbytes <= SMALL_NBYTES:
+        return {}
+    rows = CHUNK_NBYTES // max(1, array.row_nbytes)
+    chunk = [min(max(1, rows), array.shape[0]), *array.shape[1:]]
+    while math.prod(chunk) * array.dtype.itemsize > CHUNK_NBYTES and max(chunk) > 1:
+        longest = chunk.index(max(chunk))
+        chunk[longest] = -(-chunk[longest] // 2)
+    return {"chunks": (*chunk,), "shuffle": True, "compression": 1}
+
+
+def _attribute(value: Json) -> Array:
+    """Return the value of an attribute as an array; raise an error for none."""
+    items: Array = numpy.array(value, object)
+    if items.size and all(isinstance(item, str) for item in items.flat):
+        return items
+    found: Array = numpy.array(value)
+    if found.dtype.kind not in NUMBERS:
+        raise TypeError("neither a number, a text nor a list of one of them")
+    return found

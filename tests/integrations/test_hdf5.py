@@ -1,0 +1,434 @@
+"""HDF5 and netCDF files are converted in both directions; hostile ones are safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support import environment
+
+from bloscpack import dataset
+from bloscpack.dataset import conversion
+from bloscpack.dataset.conversion import contents
+from bloscpack.exceptions import DamageError, UsageError
+
+h5py = pytest.importorskip("h5py")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch, tmp_path):
+    """Make even small arrays several blocks."""
+    monkeypatch.setattr(contents, "BLOCK_NBYTES", 1000)
+    monkeypatch.chdir(tmp_path)
+
+
+def read(path):
+    request = conversion.Request("")
+    with request.resources:
+        found = conversion.source_format(path).read(path, request)
+        assert "group" == found.kind
+        return found, request.lost
+
+
+def blpk(*arguments, check=True, **settings):
+    return subprocess.run(
+        [sys.executable, "-m", "bloscpack", "convert", *arguments],
+        env=environment(),
+        capture_output=True,
+        check=check,
+        timeout=60,
+        **settings,
+    )
+
+
+def dims_of(path):
+    return {
+        name: None if array.dims is None else list(array.dims)
+        for name, array in contents.named_arrays(read(path)[0])
+    }
+
+
+def climate(path="a.nc"):
+    with h5py.File(path, "w", track_order=True) as file:
+        file.attrs["title"] = "climate"
+        for name, length in (("time", 30), ("lat", 4), ("lon", 5)):
+            file[name] = np.arange(length, dtype="f8")
+            file[name].make_scale(name)
+        chunk = {"chunks": (7, 2, 3), "compression": "gzip", "fillvalue": -1.0}
+        items = np.arange(600, dtype="f4").reshape(30, 4, 5)
+        made = file.create_dataset("g/temperature", data=items, **chunk)
+        made.attrs["units"] = "K"
+        made.attrs["_FillValue"] = np.float32("nan")
+        for axis, name in enumerate(("time", "lat", "lon")):
+            made.dims[axis].attach_scale(file[name])
+    return items
+
+
+# Arrays
+
+ARRAYS = {
+    "numbers": np.arange(6000.0).reshape(60, 10, 10),
+    "large rows": np.arange(6000, dtype="u2").reshape(2, 3000),
+    "big-endian": np.arange(1000, dtype=">i4"),
+    "half": np.arange(100, dtype="f2"),
+    "complex": np.arange(100) * 1j,
+    "bool": np.arange(100) % 3 == 0,
+    "text": np.array(["a", "bcd", "", "é\n"] * 100),
+    "bytes": np.array([b"a", b"bcd", b""] * 100),
+    "raw": np.arange(100, dtype="i8").view("V8"),
+    "no rows": np.zeros((0, 3), "f4"),
+    "no axes": np.array(5, "f4"),
+    "no axes, text": np.array("abc"),
+    "fields": np.zeros((3, 2), [("a", "i2"), ("b", "f8", (3,)), ("c", "S3")]),
+    "large": np.arange(400_000, dtype="i8").reshape(2, 200_000),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_array(name):
+    array = ARRAYS[name]
+    np.save("a.npy", array)
+    done = dataset.convert("a.npy", "b.h5")
+    assert ("hdf5", []) == (done.target_format, done.lost)
+    dataset.convert("b.h5", "c.npy")
+    found = np.load("c.npy")
+    assert (array.dtype, array.shape) == (found.dtype, found.shape)
+    assert array.tobytes() == found.tobytes()
+    with h5py.File("b.h5") as file:
+        assert ["data"] == list(file)
+
+
+def test_types_of_hdf5():
+    """Padding, the names of values and the encoding of text are no part of a type."""
+    padded = np.dtype({"names": ["a", "b"], "formats": ["i1", "f8"], "offsets": [0, 8]})
+    with h5py.File("a.h5", "w") as file:
+        file["enum"] = np.array([1, 2], h5py.enum_dtype({"x": 1, "y": 2}, "i2"))
+        file["padded"] = np.array([(1, 2.5)], padded)
+        file.create_dataset(
+            "utf8", data=["ä".encode(), b"b"], dtype=h5py.string_dtype(length=3)
+        )
+        file.create_dataset("vectors", (2,), np.dtype(("f4", (3,))))[:] = [[1] * 3] * 2
+        file["none"] = h5py.Empty("f4")
+    lost = ["'/none' (it has no items, and no shape)"]
+    assert lost == dataset.convert("a.h5", "b.zarr").lost
+    with dataset.open("b.zarr") as group:
+        assert ("<i2", [1, 2]) == (group["enum"].dtype.str, group["enum"][:].tolist())
+        assert [(1, 2.5)] == group["padded"][:].tolist()
+        assert ["ä", "b"] == group["utf8"][:].tolist()
+        assert [[1] * 3] * 2 == group["vectors"][:].tolist()
+
+
+def test_times():
+    """netCDF has no type for times: they are integers with a unit."""
+    times = np.array(["2000-01-02", "NaT"], "M8[s]")
+    np.save("a.npy", times)
+    lost = ["the dtype 'datetime64[s]' of '/data'"]
+    assert lost == dataset.convert("a.npy", "b.nc").lost
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    with xarray.open_dataset("b.nc", engine="h5netcdf", phony_dims="sort") as found:
+        np.testing.assert_array_equal(times, found["data"].values)
+    np.save("c.npy", times.astype("M8[ps]"))
+    with pytest.raises(UsageError, match=r"'/data': netCDF has no unit for .*\[ps\]"):
+        dataset.convert("c.npy", "d.nc")
+    assert not os.path.exists("d.nc")
+
+
+def test_streams():
+    items = climate()
+    with open("a.nc", "rb") as fp:
+        found = blpk("--to", "hdf5", "-", "-", stdin=fp).stdout
+    with open("b.nc", "wb") as fp:
+        fp.write(found)
+    with h5py.File("b.nc") as file:
+        np.testing.assert_array_equal(items, file["g/temperature"][:])
+
+
+def test_a_full_disk():
+    """HDF5 itself would crash."""
+    resource = pytest.importorskip("resource")
+    np.save("a.npy", np.random.default_rng(1).random(10**5))
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    done = blpk("a.npy", "b.h5", preexec_fn=limited, check=False)
+    assert (1, b"blpk: error: 'b.h5': File too large\n") == (
+        done.returncode,
+        done.stderr,
+    )
+    assert ["a.npy"] == os.listdir()
+
+
+# Groups, attributes, names of axes
+
+
+def test_climate():
+    items = climate()
+    assert [] == dataset.convert("a.nc", "b.zarr").lost
+    with dataset.open("b.zarr") as group:
+        assert {"title": "climate"} == dict(group.attrs)
+        made = group["g/temperature"]
+        np.testing.assert_array_equal(items, made[:])
+        assert ("K", -1.0) == (made.attrs["units"], made.fill_value)
+    with open("b.zarr/g/temperature/zarr.json") as fp:
+        document = json.load(fp)
+    assert ["time", "lat", "lon"] == document["dimension_names"]
+    # As xarray writes it.
+    assert "AAAAAAAA+H8=" == document["attributes"]["_FillValue"]
+    assert [] == dataset.convert("b.zarr", "c.nc").lost
+    assert dims_of("a.nc") == dims_of("c.nc")
+    with h5py.File("c.nc") as file:
+        made = file["g/temperature"]
+        np.testing.assert_array_equal(items, made[:])
+        assert -1 == made.fillvalue
+        assert np.isnan(made.attrs["_FillValue"])
+        assert "float32" == made.attrs["_FillValue"].dtype
+        assert file["lat"] == made.dims[1][0]
+
+
+@pytest.mark.xfail(raises=KeyError, reason="datasets have no arrays without axes")
+def test_a_scalar_in_a_dataset():
+    with h5py.File("a.nc", "w") as file:
+        file["crs"] = np.int32(0)
+        file["crs"].attrs["code"] = 4326
+    done = dataset.convert("a.nc", "b.zarr")
+    assert [] == done.lost or "'crs' (" in done.lost[0]
+    with dataset.open("b.zarr") as group:
+        assert ((), 4326) == (group["crs"].shape, group["crs"].attrs["code"])
+
+
+def test_names_of_axes():
+    names = {"x": ["n", None], "y": ["n"], "n": None, "z": ["m", "m"], "m": ["m"]}
+    with dataset.create_group("a.zarr") as group:
+        for name, shape in (("x", (3, 2)), ("y", (4,)), ("z", (2, 2)), ("m", (2,))):
+            group.create_array(name, np.ones(shape)).close()
+    for name, dims in names.items():
+        if name != "n":
+            path = "a.zarr/%s/zarr.json" % name
+            with open(path) as fp:
+                document = json.load(fp)
+            del document["attributes"]
+            document["dimension_names"] = dims
+            with open(path, "w") as fp:
+                json.dump(document, fp)
+    dataset.convert("a.zarr", "b.nc")
+    del names["n"]
+    # The scale 'n' has no items; its length is not that of 'y'.
+    assert names == dims_of("b.nc")
+    with h5py.File("b.nc") as file:
+        assert (3,) == file["n"].shape
+        assert "n" == file["y"].dims[0].label
+
+
+def test_attributes():
+    attrs = {
+        "text": "é",
+        "empty": "",
+        "number": 3,
+        "float": 2.5,
+        "true": True,
+        "list": [1, 2],
+        "texts": ["a", "bc"],
+        "table": [[1.5, 2], [3, 4]],
+        "large": "x" * 100_000,
+    }
+    wrong = {"none": None, "object": {"a": 1}, "mixed": [1, "a"], "NAME": "x"}
+    dataset.create_group("a.zarr", attrs={**attrs, **wrong}).close()
+    lost = dataset.convert("a.zarr", "b.h5").lost
+    assert ["the attribute '%s' of '/'" % name for name in wrong] == lost
+    found, lost = read("b.h5")
+    assert (attrs, []) == (found.attrs, lost)
+
+
+def test_attributes_that_json_lacks():
+    with h5py.File("a.h5", "w") as file:
+        file.attrs["one"] = [5]
+        file.attrs["nothing"] = h5py.Empty("S1")
+        file.attrs["complex"] = 1j
+        file.attrs["bytes"] = np.bytes_(b"\xff")
+        file.attrs["reference"] = file.ref
+    found, lost = read("a.h5")
+    assert {"one": 5, "nothing": ""} == found.attrs
+    names = ("bytes", "complex", "reference")
+    assert ["the attribute '%s' of '/'" % name for name in names] == sorted(lost)
+
+
+def test_table():
+    rows = {"b": np.arange(50), "a": np.array(["x", "yz"] * 25), "c": np.ones((50, 2))}
+    with dataset.create_table("a.zarr", rows, attrs={"k": 1}) as table:
+        table["a"].attrs["unit"] = "m"
+    dataset.convert("a.zarr", "b.h5")
+    assert "table" == dataset.convert("b.h5", "c.zarr").kind
+    with dataset.open("a.zarr") as a, dataset.open("c.zarr") as c:
+        assert a.names == c.names
+        np.testing.assert_array_equal(a[:], c[:])
+        assert ({"k": 1}, {"unit": "m"}) == (dict(c.attrs), dict(c["a"].attrs))
+    dataset.convert("b.h5", "d.npy")
+    assert ("b", "a", "c") == np.load("d.npy").dtype.names
+
+
+def test_fields_of_hdf5_become_a_table():
+    with h5py.File("a.h5", "w") as file:
+        file["t"] = np.array([(1, 2.5), (3, 4.5)], [("x", "i4"), ("y", "f8")])
+    dataset.convert("a.h5", "b.zarr")
+    assert ["x", "y"] == dataset.open("b.zarr")["t"].names
+
+
+def test_xarray():
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    pytest.importorskip("zarr")
+    values = np.arange(60.0).reshape(3, 4, 5)
+    values[0, 0, 0] = np.nan
+    axes = ("time", "y", "x")
+    made = xarray.Dataset(
+        {
+            "t": (axes, values.astype("f4"), {"units": "K", "range": [1.5, 2.5]}),
+            "p": (axes, values, {"long_name": "é"}),
+            "name": ("y", np.array(["a", "bé", "", "c"], object)),
+        },
+        {
+            "time": ("time", np.arange("2000-01", "2000-04", dtype="M8[M]")),
+            "x": range(5),
+        },
+        {"title": "t"},
+    )
+    made["p"].encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
+    made["time"] = made["time"].astype("M8[ns]")
+    made.to_netcdf("a.nc", engine="h5netcdf")
+    dataset.convert("a.nc", "b.zarr")
+    dataset.convert("b.zarr", "c.nc")
+    with xarray.open_dataset("a.nc", engine="h5netcdf") as a:
+        with xarray.open_dataset("c.nc", engine="h5netcdf") as c:
+            xarray.testing.assert_identical(a.load(), c.load())
+        with xarray.open_zarr("b.zarr", consolidated=False) as b:
+            xarray.testing.assert_equal(a, b.load())
+
+
+# Hostile files
+
+
+def test_links(tmp_path):
+    with h5py.File("other.h5", "w") as file:
+        file["secret"] = np.arange(10)
+    with h5py.File("a.h5", "w") as file:
+        file["g/x"] = np.arange(3)
+        file["g/up"] = file["/"]
+        file["same"] = file["g/x"]
+        file["soft"] = h5py.SoftLink("/g/x")
+        file["cycle"] = h5py.SoftLink("/cycle")
+        file["outside"] = h5py.ExternalLink("other.h5", "/secret")
+        file["through"] = h5py.SoftLink("/outside")
+        file["type"] = np.dtype("i4")
+    done = dataset.convert("a.h5", "b.zarr")
+    names = ("cycle", "g/up", "outside", "same", "soft", "through")
+    expected = ["the link '/%s'" % name for name in names] + ["the type '/type'"]
+    assert expected == sorted(done.lost)
+    with dataset.open("b.zarr") as group:
+        assert ["g"] == sorted(group)
+        assert ["x"] == sorted(group["g"])
+
+
+def test_no_other_file_is_opened(tmp_path):
+    """A pipe as the other file would block for ever."""
+    os.mkfifo("other.h5")
+    with h5py.File("a.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file["outside"] = h5py.ExternalLink("other.h5", "/secret")
+        layout = h5py.VirtualLayout((10,), "i8")
+        layout[:] = h5py.VirtualSource("other.h5", "secret", (10,))
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("raw", (10,), "i8", external=[("other.h5", 0, 80)])
+    code = (
+        "from bloscpack import dataset; print(dataset.convert('a.h5', 'b.zarr').lost)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    where = " (its items are in other files)"
+    expected = ["the link '/outside'", "'/raw'" + where, "'/virtual'" + where]
+    assert str(expected) == done.stdout.strip()
+
+
+def test_items_that_no_array_has():
+    with h5py.File("a.h5", "w") as file:
+        file["x"] = np.arange(3)
+        file.create_dataset("ref", data=file.ref)
+        file.create_dataset("ragged", (2,), h5py.vlen_dtype("i4"))
+        fields = np.dtype([("a", "i4"), ("b", h5py.string_dtype())])
+        file.create_dataset("fields", (2,), fields)
+        file.create_dataset("wide", (2, 2**36), "f4", chunks=(1, 1024))
+        file.create_dataset("bytes", data=[b"\xff"], dtype=h5py.string_dtype())
+    found, lost = read("a.h5")
+    assert ["x"] == list(found.members)
+    why = "its items are references, or have different lengths"
+    assert ["'/%s' (%s)" % (name, why) for name in ("fields", "ragged", "ref")] == [
+        text for text in lost if why in text
+    ]
+    assert "'/wide' (a row has '274877906944' bytes" in str(lost)
+    assert "'/bytes' (column '/bytes': expected text in UTF-8" in str(lost)
+
+
+def test_huge_shapes():
+    with h5py.File("a.h5", "w") as file:
+        file.create_dataset("x", (2**40, 2**10), "f8", chunks=(1, 1024))
+    with pytest.raises(OSError, match=r"only '[0-9]+' are free"):
+        dataset.convert("a.h5", "b.zarr")
+    with h5py.File("a.h5", "w") as file:
+        made = file.create_dataset("x", (2**40,), h5py.string_dtype(), chunks=(8,))
+        made[0] = "a"
+    _, lost = read("a.h5")
+    assert "stored bytes can't hold '%d' texts" % 2**40 in lost[0]
+
+
+def test_many_groups_inside_of_one_another():
+    with h5py.File("a.h5", "w") as file:
+        group = file
+        for _ in range(101):
+            group = group.create_group("g")
+    with pytest.raises(UsageError, match=r"'a\.h5': expected at most '100' groups"):
+        dataset.convert("a.h5", "b.zarr")
+
+
+def test_many_losses():
+    with h5py.File("a.h5", "w") as file:
+        for number in range(200):
+            file["l%d" % number] = h5py.SoftLink("/x")
+    assert 101 == len(read("a.h5")[1])
+
+
+def test_damage():
+    climate()
+    with open("a.nc", "rb") as fp:
+        content = fp.read()
+    with open("b.nc", "wb") as fp:
+        fp.write(content[:1000])
+    with pytest.raises(DamageError, match=r"truncated file.*'b\.nc'"):
+        dataset.convert("b.nc", "c.zarr")
+    with h5py.File("a.nc") as file:
+        place = file["g/temperature"].id.get_chunk_info(3).byte_offset
+    damaged = bytearray(content)
+    damaged[place : place + 20] = bytes(20)
+    with open("b.nc", "wb") as fp:
+        fp.write(damaged)
+    with pytest.raises(DamageError, match=r"filter returned failure.*'b\.nc'"):
+        dataset.convert("b.nc", "c.zarr")
+    assert ["a.nc", "b.nc"] == sorted(os.listdir())
+
+
+def test_without_the_package(monkeypatch):
+    climate()
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(UsageError, match=r"needs the package h5py: .*\[hdf5\]"):
+        dataset.convert("a.nc", "b.zarr")
+    assert ["a.nc"] == os.listdir()
