@@ -17,7 +17,7 @@ from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 if TYPE_CHECKING:
-    from ..serializers import JsonObject
+    from ..serializers import Json, JsonObject
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")
@@ -59,6 +59,30 @@ def describe(
     """
     found = detect(Folder.open(path, storage_options))
     return _describe("", found.layout, found.kind, partial(open_for_check, *found))
+
+
+class Description(dict[str, "Json"]):
+    """What `describe` returns, with a line for each field as its repr."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(
+            "%s  %s" % (key.ljust(width), shown_field(key, value))
+            for key, value in self.items()
+        )
+
+
+def shown_field(key: str, value: Json) -> str:
+    """Return the value of a field, in one line; of columns and members the names."""
+    if key in ("columns", "members"):
+        return ", ".join(inner["name"].rpartition("/")[2] for inner in value)
+    return value if isinstance(value, str) and value.isprintable() else repr(value)
+
+
+def describe_open(name: str, layout: NodeLayout) -> Description:
+    """Return the description of a dataset that is open."""
+    kind = layout.kind
+    return Description(_describe(name, layout.name, kind, lambda: layout))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:

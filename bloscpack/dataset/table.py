@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
@@ -13,26 +15,52 @@ from .. import log
 from .._format.dtypes import DType
 from ..exceptions import (
     BloscpackError,
+    DamageError,
     DoesNotFit,
     UsageError,
+    UsageTypeError,
     UsageValueError,
     install_hint,
 )
 from .array import Array, checked_length, checked_trim
-from .frames import columns_of, read_frame, read_rows, shown_rows
+from .frames import (
+    as_lines,
+    columns_of,
+    in_all_columns,
+    read_arrow,
+    read_frame,
+    read_rows,
+    shown_rows,
+)
+from .layouts import Found, table_class
 from .layouts.base import NewArray
 from .node import Node, import_dask, reopened
-from .rows import all_columns, as_columns, blocks_of, items_of, naming_column
+from .rows import (
+    MASK_NAME,
+    MASK_OF,
+    all_columns,
+    as_columns,
+    blocks_of,
+    check_different,
+    items_of,
+    mask_attributes,
+    naming_column,
+    with_masks,
+)
 
 if TYPE_CHECKING:
+    from .._commit.new_files import Change, UnfinishedFile
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import Blocks, TableLayout
+    from .layouts.base import Blocks, NewColumn, TableLayout
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
 # Kinds of items, other than text, that are objects in a DataFrame.
 DASK_OBJECTS = "SVO"
+# Number of times that a table is read again if one of its columns is missing or has a
+# different length.
+ATTEMPTS = 3
 
 
 class Columns(Mapping[str, Array]):
@@ -59,8 +87,9 @@ class Columns(Mapping[str, Array]):
 class Table(Node):
     """Columns of the same length in a folder; `open_table` makes it.
 
-    ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
-    and other indexes are rows as a structured array.
+    ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
+    `Selection` of columns. ``table[5]`` is a row, and ``table[2:8]`` and other indexes
+    are rows as a structured array.
 
     Attributes
     ----------
@@ -96,6 +125,8 @@ class Table(Node):
                 if self._writer is not None:
                     self._writer.lock(layout.folder.prefix[:-1])
                 column = Array(layout, self._writer, is_column=True)
+            elif column._layout is not layout:
+                column._take_layout(layout)
             new[name] = column
         self.columns._columns = new
 
@@ -136,6 +167,27 @@ class Table(Node):
         return sum(column.cbytes for column in self._columns.values())
 
     @property
+    def itemsize(self) -> int:
+        """Number of bytes of a row."""
+        return self.dtype.itemsize
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks of all columns."""
+        return sum(column.nchunks for column in self._columns.values())
+
+    def _masks(self) -> dict[str, str]:
+        """Return the columns with missing items, and the ones that say which."""
+        return {
+            name: mask
+            for name in self._columns
+            if (mask := MASK_NAME % name) in self._columns
+            and self._columns[mask].attrs.get(MASK_OF) == name
+            and self._columns[mask].dtype == bool
+            and self._columns[mask].shape == (len(self._columns[mask]),)
+        }
+
+    @property
     def closed(self) -> bool:
         """Whether the table was closed."""
         return any(c._layout.reader.closed for c in self._columns.values())
@@ -152,11 +204,26 @@ class Table(Node):
             )
         ]
         try:
-            return "\n".join([*lines, *shown_rows(self._columns, len(self))])
+            return "\n".join([*lines, *as_lines(self._rows_of_html())])
         except (BloscpackError, OSError):  # closed or damaged
             return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
 
-    # Closing
+    def _rows_of_html(self) -> list[list[str]]:
+        return shown_rows(self._columns, len(self))
+
+    # Closing and opening again
+
+    def _reopened(self) -> TableLayout:
+        layout = self._layout
+        found = Found(layout.folder, layout.name, layout.kind)
+        return read_table(found, layout.allow_pickle)
+
+    def _take_layout(self, layout: TableLayout) -> None:
+        removed = self._columns.keys() - layout.columns.keys()
+        for name in removed:
+            self._columns[name].stop_reading()
+        self._layout, self._token = layout, None
+        self._set_columns()
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
@@ -175,8 +242,8 @@ class Table(Node):
         key
             The name of a column; a list of names; the number of a row; a slice; an
             array of row numbers; or an array of booleans, such as
-            ``table['volume'][:] > 0``. A list of names selects all rows of these
-            columns, as a structured array.
+            ``table['volume'][:] > 0``. A list of names selects columns, and an index
+            of the result rows of these.
 
         Raises
         ------
@@ -192,36 +259,92 @@ class Table(Node):
                 raise KeyError(key)
             return self._columns[key]
         if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-            return self._read(
-                lambda: read_rows(
-                    {name: self[name] for name in key}, len(self), slice(None)
-                )
-            )
+            return Selection(self, key)
         return self._read(lambda: read_rows(self._columns, len(self), key))
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), ITERATION_ROWS):
             yield from self[start : start + ITERATION_ROWS]
 
-    def to_pandas(self) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
+        """Return all rows as a structured array; NumPy calls this."""
+        return Selection(self, self.names).__array__(dtype, copy)
+
+    def to_pandas(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
         """Return the table as a DataFrame; this needs pandas.
 
-        Bytes and text become objects of Python. Raises `UsageError` if a column has
-        several axes.
+        Bytes and text become objects of Python. Integers, booleans and text with
+        missing items get them back, and their masks are left out.
+
+        Parameters
+        ----------
+        columns
+            The names of the columns to read; by default all.
+        rows
+            A slice, row numbers or booleans; by default all rows. The index of the
+            DataFrame numbers the rows that are read.
+
+        Raises
+        ------
+        UsageError
+            If a column has several axes, or if pandas is not installed.
         """
+        return self._read_all("pandas", read_frame, columns, rows)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
+        """Return the table as one of Arrow; this needs pyarrow.
+
+        The parameters are those of `to_pandas`.
+        """
+        return self._read_all("pyarrow", read_arrow, columns, rows)
+
+    def head(self, count: int = 5) -> Any:
+        """Return the first rows as a DataFrame; this needs pandas."""
+        return self.to_pandas(rows=slice(count))
+
+    def _read_all(
+        self,
+        package: str,
+        read: Callable[[Any, Any], Any],
+        names: Sequence[str] | None,
+        rows: Any,
+    ) -> Any:
+        """Return what `read` returns for columns with their masks, and rows."""
         try:
-            import pandas  # noqa: F401
+            import_module(package)
         except ImportError as error:
             raise UsageError(
-                "to_pandas needs the package pandas: " + install_hint("tables")
+                "this needs the package %s: %s" % (package, install_hint("tables"))
             ) from error
-        return self._read(lambda: self.frame(slice(len(self)), self.names))
 
-    def frame(self, rows: slice, names: Sequence[str]) -> Any:
+        def read_all() -> Any:
+            key = slice(None) if rows is None else rows
+            key = in_all_columns(key, len(self))[0]
+            return read(self._with_masks(names), key)
+
+        return self._read(read_all)
+
+    def _with_masks(
+        self, names: Sequence[str] | None
+    ) -> dict[str, tuple[Array, Array | None]]:
+        """Return columns with their masks, which are left out if all are returned."""
+        if isinstance(names, str):
+            raise UsageTypeError("columns: expected a list of names, found %r" % names)
+        columns, masks = self._columns, self._masks()
+        hidden = set(masks.values()) if names is None else ()
+        named = self.names if names is None else names
+        for name in named:
+            if name not in columns:
+                raise KeyError(name)
+        return {
+            name: (columns[name], columns[masks[name]] if name in masks else None)
+            for name in named
+            if name not in hidden
+        }
+
+    def frame(self, rows: slice, names: Sequence[str] | None) -> Any:
         """Return some rows of some columns as a DataFrame."""
-        return self._read(
-            lambda: read_frame({name: self._columns[name] for name in names}, rows)
-        )
+        return self._read(lambda: read_frame(self._with_masks(names), rows))
 
     # Pickle and Dask
 
@@ -255,7 +378,7 @@ class Table(Node):
 
     def _to_dask(self, rows: int | None, columns: list[str] | None) -> Any:
         dd = import_dask("dask.dataframe")
-        names = self.names if columns is None else [self[n] and n for n in columns]
+        names = list(self._with_masks(columns))
         if rows is None:
             rows = min((self[n].shards or self[n].chunks)[0] for n in names)
         if rows < 1:
@@ -299,7 +422,7 @@ class Table(Node):
         given = columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            new = as_columns(given, types)
+            new = as_columns(given, types, self._masks())
             count = len(next(iter(new.values()))) if new else 0
             if not count:
                 return
@@ -358,7 +481,7 @@ class Table(Node):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            given = all_columns(rows, self.names)
+            given = all_columns(rows, self.names, self._masks())
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in self._columns.items():
                     column.stage_items(change, key, given[name])
@@ -383,6 +506,7 @@ class Table(Node):
             The name.
         values
             As many rows as the table has; a table without columns takes any number.
+            A masked array gets a second column, which says which items are missing.
         position
             The number that the column gets; None for the last.
         chunks, shards, fill_value, attrs, settings
@@ -397,44 +521,241 @@ class Table(Node):
         writer = self._check_writer()
         with writer.turn():
             layout.check_column_name(name)
+            columns = with_masks({name: values})
+            attributes = mask_attributes(columns, [name])
+            attributes[name] = dict(() if attrs is None else attrs)
+            self._check_free(columns)
+            new: dict[str, NewColumn] = {}
+            for each, items in columns.items():
+                rows = items_of(items)
+                if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+                    raise DoesNotFit(
+                        "expected '%d' rows, found an array of shape %s"
+                        % (len(self), rows.shape)
+                    )
+                array = NewArray(
+                    *(rows.dtype, rows.shape, chunks, None if new else fill_value),
+                    attributes[each],
+                    settings=settings,
+                    shards=shards,
+                    sample=rows,
+                )
+                blocks = column_blocks(type(layout), each, array, rows)
+                new[each] = array, blocks
+            names = self.names
+            at = len(names) if position is None else position
+            names[at:at] = new
+            with writer.change(take_over) as change:
+                for each, column in new.items():
+                    layout.create_column(change, each, column)
+                layout.stage_columns(change, names)
+
+    def _check_free(self, names: Iterable[str]) -> None:
+        check_different(list(names))
+        for name in names:
             if name in self._columns:
                 raise UsageValueError("the table has a column '%s'" % name)
-            rows = items_of(values)
-            if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-                raise DoesNotFit(
-                    "expected '%d' rows, found an array of shape %s"
-                    % (len(self), rows.shape)
-                )
-            new = NewArray(
-                *(rows.dtype, rows.shape, chunks, fill_value),
-                dict(() if attrs is None else attrs),
-                settings=settings,
-                shards=shards,
-                sample=rows,
-            )
-            names = self.names
-            names.insert(len(names) if position is None else position, name)
-            blocks = column_blocks(type(layout), name, new, rows)
-            with writer.change(take_over) as change:
-                layout.create_column(change, name, (new, blocks))
-                layout.stage_columns(change, names)
 
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
 
         def take_over() -> None:
-            column.stop_reading()
+            for column in removed.values():
+                column.stop_reading()
             self._layout.columns_committed(names)
             self._set_columns()
 
         writer = self._check_writer()
         with writer.turn():
-            column = self._columns[name]
-            if len(self._columns) == 1:
+            removed = {name: self._columns[name]}
+            mask = self._masks().get(name)
+            if mask is not None:
+                removed[mask] = self._columns[mask]
+            names = [other for other in self._columns if other not in removed]
+            if not names:
                 raise UsageValueError("a table must have a column")
-            names = [other for other in self._columns if other != name]
             with writer.change(take_over) as change:
                 self._layout.stage_columns(change, names)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give columns other names, all in one step; their files are copied.
+
+        `names` maps old names to new ones.
+        """
+        with self._check_writer().turn():
+            masks = self._masks()
+            changed = dict(names)
+            for old, new in names.items():
+                self._layout.check_column_name(new)
+                if old in masks:
+                    changed[masks[old]] = MASK_NAME % new
+            self._check_free(changed.values())
+            self._change_columns(
+                changed, {}, {MASK_NAME % n: n for n in names.values()}
+            )
+
+    def astype(self, dtypes: Mapping[str, Any]) -> None:
+        """Convert columns to other dtypes, all in one step.
+
+        Each value must fit, as in an assignment. So text can be made longer.
+
+        Parameters
+        ----------
+        dtypes
+            Maps the names of the columns to their dtypes.
+
+        Raises
+        ------
+        UsageError
+            If a value does not fit, or if the table is at a URL.
+        """
+        with self._check_writer().turn():
+            if self._layout.folder.is_remote:
+                raise UsageError(
+                    "'%s': the dtype of a column can't change at a URL: add a column "
+                    "with the new dtype, remove the old one, and rename the new one"
+                    % self.path
+                )
+            wanted = {name: numpy.dtype(dtype) for name, dtype in dtypes.items()}
+            self._change_columns({name: name for name in dtypes}, wanted, {})
+
+    def _change_columns(
+        self,
+        changed: Mapping[str, str],
+        dtypes: Mapping[str, DType],
+        mask_of: Mapping[str, str],
+    ) -> None:
+        """Replace columns by copies with new names or dtypes.
+
+        `mask_of` has the columns of new names that masks belong to.
+        """
+        layout = self._layout
+        columns = {name: self._columns[name] for name in changed}
+        names = [changed.get(name, name) for name in self._columns]
+
+        def take_over() -> None:
+            for name, column in columns.items():
+                if name in names:
+                    del layout.columns[name]
+                else:
+                    column.stop_reading()
+            layout.columns_committed(names)
+            self._set_columns()
+            for name in dtypes:
+                layout.columns[name].remove_unused()
+
+        with self._check_writer().change(take_over) as change:
+            for old, column in columns.items():
+                new = changed[old]
+                with naming_column(old):
+                    copy = column.copied(layout.array_class, dtypes.get(old), old)
+                if new in mask_of:
+                    copy[0].attrs[MASK_OF] = mask_of[new]
+                staged: Any = StagedChange(change) if new == old else change
+                layout.create_column(staged, new, copy)
+            layout.stage_columns(change, names)
+
+
+class StagedChange:
+    """A change in which each file keeps its old content until the commit."""
+
+    def __init__(self, change: Change) -> None:
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._change, name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write the content that a file gets when the change is committed."""
+        self._change.stage(name, content)
+
+    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
+        """Let a file get its name when the change is committed."""
+        self._change.finish(file, at_once=False)
+
+
+class Selection:
+    """Some columns of a table; ``table[['a', 'b']]`` makes it.
+
+    An index reads rows of these columns only, as a structured array.
+
+    Attributes
+    ----------
+    table
+        The table.
+    names
+        The names of the columns.
+    """
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        self.table = table
+        self.names = list(names)
+        check_different(self.names)
+        self._columns()
+
+    def _columns(self) -> dict[str, Array]:
+        return {name: self.table[name] for name in self.names}
+
+    @property
+    def dtype(self) -> DType:
+        """The type of a row, with a field for each column."""
+        dtype = self.table.dtype
+        return numpy.dtype([(name, dtype[name]) for name in self.names])
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows, as a tuple."""
+        return self.table.shape
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return a column, a row, or rows as a structured array."""
+        if isinstance(key, str):
+            return self._columns()[key]
+        columns = self._columns()
+        return self.table._read(lambda: read_rows(columns, len(self), key))
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), ITERATION_ROWS):
+            yield from self[start : start + ITERATION_ROWS]
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
+        """Return all rows as a structured array; NumPy calls this."""
+        if copy is False:
+            raise ValueError("a table in files can't be used without a copy")
+        items: Items = self[:]
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return "<Selection of %s of '%s'>" % (", ".join(self.names), self.table.path)
+
+    def to_pandas(self, rows: Any = None) -> Any:
+        """Return the columns as a DataFrame; see `Table.to_pandas`."""
+        return self.table.to_pandas(self.names, rows)
+
+    def to_arrow(self, rows: Any = None) -> Any:
+        """Return the columns as a table of Arrow; see `Table.to_arrow`."""
+        return self.table.to_arrow(self.names, rows)
+
+
+def read_table(
+    found: Found, allow_pickle: bool, attempts: int = ATTEMPTS
+) -> TableLayout:
+    """Return the layout of a table, while a writer may be changing it.
+
+    Between the reads of two files, the writer may have removed a column, or changed the
+    lengths: the table is read again. A damaged table fails each time.
+    """
+    layout = table_class(found.layout)
+    for _ in range(attempts):
+        with suppress(FileNotFoundError, DamageError):
+            table = layout(found.folder, allow_pickle=allow_pickle)
+            if len({column.shape[0] for column in table.columns.values()}) < 2:
+                return table
+        found.folder.pending.read()
+    return layout(found.folder, allow_pickle=allow_pickle)
 
 
 def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:

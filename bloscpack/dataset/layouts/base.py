@@ -424,8 +424,12 @@ class TableLayout(NodeLayout):
         """Raise `UsageError` if no column can have this name."""
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
-        """Write a column, which the table does not have before `stage_columns`."""
-        self.folder.remove_tree(name)  # of a column that was removed
+        """Write a column, which the table does not have before `stage_columns`.
+
+        `change` stages all files of a column that replaces another one.
+        """
+        if name not in self.columns:
+            self.folder.remove_tree(name)  # of a column that was removed
         self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     @abstractmethod

@@ -471,7 +471,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         new, blocks = column
         storage = new_storage(new)
         place = column_folder(name)
-        self.folder.remove_tree(place)  # of a column that was removed
+        if name not in self.columns:
+            self.folder.remove_tree(place)  # of a column that was removed
         place = _make_column(change, self.folder.prefix, name)
         write_leaves(change, place, storage, blocks)
         self._new[name] = storage, new.attrs
