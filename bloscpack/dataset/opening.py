@@ -35,13 +35,13 @@ from .rows import (
     naming_column,
     new_rows,
     with_masks,
-    without_mask,
 )
 from .table import ATTEMPTS, Table, column_blocks, read_table
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
+    from ..serializers import JsonObject
     from .layouts.base import Blocks
 
 
@@ -283,9 +283,7 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_place(path, "create_table(path, data)")
-    given = _new_columns(data, dtype, names)
-    columns = with_masks(given)
-    attributes = mask_attributes(columns, given)
+    columns, attributes = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
@@ -295,7 +293,7 @@ def create_table(
             rows.dtype,
             rows.shape,
             chunks,
-            attrs=attributes.get(name, {}),
+            attrs=attributes[name],
             settings=settings,
             shards=shards,
             sample=rows,
@@ -339,8 +337,8 @@ Table.from_pandas = staticmethod(from_pandas)
 
 def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
-) -> dict[str, Items]:
-    """Return the columns of a new table."""
+) -> tuple[dict[str, Items], JsonObject]:
+    """Return the columns of a new table, and the attributes of each."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -361,20 +359,19 @@ def _new_columns(
             % type(data).__name__
         )
     columns = {}
-    for name, column in named_columns(columns_of(data), list(names)).items():
-        if wanted is not None and name not in (wanted.fields or ()):
+    given = named_columns(columns_of(data), list(names))
+    for name, column in with_masks(given).items():
+        typed = wanted if name in given else None  # masks are booleans
+        if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            masked = numpy.ma.is_masked(column) and column.ndim == 1
-            rows = items_of(without_mask(column) if masked else column)
-            if wanted is not None:
-                rows = converted(rows, wanted[name].base)
-            if masked:
-                rows = numpy.ma.masked_array(rows, column.mask)
+            rows = items_of(column)
+            if typed is not None:
+                rows = converted(rows, typed[name].base)
         columns[name] = rows
     if not columns:
         raise UsageValueError("a table must have a column")
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns
+    return columns, mask_attributes(columns, given)

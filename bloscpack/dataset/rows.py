@@ -385,9 +385,9 @@ def with_masks(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def mask_attributes(columns: Iterable[str], given: Iterable[str]) -> JsonObject:
-    """Return the attributes, by name, of the columns that `with_masks` has added."""
-    names = {MASK_NAME % name: name for name in given}
-    return {n: {MASK_OF: names[n]} for n in columns if n not in given}
+    """Return the attributes of all columns, of which `with_masks` has added some."""
+    masks = {MASK_NAME % name: {MASK_OF: name} for name in given}
+    return {name: {} if name in given else masks[name] for name in columns}
 
 
 def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:

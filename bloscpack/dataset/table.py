@@ -18,7 +18,6 @@ from ..exceptions import (
     DamageError,
     DoesNotFit,
     UsageError,
-    UsageTypeError,
     UsageValueError,
     install_hint,
 )
@@ -176,15 +175,19 @@ class Table(Node):
         """Number of chunks of all columns."""
         return sum(column.nchunks for column in self._columns.values())
 
+    def _all_columns(self) -> dict[str, Array]:
+        return self._columns
+
     def _masks(self) -> dict[str, str]:
         """Return the columns with missing items, and the ones that say which."""
+        found = self._all_columns()
+        masks = {name: MASK_NAME % name for name in found}
         return {
             name: mask
-            for name in self._columns
-            if (mask := MASK_NAME % name) in self._columns
-            and self._columns[mask].attrs.get(MASK_OF) == name
-            and self._columns[mask].dtype == bool
-            and self._columns[mask].shape == (len(self._columns[mask]),)
+            for name, mask in masks.items()
+            if mask in found
+            and (found[mask].dtype.kind, found[mask].ndim) == ("b", 1)
+            and found[mask].attrs.get(MASK_OF) == name
         }
 
     @property
@@ -268,7 +271,10 @@ class Table(Node):
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
         """Return all rows as a structured array; NumPy calls this."""
-        return Selection(self, self.names).__array__(dtype, copy)
+        if copy is False:
+            raise ValueError("a table in files can't be used without a copy")
+        items: Items = self[:]
+        return items if dtype is None else items.astype(dtype, copy=False)
 
     def to_pandas(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
         """Return the table as a DataFrame; this needs pandas.
@@ -316,30 +322,22 @@ class Table(Node):
             raise UsageError(
                 "this needs the package %s: %s" % (package, install_hint("tables"))
             ) from error
-
-        def read_all() -> Any:
-            key = slice(None) if rows is None else rows
-            key = in_all_columns(key, len(self))[0]
-            return read(self._with_masks(names), key)
-
-        return self._read(read_all)
+        key = slice(None) if rows is None else rows
+        return self._read(
+            lambda: read(self._with_masks(names), in_all_columns(key, len(self))[0])
+        )
 
     def _with_masks(
         self, names: Sequence[str] | None
     ) -> dict[str, tuple[Array, Array | None]]:
         """Return columns with their masks, which are left out if all are returned."""
-        if isinstance(names, str):
-            raise UsageTypeError("columns: expected a list of names, found %r" % names)
-        columns, masks = self._columns, self._masks()
-        hidden = set(masks.values()) if names is None else ()
-        named = self.names if names is None else names
-        for name in named:
-            if name not in columns:
-                raise KeyError(name)
+        columns, masks = self._all_columns(), self._masks()
+        if names is None:
+            names = [name for name in self._columns if name not in masks.values()]
+        elif isinstance(names, str):
+            names = [names]
         return {
-            name: (columns[name], columns[masks[name]] if name in masks else None)
-            for name in named
-            if name not in hidden
+            name: (columns[name], columns.get(masks.get(name, ""))) for name in names
         }
 
     def frame(self, rows: slice, names: Sequence[str] | None) -> Any:
@@ -674,70 +672,39 @@ class StagedChange:
         self._change.finish(file, at_once=False)
 
 
-class Selection:
+class Selection(Table):
     """Some columns of a table; ``table[['a', 'b']]`` makes it.
 
-    An index reads rows of these columns only, as a structured array.
+    An index reads rows of these columns only. Changes are made through the table.
 
     Attributes
     ----------
     table
         The table.
-    names
-        The names of the columns.
     """
 
     def __init__(self, table: Table, names: Sequence[str]) -> None:
+        vars(self).update(vars(table))
+        check_different(list(names))
         self.table = table
-        self.names = list(names)
-        check_different(self.names)
-        self._columns()
+        self.columns = Columns()
+        self.columns._columns = {name: table[name] for name in names}
 
-    def _columns(self) -> dict[str, Array]:
-        return {name: self.table[name] for name in self.names}
+    def _all_columns(self) -> dict[str, Array]:
+        return self.table._columns
 
-    @property
-    def dtype(self) -> DType:
-        """The type of a row, with a field for each column."""
-        dtype = self.table.dtype
-        return numpy.dtype([(name, dtype[name]) for name in self.names])
+    def _check_writer(self) -> Writer:
+        raise UsageValueError(
+            "some columns of a table can only be read: change the table '%s'"
+            % self.path
+        )
 
-    @property
-    def shape(self) -> tuple[int]:
-        """The number of rows, as a tuple."""
-        return self.table.shape
+    def refresh(self) -> None:
+        """Take over the changes of the table that other programs have committed."""
+        self.table.refresh()
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, key: Any) -> Any:
-        """Return a column, a row, or rows as a structured array."""
-        if isinstance(key, str):
-            return self._columns()[key]
-        columns = self._columns()
-        return self.table._read(lambda: read_rows(columns, len(self), key))
-
-    def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), ITERATION_ROWS):
-            yield from self[start : start + ITERATION_ROWS]
-
-    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
-        """Return all rows as a structured array; NumPy calls this."""
-        if copy is False:
-            raise ValueError("a table in files can't be used without a copy")
-        items: Items = self[:]
-        return items if dtype is None else items.astype(dtype, copy=False)
-
-    def __repr__(self) -> str:
-        return "<Selection of %s of '%s'>" % (", ".join(self.names), self.table.path)
-
-    def to_pandas(self, rows: Any = None) -> Any:
-        """Return the columns as a DataFrame; see `Table.to_pandas`."""
-        return self.table.to_pandas(self.names, rows)
-
-    def to_arrow(self, rows: Any = None) -> Any:
-        """Return the columns as a table of Arrow; see `Table.to_arrow`."""
-        return self.table.to_arrow(self.names, rows)
+    def __reduce__(self) -> tuple[object, ...]:
+        return Selection, (self.table, self.names)
 
 
 def read_table(
