@@ -347,8 +347,8 @@ OPERATIONS = {
 }
 
 
-# What can be written in each place: only Zarr in a store of objects, which moves nothing
-# in one step.
+# What can be written in each place: only Zarr in a store of objects, and nothing moves
+# in one step there.
 OF_ZARR = (zarr_array, zarr_table, zarr_group)
 CASES = [
     pytest.param(place, name, id="%s-%s" % (place, name))
