@@ -301,6 +301,7 @@ def test_dtypes_of_columns(table):
     assert ("long" * 9, 255) == (table["s"][-1], table["n"][-1])
     reader.refresh()
     np.testing.assert_array_equal(table[:], reader[:])
+    table.close()
     found = dataset.verify(table.path).findings
     assert {"no-checksum"} >= {each.kind for each in found}
 
