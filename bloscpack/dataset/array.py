@@ -364,7 +364,8 @@ class Array(Node):
         new = self._layout.new_array()
         new.attrs = self.attrs.asdict()
         if dtype is not None:
-            fill = converted(new.fill_value, dtype)[()]
+            with naming_column(name):
+                fill = converted(new.fill_value, dtype)[()]
             if dtype.itemsize != self.dtype.itemsize:
                 new.chunks = new.shards = None
             new = replace(new, dtype=dtype, fill_value=fill)

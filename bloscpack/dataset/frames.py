@@ -222,10 +222,7 @@ def _series_items(items: Items, mask: Items | None) -> Any:
 
         is_bool = items.dtype.kind == "b"
         return (arrays.BooleanArray if is_bool else arrays.IntegerArray)(items, mask)
-    if items.dtype.kind in "mM":
-        items[mask] = "NaT"
-    else:
-        items[mask] = None if items.dtype.kind == "O" else numpy.nan
+    items[mask] = None  # NaN for floats, NaT for times
     return items
 
 

@@ -49,11 +49,16 @@ def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
 
 def import_dask(name: str) -> Any:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
+    return import_extra(name, "dask")
+
+
+def import_extra(name: str, extra: str) -> Any:
+    """Return a module that an extra installs; raise `UsageError` without it."""
     try:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "'%s' can't be imported (%s): %s" % (name, error, install_hint("dask"))
+            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
         ) from error
 
 

@@ -36,7 +36,7 @@ from .rows import (
     new_rows,
     with_masks,
 )
-from .table import ATTEMPTS, Table, column_blocks, read_table
+from .table import ATTEMPTS, Table, new_column, read_table
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
@@ -289,16 +289,12 @@ def create_table(
     new = {}
     for name, rows in columns.items():
         found.check_column_name(name)
-        array = NewArray(
-            rows.dtype,
-            rows.shape,
-            chunks,
-            attrs=attributes[name],
+        new[name] = new_column(
+            *(found, name, rows, attributes[name]),
+            chunks=chunks,
             settings=settings,
             shards=shards,
-            sample=rows,
         )
-        new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, dict(() if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")

@@ -6,12 +6,12 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
 from .. import log
+from .._commit.new_files import StagedChange
 from .._format.dtypes import DType
 from ..exceptions import (
     BloscpackError,
@@ -19,7 +19,6 @@ from ..exceptions import (
     DoesNotFit,
     UsageError,
     UsageValueError,
-    install_hint,
 )
 from .array import Array, checked_length, checked_trim
 from .frames import (
@@ -33,7 +32,7 @@ from .frames import (
 )
 from .layouts import Found, table_class
 from .layouts.base import NewArray
-from .node import Node, import_dask, reopened
+from .node import Node, import_dask, import_extra, reopened
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -48,10 +47,10 @@ from .rows import (
 )
 
 if TYPE_CHECKING:
-    from .._commit.new_files import Change, UnfinishedFile
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import Blocks, NewColumn, TableLayout
+    from ..serializers import JsonObject
+    from .layouts.base import NewColumn, TableLayout
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
@@ -316,12 +315,7 @@ class Table(Node):
         rows: Any,
     ) -> Any:
         """Return what `read` returns for columns with their masks, and rows."""
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise UsageError(
-                "this needs the package %s: %s" % (package, install_hint("tables"))
-            ) from error
+        import_extra(package, "tables")
         key = slice(None) if rows is None else rows
         return self._read(
             lambda: read(self._with_masks(names), in_all_columns(key, len(self))[0])
@@ -510,43 +504,36 @@ class Table(Node):
         chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
-        layout = self._layout
-
-        def take_over() -> None:
-            layout.columns_committed(names)
-            self._set_columns()
-
-        writer = self._check_writer()
+        writer, layout = self._check_writer(), self._layout
         with writer.turn():
             layout.check_column_name(name)
             columns = with_masks({name: values})
             attributes = mask_attributes(columns, [name])
             attributes[name] = dict(() if attrs is None else attrs)
             self._check_free(columns)
+            how: dict[str, Any] = {
+                "chunks": chunks,
+                "shards": shards,
+                "settings": settings,
+            }
             new: dict[str, NewColumn] = {}
-            for each, items in columns.items():
-                rows = items_of(items)
+            for each, given in columns.items():
+                rows = items_of(given)
                 if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
                     raise DoesNotFit(
                         "expected '%d' rows, found an array of shape %s"
                         % (len(self), rows.shape)
                     )
-                array = NewArray(
-                    *(rows.dtype, rows.shape, chunks, None if new else fill_value),
-                    attributes[each],
-                    settings=settings,
-                    shards=shards,
-                    sample=rows,
+                fill = None if new else fill_value
+                new[each] = new_column(
+                    *(type(layout), each, rows, attributes[each]),
+                    fill_value=fill,
+                    **how,
                 )
-                blocks = column_blocks(type(layout), each, array, rows)
-                new[each] = array, blocks
             names = self.names
             at = len(names) if position is None else position
             names[at:at] = new
-            with writer.change(take_over) as change:
-                for each, column in new.items():
-                    layout.create_column(change, each, column)
-                layout.stage_columns(change, names)
+            self._change_columns(names, new)
 
     def _check_free(self, names: Iterable[str]) -> None:
         check_different(list(names))
@@ -557,23 +544,14 @@ class Table(Node):
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
 
-        def take_over() -> None:
-            for column in removed.values():
-                column.stop_reading()
-            self._layout.columns_committed(names)
-            self._set_columns()
-
-        writer = self._check_writer()
-        with writer.turn():
-            removed = {name: self._columns[name]}
-            mask = self._masks().get(name)
-            if mask is not None:
-                removed[mask] = self._columns[mask]
+        with self._check_writer().turn():
+            removed = name, self._masks().get(name)
             names = [other for other in self._columns if other not in removed]
+            if name not in self._columns:
+                raise KeyError(name)
             if not names:
                 raise UsageValueError("a table must have a column")
-            with writer.change(take_over) as change:
-                self._layout.stage_columns(change, names)
+            self._change_columns(names, {})
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Give columns other names, all in one step; their files are copied.
@@ -581,16 +559,16 @@ class Table(Node):
         `names` maps old names to new ones.
         """
         with self._check_writer().turn():
-            masks = self._masks()
-            changed = dict(names)
+            masks, changed = self._masks(), dict(names)
             for old, new in names.items():
                 self._layout.check_column_name(new)
                 if old in masks:
                     changed[masks[old]] = MASK_NAME % new
             self._check_free(changed.values())
-            self._change_columns(
-                changed, {}, {MASK_NAME % n: n for n in names.values()}
-            )
+            copies = {new: self._copied(old) for old, new in changed.items()}
+            for old in names.keys() & masks.keys():
+                copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
+            self._change_columns([changed.get(n, n) for n in self.names], copies)
 
     def astype(self, dtypes: Mapping[str, Any]) -> None:
         """Convert columns to other dtypes, all in one step.
@@ -614,62 +592,33 @@ class Table(Node):
                     "with the new dtype, remove the old one, and rename the new one"
                     % self.path
                 )
-            wanted = {name: numpy.dtype(dtype) for name, dtype in dtypes.items()}
-            self._change_columns({name: name for name in dtypes}, wanted, {})
+            types = {name: numpy.dtype(dtype) for name, dtype in dtypes.items()}
+            copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
+            self._change_columns(self.names, copies)
 
-    def _change_columns(
-        self,
-        changed: Mapping[str, str],
-        dtypes: Mapping[str, DType],
-        mask_of: Mapping[str, str],
-    ) -> None:
-        """Replace columns by copies with new names or dtypes.
+    def _copied(self, name: str, dtype: DType | None = None) -> NewColumn:
+        return self._columns[name].copied(self._layout.array_class, dtype, name)
 
-        `mask_of` has the columns of new names that masks belong to.
-        """
-        layout = self._layout
-        columns = {name: self._columns[name] for name in changed}
-        names = [changed.get(name, name) for name in self._columns]
+    def _change_columns(self, names: list[str], new: Mapping[str, NewColumn]) -> None:
+        """Let the table have the columns `names`, of which `new` are written now."""
+        layout, replaced = self._layout, new.keys() & self._columns.keys()
 
         def take_over() -> None:
-            for name, column in columns.items():
-                if name in names:
-                    del layout.columns[name]
-                else:
+            for name, column in self._columns.items():
+                if name not in names:
                     column.stop_reading()
+            for name in replaced:
+                del layout.columns[name]
             layout.columns_committed(names)
             self._set_columns()
-            for name in dtypes:
+            for name in replaced:
                 layout.columns[name].remove_unused()
 
         with self._check_writer().change(take_over) as change:
-            for old, column in columns.items():
-                new = changed[old]
-                with naming_column(old):
-                    copy = column.copied(layout.array_class, dtypes.get(old), old)
-                if new in mask_of:
-                    copy[0].attrs[MASK_OF] = mask_of[new]
-                staged: Any = StagedChange(change) if new == old else change
-                layout.create_column(staged, new, copy)
+            for name, column in new.items():
+                staged: Any = StagedChange(change) if name in replaced else change
+                layout.create_column(staged, name, column)
             layout.stage_columns(change, names)
-
-
-class StagedChange:
-    """A change in which each file keeps its old content until the commit."""
-
-    def __init__(self, change: Change) -> None:
-        self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._change, name)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write the content that a file gets when the change is committed."""
-        self._change.stage(name, content)
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Let a file get its name when the change is committed."""
-        self._change.finish(file, at_once=False)
 
 
 class Selection(Table):
@@ -736,9 +685,13 @@ def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) 
     return frame
 
 
-def column_blocks(
-    layout: type[TableLayout], name: str, new: NewArray, rows: Items
-) -> Blocks:
-    """Return the blocks of a new column; raise `UsageError` if it can't be written."""
+def new_column(
+    layout: type[TableLayout], name: str, rows: Items, attrs: JsonObject, **how: Any
+) -> NewColumn:
+    """Return a new column and its rows; raise `UsageError` if it can't be written.
+
+    `how` has other parameters of `NewArray`.
+    """
+    new = NewArray(rows.dtype, rows.shape, attrs=attrs, sample=rows, **how)
     with naming_column(name):
-        return blocks_of(rows, layout.array_class.block_rows_for(new))
+        return new, blocks_of(rows, layout.array_class.block_rows_for(new))
