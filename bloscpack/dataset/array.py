@@ -7,9 +7,11 @@ import operator
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .._file.array_reader import ArrayReader, check_out
 from .._file.indexing import ArrayIndex, iterate_rows
@@ -33,13 +35,6 @@ if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
     from .layouts.base import ArrayLayout, Blocks, NewColumn
     from .rows import RowStream
-
-# The operators of NumPy that an array in files does not have.
-BINARY = (
-    *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow"),
-    *("and", "or", "xor", "lshift", "rshift"),
-)
-OTHERS = ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert")
 
 
 class Array(Node):
@@ -443,8 +438,9 @@ def _refuse(*operands: object) -> Any:
     )
 
 
-for _name in (*BINARY, *("r" + name for name in BINARY), *OTHERS):
-    setattr(Array, "__%s__" % _name, _refuse)
+for _name, _operator in vars(NDArrayOperatorsMixin).items():
+    if isinstance(_operator, FunctionType):
+        setattr(Array, _name, _refuse)
 
 
 def checked_length(length: int) -> int:

@@ -11,6 +11,7 @@ from .._format.dtypes import DType, encode_dtype
 from .._storage.protocols import Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
+from ..log import printable
 from .checking import joined_name, open_for_check
 from .folder import Folder
 from .layouts import detect, find_members
@@ -67,16 +68,16 @@ class Description(dict[str, "Json"]):
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
         return "\n".join(
-            "%s  %s" % (key.ljust(width), shown_field(key, value))
+            "%s  %s" % (key.ljust(width), printable(_in_one_line(key, value)))
             for key, value in self.items()
         )
 
 
-def shown_field(key: str, value: Json) -> str:
-    """Return the value of a field, in one line; of columns and members the names."""
+def _in_one_line(key: str, value: Json) -> str:
+    """Return the value of a field; of columns and members the names."""
     if key in ("columns", "members"):
         return ", ".join(inner["name"].rpartition("/")[2] for inner in value)
-    return value if isinstance(value, str) and value.isprintable() else repr(value)
+    return str(value)
 
 
 def describe_open(name: str, layout: NodeLayout) -> Description:

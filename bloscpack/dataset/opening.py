@@ -92,7 +92,8 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
         return Array(array, writer)
     # In a store without locks, another writer may be changing it.
     attempts = ATTEMPTS if folder.is_remote else 0
-    layout = read_table(found, options.allow_pickle, attempts)
+    kind = table_class(found.layout)
+    layout = read_table(kind, folder, options.allow_pickle, attempts)
     layout.check_layout()
     for column in layout.columns.values():
         column.check_writable()
@@ -103,7 +104,8 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
 
 def _open_to_read(found: Found, options: Options) -> Array | Table:
     if found.kind != "array":
-        return Table(read_table(found, options.allow_pickle))
+        kind = table_class(found.layout)
+        return Table(read_table(kind, found.folder, options.allow_pickle))
     folder = found.folder
     array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
     # A column that is read at its own URL is an array: this saves requests.

@@ -345,14 +345,11 @@ def all_columns(
     `masks` has the names of the columns that get the masks of others.
     """
     given = named_columns(rows, names)
-    for name in [name for name in given if name in names]:
+    for name, items in list(given.items()):
         if name in masks:
-            if masks[name] not in given:
-                given[masks[name]] = numpy.ma.getmaskarray(
-                    numpy.ma.asarray(given[name])
-                )
-                given[name] = without_mask(given[name])
-        elif numpy.ma.is_masked(given[name]):
+            given.setdefault(masks[name], numpy.ma.getmaskarray(items))
+            given[name] = without_mask(items)
+        elif numpy.ma.is_masked(items):
             raise DoesNotFit(
                 "the column '%s' has missing items, and the table has no column '%s' "
                 "with the attribute '%s' for them" % (name, MASK_NAME % name, MASK_OF)

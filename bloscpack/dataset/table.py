@@ -30,7 +30,6 @@ from .frames import (
     read_rows,
     shown_rows,
 )
-from .layouts import Found, table_class
 from .layouts.base import NewArray
 from .node import Node, import_dask, import_extra, reopened
 from .rows import (
@@ -41,15 +40,14 @@ from .rows import (
     blocks_of,
     check_different,
     items_of,
-    mask_attributes,
     naming_column,
-    with_masks,
 )
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
     from ..serializers import JsonObject
+    from .folder import Folder
     from .layouts.base import NewColumn, TableLayout
 
 # Number of rows that iterating over a table reads at a time.
@@ -217,8 +215,7 @@ class Table(Node):
 
     def _reopened(self) -> TableLayout:
         layout = self._layout
-        found = Found(layout.folder, layout.name, layout.kind)
-        return read_table(found, layout.allow_pickle)
+        return read_table(type(layout), layout.folder, layout.allow_pickle)
 
     def _take_layout(self, layout: TableLayout) -> None:
         removed = self._columns.keys() - layout.columns.keys()
@@ -333,10 +330,6 @@ class Table(Node):
         return {
             name: (columns[name], columns.get(masks.get(name, ""))) for name in names
         }
-
-    def frame(self, rows: slice, names: Sequence[str] | None) -> Any:
-        """Return some rows of some columns as a DataFrame."""
-        return self._read(lambda: read_frame(self._with_masks(names), rows))
 
     # Pickle and Dask
 
@@ -498,7 +491,6 @@ class Table(Node):
             The name.
         values
             As many rows as the table has; a table without columns takes any number.
-            A masked array gets a second column, which says which items are missing.
         position
             The number that the column gets; None for the last.
         chunks, shards, fill_value, attrs, settings
@@ -507,33 +499,23 @@ class Table(Node):
         writer, layout = self._check_writer(), self._layout
         with writer.turn():
             layout.check_column_name(name)
-            columns = with_masks({name: values})
-            attributes = mask_attributes(columns, [name])
-            attributes[name] = dict(() if attrs is None else attrs)
-            self._check_free(columns)
-            how: dict[str, Any] = {
-                "chunks": chunks,
-                "shards": shards,
-                "settings": settings,
-            }
-            new: dict[str, NewColumn] = {}
-            for each, given in columns.items():
-                rows = items_of(given)
-                if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-                    raise DoesNotFit(
-                        "expected '%d' rows, found an array of shape %s"
-                        % (len(self), rows.shape)
-                    )
-                fill = None if new else fill_value
-                new[each] = new_column(
-                    *(type(layout), each, rows, attributes[each]),
-                    fill_value=fill,
-                    **how,
+            self._check_free([name])
+            rows = items_of(values)
+            if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
+                raise DoesNotFit(
+                    "expected '%d' rows, found an array of shape %s"
+                    % (len(self), rows.shape)
                 )
+            new = new_column(
+                *(type(layout), name, rows, dict(() if attrs is None else attrs)),
+                chunks=chunks,
+                shards=shards,
+                settings=settings,
+                fill_value=fill_value,
+            )
             names = self.names
-            at = len(names) if position is None else position
-            names[at:at] = new
-            self._change_columns(names, new)
+            names.insert(len(names) if position is None else position, name)
+            self._change_columns(names, {name: new})
 
     def _check_free(self, names: Iterable[str]) -> None:
         check_different(list(names))
@@ -657,21 +639,23 @@ class Selection(Table):
 
 
 def read_table(
-    found: Found, allow_pickle: bool, attempts: int = ATTEMPTS
+    layout: type[TableLayout],
+    folder: Folder,
+    allow_pickle: bool,
+    attempts: int = ATTEMPTS,
 ) -> TableLayout:
     """Return the layout of a table, while a writer may be changing it.
 
     Between the reads of two files, the writer may have removed a column, or changed the
     lengths: the table is read again. A damaged table fails each time.
     """
-    layout = table_class(found.layout)
     for _ in range(attempts):
         with suppress(FileNotFoundError, DamageError):
-            table = layout(found.folder, allow_pickle=allow_pickle)
+            table = layout(folder, allow_pickle=allow_pickle)
             if len({column.shape[0] for column in table.columns.values()}) < 2:
                 return table
-        found.folder.pending.read()
-    return layout(found.folder, allow_pickle=allow_pickle)
+        folder.pending.read()
+    return layout(folder, allow_pickle=allow_pickle)
 
 
 def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:
@@ -680,7 +664,7 @@ def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) 
     A task of Dask gets the pickled table, which opens the dataset again.
     """
     stop = min(start + rows, len(table))
-    frame = table.frame(slice(start, stop), columns)
+    frame = table.to_pandas(columns, slice(start, stop))
     frame.index = frame.index + start
     return frame
 
