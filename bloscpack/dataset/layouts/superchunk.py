@@ -498,6 +498,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         """Take over the columns of a change that was committed; remove the others."""
         check = DescriptionCheck(self.folder, STORAGE)
         storages = self._with_new()
+        for name in self._new:
+            self._documents.forget(name)
         self._new.clear()
         self._documents.storages = {name: storages[name] for name in names}
         old = self.columns
