@@ -451,8 +451,8 @@ class Group(Node, Mapping[str, Node]):
             self._copy(values, name, "w")
             return
         rows = columns_of(values)
-        dtype = getattr(rows, "dtype", None)
-        is_table = hasattr(rows, "keys") or getattr(dtype, "names", None) is not None
+        names = getattr(getattr(rows, "dtype", None), "names", None)
+        is_table = names is not None or isinstance(rows, Mapping)
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
 
     def copy(self, source: str | Array | Table | Group, name: str) -> Any:

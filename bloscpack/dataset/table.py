@@ -18,6 +18,7 @@ from ..exceptions import (
     DamageError,
     DoesNotFit,
     UsageError,
+    UsageTypeError,
     UsageValueError,
 )
 from .array import Array, checked_length, checked_trim
@@ -541,7 +542,7 @@ class Table(Node):
         `names` maps old names to new ones.
         """
         with self._check_writer().turn():
-            masks, changed = self._masks(), dict(names)
+            masks, changed = self._masks(), dict(_by_name(names))
             for old, new in names.items():
                 self._layout.check_column_name(new)
                 if old in masks:
@@ -574,7 +575,7 @@ class Table(Node):
                     "with the new dtype, remove the old one, and rename the new one"
                     % self.path
                 )
-            types = {name: numpy.dtype(dtype) for name, dtype in dtypes.items()}
+            types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
             copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
             self._change_columns(self.names, copies)
 
@@ -601,6 +602,14 @@ class Table(Node):
                 staged: Any = StagedChange(change) if name in replaced else change
                 layout.create_column(staged, name, column)
             layout.stage_columns(change, names)
+
+
+def _by_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageTypeError(
+            "expected a dictionary by the names of columns, found %.200r" % (given,)
+        )
+    return given
 
 
 class Selection(Table):

@@ -35,6 +35,8 @@ def test_assigning_members(group):
     assert [1, 2, 3] == group["a"][:].tolist()
     group["a"] = np.ones(2, [("x", "i4"), ("y", "S3")])
     assert ["x", "y"] == group["a"].names
+    group["one"] = memoryview(b"abc")
+    assert [97, 98, 99] == group["one"][:].tolist()
     group["copy"] = group["in"]
     assert [1, 2, 3] == group["copy/b"][:].tolist()
     for name in ("in", "copy"):

@@ -77,6 +77,7 @@ def test_names_that_columns_can_not_get(table):
         ({"n": "m", "s": "m"}, UsageError),
         ({"n": ""}, UsageError),
         ({"none": "m"}, KeyError),
+        ("n", UsageError),
     ):
         with pytest.raises(error):
             table.rename(names)
