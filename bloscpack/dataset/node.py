@@ -9,6 +9,7 @@ one state.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
@@ -87,8 +88,8 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The last part of the path: the name that a group or a table has for it."""
-        return self.path.rstrip("/\\").replace("\\", "/").rpartition("/")[2]
+        """The last part of the path."""
+        return os.path.basename(self.path.rstrip("/" + os.sep))
 
     @property
     def info(self) -> Description:
