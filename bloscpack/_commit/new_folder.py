@@ -199,6 +199,26 @@ def remove_dataset(target: NewName, sync: bool) -> None:
         lock.close()
 
 
+def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
+    """Give a dataset another name, in one step.
+
+    Raises `StorageError` if a writer has opened it, or a member of it, and
+    ``FileExistsError`` if the new name is not free.
+    """
+    folder = source.folder()
+    lock = FolderLock(folder)
+    try:
+        _check_no_writer(folder, source.datasets)
+        check_target(target, "x")
+        # Commit point.
+        _take_away(source.parent, source.name, folder, target.parent, target.name)
+        if sync:
+            target.parent.sync_folder()
+            source.parent.sync_folder()
+    finally:
+        lock.close()
+
+
 def check_target(
     target: NewName, mode: str, is_old: Callable[[str], bool] | None = None
 ) -> FolderLock | None:
@@ -379,10 +399,9 @@ def _take_away(
     hidden: FolderStore,
     new: str = "",
 ) -> None:
-    """Move the folder `found` with a name to a hidden folder, perhaps by a new name.
+    """Move the folder `found` with a name to the folder `hidden`, by a name `new`.
 
-    The contents of `hidden` are removed later. So another folder that has got the name
-    goes back.
+    Another folder that has got the name meanwhile goes back.
     """
     new = new or name
     hidden.rename(name, new, around)

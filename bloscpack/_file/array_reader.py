@@ -367,7 +367,7 @@ class ArrayReader:
         """Return all items, in a new array or in `out`."""
         if out is None:
             return self.read_axes(self._full())
-        self._check_out(out)
+        check_out(out, self.shape, self.dtype)
         ordered = numpy.asarray(out)
         if self.order == "F":
             ordered = ordered.T
@@ -377,14 +377,15 @@ class ArrayReader:
             out[...] = self.read()
         return out
 
-    def _check_out(self, out: Array) -> None:
-        if not isinstance(out, numpy.ndarray):
-            raise UsageTypeError("out: expected an array of NumPy, found %.200r" % out)
-        if out.shape != self.shape or out.dtype != self.dtype:
-            raise UsageValueError(
-                "out: expected an array of shape %s and dtype '%s', found one of "
-                "shape %s and dtype '%s'"
-                % (self.shape, self.dtype, out.shape, out.dtype)
-            )
-        if not out.flags.writeable:
-            raise UsageValueError("out: expected a writable array")
+
+def check_out(out: Array, shape: tuple[int, ...], dtype: DType) -> None:
+    """Raise `UsageError` unless items of a shape and a dtype can be read into `out`."""
+    if not isinstance(out, numpy.ndarray):
+        raise UsageTypeError("out: expected an array of NumPy, found %.200r" % out)
+    if out.shape != shape or out.dtype != dtype:
+        raise UsageValueError(
+            "out: expected an array of shape %s and dtype '%s', found one of "
+            "shape %s and dtype '%s'" % (shape, dtype, out.shape, out.dtype)
+        )
+    if not out.flags.writeable:
+        raise UsageValueError("out: expected a writable array")

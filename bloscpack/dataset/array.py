@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from .._file.array_reader import ArrayReader, check_out
 from .._file.indexing import ArrayIndex, Indexable, iterate_rows, split_names
 from .._format.dtypes import DType
 from .._format.grid import Grid, Shape, lengths, part
-from ..exceptions import DoesNotFit, UsageError, UsageValueError
+from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .node import Node, import_dask, reopened
 from .rows import (
     Boxes,
@@ -23,6 +28,7 @@ from .rows import (
     converted,
     is_array,
     items_of,
+    naming_column,
     stream_of,
 )
 
@@ -30,7 +36,7 @@ if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout, Blocks
+    from .layouts.base import ArrayLayout, Blocks, NewColumn
     from .rows import RowStream
 
 
@@ -125,6 +131,26 @@ class Array(Indexable, Node):
         """Whether the array was closed."""
         return self._layout.reader.closed
 
+    @property
+    def itemsize(self) -> int:
+        """Number of bytes of an item."""
+        return self.dtype.itemsize
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks; of an item whose fields have files, those of all fields."""
+        return sum(source.nchunks for _, source in self._layout.parts())
+
+    @property
+    def codec(self) -> str | None:
+        """The name of the codec that compresses new chunks."""
+        found = self._read(self._layout.new_array).settings.get("cname")
+        return None if found is None else str(found)
+
+    def _rows_of_html(self) -> list[list[str]]:
+        names = ("shape", "dtype", "chunks", "shards", "nbytes")
+        return [[name, str(getattr(self, name))] for name in names]
+
     def __repr__(self) -> str:
         return "<%sArray '%s' (%s): shape %s, dtype %s, chunks %s>" % (
             "closed " if self.closed else "",
@@ -135,7 +161,11 @@ class Array(Indexable, Node):
             self.chunks,
         )
 
-    # Closing
+    # Closing and opening again
+
+    def _take_layout(self, layout: ArrayLayout) -> None:
+        old, self._layout, self._token = self._layout, layout, None
+        old.close_files()
 
     def close(self) -> None:
         """Close the array, and let other writers in. It can't be read any more.
@@ -182,6 +212,24 @@ class Array(Indexable, Node):
             raise ValueError("an array in files can't be used without a copy")
         items: Items = self[:]
         return items if dtype is None else items.astype(dtype, copy=False)
+
+    def read(self, out: Items | None = None) -> Items:
+        """Return all items, in a new array or in `out`.
+
+        `out` is an array of NumPy with the same shape and dtype.
+        """
+        if out is None:
+            return numpy.asarray(self[...])
+        check_out(out, self.shape, self.dtype)
+
+        def fill() -> Items:
+            reader = self._layout.reader
+            if isinstance(reader, ArrayReader):
+                return reader.read(out)
+            out[...] = reader.get(...)
+            return out
+
+        return self._read(fill)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -340,7 +388,30 @@ class Array(Indexable, Node):
         with writer.change(lambda: self._layout.committed(self.shape)) as change:
             self.stage_items(change, key, values)
 
-    # Parts of a change, for tables
+    # Parts of a change, for tables and groups
+
+    def copied(
+        self, target: type[ArrayLayout], dtype: DType | None = None, name: str = ""
+    ) -> NewColumn:
+        """Return what a copy of the array is, and its rows, converted to a dtype.
+
+        Errors of values name the column.
+        """
+        new = self._layout.new_array()
+        new.attrs = self.attrs.asdict()
+        if dtype is not None:
+            with naming_column(name):
+                fill = converted(new.fill_value, dtype)[()]
+            if dtype.itemsize != self.dtype.itemsize:
+                new.chunks = new.shards = None
+            new = replace(new, dtype=dtype, fill_value=fill)
+        rows = stream_of(self, new.dtype, self.shape[1:])
+
+        def blocks() -> Blocks:
+            with naming_column(name) if name else nullcontext():
+                yield from rows.blocks(target.grid_for(new))
+
+        return new, blocks()
 
     def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
@@ -418,6 +489,19 @@ class Array(Indexable, Node):
                 )
             )
         return found
+
+
+def _refuse(*operands: object) -> Any:
+    """Raise `UsageError`: `==`, for one, would compare objects and not items."""
+    raise UsageTypeError(
+        "an array in files can't be compared or computed with: read its items first, "
+        "with array[:] or an index of some of them"
+    )
+
+
+for _name, _operator in vars(NDArrayOperatorsMixin).items():
+    if isinstance(_operator, FunctionType):
+        setattr(Array, _name, _refuse)
 
 
 def checked_length(length: int) -> int:

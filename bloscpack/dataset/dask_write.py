@@ -224,6 +224,11 @@ def _describe(part: Any) -> Description:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():
+        if numpy.ma.is_masked(column):
+            raise UsageValueError(
+                "the column '%s' has missing items, which from_dask can't store: "
+                "replace them with fillna()" % name
+            )
         with naming_column(name):
             items = items_of(column)
         if items.dtype.kind == "O":

@@ -11,13 +11,14 @@ from .._format.dtypes import DType, encode_dtype
 from .._storage.protocols import Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
+from ..log import printable
 from .checking import joined_name, open_for_check
 from .folder import Folder
 from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 
 if TYPE_CHECKING:
-    from ..serializers import JsonObject
+    from ..serializers import Json, JsonObject
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")
@@ -59,6 +60,30 @@ def describe(
     """
     found = detect(Folder.open(path, storage_options))
     return _describe("", found.layout, found.kind, partial(open_for_check, *found))
+
+
+class Description(dict[str, "Json"]):
+    """What `describe` returns, with a line for each field as its repr."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(
+            "%s  %s" % (key.ljust(width), printable(_in_one_line(key, value)))
+            for key, value in self.items()
+        )
+
+
+def _in_one_line(key: str, value: Json) -> str:
+    """Return the value of a field; of columns and members the names."""
+    if key in ("columns", "members"):
+        return ", ".join(inner["name"].rpartition("/")[2] for inner in value)
+    return str(value)
+
+
+def describe_open(name: str, layout: NodeLayout) -> Description:
+    """Return the description of a dataset that is open."""
+    kind = layout.kind
+    return Description(_describe(name, layout.name, kind, lambda: layout))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:

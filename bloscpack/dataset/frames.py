@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -16,7 +17,8 @@ import numpy
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
-from .rows import check_different, ends_in_zero
+from .arrow_arrays import arrow_array, arrow_type
+from .rows import check_different, ends_in_zero, items_of, naming_column
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -103,18 +105,31 @@ def _is_numbers(index: Any, any_numbers: bool) -> bool:
 
 
 def _plain_items(column: Any) -> Items:
-    """Return the items of a Series; raise `UsageError` if NumPy would change them."""
-    items: Items = column.to_numpy()
-    if column.dtype.kind in "iub" and items.dtype.kind != column.dtype.kind:
+    """Return the items of a Series; raise `UsageError` if NumPy would change them.
+
+    They are masked if some are missing, and the dtype has no value for these.
+    """
+    if hasattr(column.dtype, "categories"):
         raise UsageValueError(
-            "the column '%s' of the dtype '%s' has missing items, which no array of "
-            "this dtype can have" % (column.name, column.dtype)
+            "the column '%s' has categories, which no array can have: store the values "
+            "with astype(column.cat.categories.dtype), or the numbers of cat.codes"
+            % column.name
         )
     if getattr(column.dtype, "tz", None) is not None:
         raise UsageValueError(
             "the column '%s' has the time zone '%s', which no array can have: remove "
             "it with dt.tz_convert(None)" % (column.name, column.dtype.tz)
         )
+    missing: Items = numpy.asarray(column.isna(), bool)
+    if column.dtype.kind in "iubO" and missing.any():
+        present = _plain_items(column[~missing])
+        with naming_column(column.name):
+            present = items_of(present)
+        filled: Items = numpy.ma.zeros(len(column), present.dtype)
+        filled[~missing] = present
+        filled[missing] = numpy.ma.masked
+        return filled
+    items: Items = column.to_numpy()
     if items.dtype.kind != "O":
         return items
     if not len(items):  # or it would become floats
@@ -149,7 +164,7 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
             )
         start = number % count
         return read_rows(columns, count, slice(start, start + 1))[0]
-    key, nrows = _in_all_columns(key, count)
+    key, nrows = in_all_columns(key, count)
     fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
     result: Items = numpy.empty(nrows, fields)
     for name, column in columns.items():
@@ -157,7 +172,7 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
     return result
 
 
-def _in_all_columns(key: Any, count: int) -> tuple[slice | Items, int]:
+def in_all_columns(key: Any, count: int) -> tuple[slice | Items, int]:
     """Return an index that counts from the end of the table, and its number of rows.
 
     The end of a column may be another one.
@@ -175,28 +190,55 @@ def _in_all_columns(key: Any, count: int) -> tuple[slice | Items, int]:
     return numbers, len(numbers)
 
 
-def read_frame(columns: Mapping[str, Array], rows: slice) -> Any:
+# A column to read, and the one that says which of its items are missing, if any.
+MaskedColumn = tuple[Array, Array | None]
+
+
+def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     """Return rows as a DataFrame; raise `UsageError` if a column has several axes."""
     import pandas
 
     data = {}
-    for name, column in columns.items():
+    for name, (column, mask) in columns.items():
         if column.ndim > 1:
             raise UsageValueError(
                 "a DataFrame has no columns with several axes, such as '%s' of "
-                "shape %s" % (name, column.shape)
+                "shape %s: name the columns to read" % (name, column.shape)
             )
-        items = column[rows]
-        if items.dtype.kind in "biufcmM":  # pandas wants the order of the machine
-            items = items.astype(items.dtype.newbyteorder("="), copy=False)
-        else:
-            items = items.astype(object)
-        data[name] = items
+        data[name] = _series_items(column[rows], None if mask is None else mask[rows])
     return pandas.DataFrame(data, columns=list(columns))
 
 
-def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
-    """Return the first and last of `count` rows as lines, below names and dtypes."""
+def _series_items(items: Items, mask: Items | None) -> Any:
+    """Return what pandas makes the column of; `mask` says which items are missing."""
+    if items.dtype.kind not in "biufcmM":
+        items = items.astype(object)
+    else:  # pandas wants the order of the machine
+        items = items.astype(items.dtype.newbyteorder("="), copy=False)
+    if mask is None:
+        return items
+    if items.dtype.kind in "biu":
+        from pandas import arrays
+
+        is_bool = items.dtype.kind == "b"
+        return (arrays.BooleanArray if is_bool else arrays.IntegerArray)(items, mask)
+    items[mask] = None  # NaN for floats, NaT for times
+    return items
+
+
+def read_arrow(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
+    """Return rows as a table of Arrow."""
+    pyarrow: Any = import_module("pyarrow")
+    data = {}
+    for name, (column, mask) in columns.items():
+        wanted = arrow_type(column.dtype, column.shape[1:], name)
+        missing = None if mask is None else mask[rows]
+        data[name] = arrow_array(column[rows], wanted, name, missing)
+    return pyarrow.table(data)
+
+
+def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[list[str]]:
+    """Return the first and last of `count` rows as cells, below names and dtypes."""
     first = range(min(SHOWN_ROWS, count))
     last = range(max(len(first), count - SHOWN_ROWS), count)
     has_gap = len(first) + len(last) < count
@@ -209,11 +251,13 @@ def shown_rows(all_columns: Mapping[str, Array], count: int) -> list[str]:
     if len(all_columns) > SHOWN_COLUMNS:
         more = "(%d more columns)" % (len(all_columns) - SHOWN_COLUMNS)
         columns.append([more] + [""] * (len(columns[0]) - 1))
-    widths = [max(map(len, cells)) for cells in columns]
-    return [
-        "  ".join(map(str.rjust, row, widths)).rstrip()
-        for row in zip(*columns, strict=True)
-    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def as_lines(rows: list[list[str]]) -> list[str]:
+    """Return rows of cells as lines of text."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return ["  ".join(map(str.rjust, row, widths)).rstrip() for row in rows]
 
 
 def shown_items(items: Items) -> list[str]:

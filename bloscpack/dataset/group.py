@@ -12,6 +12,7 @@ import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -21,9 +22,11 @@ from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import drop_copies, new_dataset, remove_dataset
+from .commit_rules import drop_copies, move_dataset, new_dataset, remove_dataset
 from .folder import BAD_NAME, Folder, is_member_name
+from .frames import columns_of
 from .layouts import (
+    LAYOUTS,
     Found,
     array_class,
     detect,
@@ -148,7 +151,7 @@ class OpenMembers(NamedLocks):
         self._opened: MutableMapping[str, Any] = (
             {} if is_remote else WeakValueDictionary()
         )
-        self._end = "/" if is_remote else os.sep
+        self.end = "/" if is_remote else os.sep
         super().__init__()
 
     def renew_locks(self) -> None:
@@ -179,13 +182,13 @@ class OpenMembers(NamedLocks):
             self._opened[place] = member
 
     def _inside(self, place: str) -> list[Node]:
-        start = place.rstrip(self._end) + self._end
+        start = place.rstrip(self.end) + self.end
         with self._lock:
             opened = list(self._opened.items())
         return [
             member
             for path, member in opened
-            if (path + self._end).startswith(start) and not member.closed
+            if (path + self.end).startswith(start) and not member.closed
         ]
 
     def close(self, place: str) -> None:
@@ -341,7 +344,33 @@ class Group(Node, Mapping[str, Node]):
         )
         if self._closed or not self._layout.folder.lists:
             return title
-        return "\n".join([title, *shown_members(self._layout.folder)])
+        return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
+
+    def _rows_of_html(self) -> list[list[str]]:
+        members = islice(find_members(self._layout.folder), SHOWN_MEMBERS)
+        return [[name, _description(found)] for name, found in members]
+
+    def tree(self) -> str:
+        """Return a line for each member, and for those inside of members."""
+        return Lines("\n".join([self.name, *shown_members(self._layout.folder)]))
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """Yield name and array of each member that is an array."""
+        return self._members_of("array")
+
+    def tables(self) -> Iterator[tuple[str, Table]]:
+        """Yield name and table of each member that is a table."""
+        return self._members_of("table")
+
+    def groups(self) -> Iterator[tuple[str, Group]]:
+        """Yield name and group of each member that is a group."""
+        return self._members_of("group")
+
+    def _members_of(self, kind: str) -> Iterator[tuple[str, Any]]:
+        self._checked_key("")
+        for name, found in find_members(self._layout.folder):
+            if found.kind == kind:
+                yield name, self[name]
 
     # Changing
 
@@ -371,18 +400,113 @@ class Group(Node, Mapping[str, Node]):
 
         Raises `UsageError` if the member is an array or a table.
         """
+        return self._required(Group, name, lambda: self.create_group(name, **options))
+
+    def require_array(
+        self, name: str, shape: int | tuple[int, ...], dtype: Any, **options: Any
+    ) -> Array:
+        """Return the array of this name; create it if there is none.
+
+        `options` are those of ``create_array``. Raises `UsageError` if the member is no
+        array, or has another shape or dtype.
+        """
+        given = {"shape": shape, "dtype": dtype, **options}
+        array = self._required(Array, name, lambda: self.create_array(name, **given))
+        expected = (shape,) if isinstance(shape, int) else tuple(shape), dtype
+        if (array.shape, array.dtype) != expected:
+            raise UsageValueError(
+                "'%s': expected the shape %s and the dtype '%s', found %s and '%s'"
+                % (array.path, *expected, array.shape, array.dtype)
+            )
+        return array
+
+    def _required(
+        self, wanted: type[Kind], name: str, create: Callable[[], Kind]
+    ) -> Kind:
         self._check_writer()
-        found: Node
+        found: Any
         try:
             found = self[name]
         except KeyError:
             try:
-                return self.create_group(name, **options)
+                return create()
             except FileExistsError:  # another thread or process has created it
                 found = self[name]
-        if not isinstance(found, Group):
-            raise UsageTypeError("'%s' is no group" % found.path)
+        if not isinstance(found, wanted):
+            raise UsageTypeError(
+                "'%s' is no %s" % (found.path, wanted.__name__.lower())
+            )
         return found
+
+    def __setitem__(self, name: str, values: Any) -> None:
+        """Create a member, or replace the array or table of this name.
+
+        A dictionary of columns, a DataFrame or a structured array becomes a table, and
+        an array, table or group that is open is copied.
+        """
+        self._check_writer()
+        if isinstance(self.get(name), Group):
+            raise UsageValueError("'%s' is a group: remove it first" % name)
+        if isinstance(values, Node):
+            self._copy(values, name, "w")
+            return
+        rows = columns_of(values)
+        names = getattr(getattr(rows, "dtype", None), "names", None)
+        is_table = names is not None or isinstance(rows, Mapping)
+        (self.create_table if is_table else self.create_array)(name, rows, mode="w")
+
+    def copy(self, source: str | Array | Table | Group, name: str) -> Any:
+        """Copy a member, or any array, table or group that is open; return the copy.
+
+        A copy has the sizes of chunks, settings and attributes of the source. The
+        members of a group are copied one after the other.
+        """
+        self._check_writer()
+        return self._copy(
+            self[source] if isinstance(source, str) else source, name, "x"
+        )
+
+    def _copy(self, source: Any, name: str, mode: str) -> Any:
+        if not isinstance(source, Node):
+            raise UsageTypeError("expected a member to copy, found %.200r" % (source,))
+        self._check_outside(source.path, name)
+        if not isinstance(source, Group):
+            return self._created(copy_dataset, name, source, mode=mode)
+        group = self.create_group(name, attrs=source.attrs.asdict(), mode=mode)
+        for inner in source:
+            group._copy(source[inner], inner, "x")
+        return group
+
+    def _check_outside(self, path: str, name: str) -> None:
+        """Raise `UsageError` if a new member would be inside of a dataset."""
+        new = self._layout.folder.path("/".join(self._checked_name(name)))
+        if (new + self._members.end).startswith(path + self._members.end):
+            raise UsageValueError("'%s' is in '%s' itself" % (new, path))
+
+    def move(self, source: str, name: str) -> None:
+        """Give a member another name, which may be in another group inside.
+
+        This is one step, except at a URL: there, the member is copied and removed.
+        Raises the errors of removing it, and ``FileExistsError`` if there is a member
+        of the new name.
+        """
+        self._check_writer()
+        outer, _, last = self._checked_key(source).rpartition("/")
+        owner = self[outer] if outer else self
+        if not isinstance(owner, Group) or last not in owner:
+            raise KeyError(source)
+        folder = owner._layout.folder
+        self._check_outside(folder.path(last), name)
+        if folder.is_remote:
+            self.copy(source, name)
+            del owner[last]
+            return
+        *others, new = self._checked_name(name)
+        group = self.require_group("/".join(others)) if others else self
+        with self._members.closed_at(folder.place_of(last)[0]):
+            for each in (owner, group):
+                drop_copies(each.layout, each._layout.folder, self._options.sync)
+            move_dataset(folder, last, group._layout.folder, new, self._options.sync)
 
     def _created(
         self, create: Callable[..., Kind], name: str, *data: Any, **options: Any
@@ -439,11 +563,41 @@ class Group(Node, Mapping[str, Node]):
         remove_dataset(folder, name, sync)
 
 
-def shown_members(folder: Folder) -> list[str]:
+class Lines(str):
+    """A text of several lines, which the prompt of Python shows as they are."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def copy_dataset(
+    path: Path,
+    source: Array | Table,
+    *,
+    mode: str,
+    sync: bool,
+    storage_options: StorageOptions | None,
+) -> Any:
+    """Copy an array or a table, and return the copy, open for changes."""
+    kind, layout = source._layout.kind, source.layout
+    layout = LAYOUTS[layout].instead or layout
+    with new_dataset(path, layout, mode, sync, storage_options) as change:
+        if isinstance(source, Array):
+            array = array_class(layout)
+            array.create(change, "", *source.copied(array))
+        else:
+            table, columns = table_class(layout), source.columns.items()
+            copies = {name: each.copied(table.array_class) for name, each in columns}
+            table.create(change, copies, source.attrs.asdict())
+    found = Found(Folder.open(path, storage_options), layout, kind)
+    return open_array_or_table(found, Options(writable=True, sync=sync))
+
+
+def shown_members(folder: Folder, most: int | None = None) -> list[str]:
     """Return a line for each member of a group, and for those inside of members."""
     lines: list[str] = []
     for line in _member_lines(folder, "  "):
-        if len(lines) == SHOWN_MEMBERS:
+        if len(lines) == most:
             return [*lines, "  ..."]
         lines.append(line)
     return lines

@@ -9,17 +9,25 @@ one state.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import checked
-from ..exceptions import StorageError, UsageError, install_hint
+from ..exceptions import (
+    BloscpackError,
+    StorageError,
+    UsageError,
+    UsageValueError,
+    install_hint,
+)
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from ..serializers import Json, JsonObject
+    from .description import Description
     from .layouts.base import NodeLayout
 
     Self = TypeVar("Self", bound="Node")
@@ -42,11 +50,16 @@ def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
 
 def import_dask(name: str) -> Any:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
+    return import_extra(name, "dask")
+
+
+def import_extra(name: str, extra: str) -> Any:
+    """Return a module that an extra installs; raise `UsageError` without it."""
     try:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "'%s' can't be imported (%s): %s" % (name, error, install_hint("dask"))
+            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
         ) from error
 
 
@@ -74,9 +87,60 @@ class Node:
         return Attributes(self)
 
     @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return os.path.basename(self.path.rstrip("/" + os.sep))
+
+    @property
+    def info(self) -> Description:
+        """The same as `dataset.describe` returns; its repr is a list of all fields."""
+        from .description import describe_open
+
+        return self._read(lambda: describe_open(self.name, self._layout))
+
+    @property
     def closed(self) -> bool:
         """Whether it was closed."""
         raise NotImplementedError
+
+    def _rows_of_html(self) -> list[list[str]]:
+        """Return the cells that are shown in a notebook, below the first line."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from html import escape
+
+        title = repr(self).partition("\n")[0]
+        try:
+            rows = self._rows_of_html()
+        except (BloscpackError, OSError):  # closed or damaged
+            rows = []
+        lines = ("".join("<td>%s</td>" % escape(cell) for cell in row) for row in rows)
+        body = "".join("<tr>%s</tr>" % line for line in lines)
+        return "<p>%s</p><table>%s</table>" % (escape(title), body)
+
+    def refresh(self) -> None:
+        """Take over the changes that other programs have committed.
+
+        An object that was opened for changes always has the present state.
+        """
+        if self.closed:
+            raise UsageValueError("the dataset is closed: '%s'" % self.path)
+        if self._writer is None:
+            folder = self._layout.folder
+            folder.pending.read()
+            folder.forget_document()
+            self._take_layout(self._reopened())
+            self._values = {}
+
+    def _reopened(self) -> Any:
+        """Return the layout, opened again."""
+        reopen, arguments = self._layout.__reduce__()[:2]
+        return reopen(*arguments)  # type: ignore[operator, misc]
+
+    def _take_layout(self, layout: Any) -> None:
+        self._layout = layout
 
     def _check_writer(self) -> Writer:
         return checked(self._writer, self.path)

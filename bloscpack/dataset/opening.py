@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ import numpy
 from .._storage.paths import check_place
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
-from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import drop_copies, new_dataset, writer_for
 from .folder import Folder
@@ -31,20 +30,19 @@ from .rows import (
     converted,
     counted,
     items_of,
+    mask_attributes,
     named_columns,
     naming_column,
     new_rows,
+    with_masks,
 )
-from .table import Table, column_blocks
+from .table import ATTEMPTS, Table, new_column, read_table
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import Blocks, TableLayout
-
-# Number of times that a table is read again if one of its columns is missing or has a
-# different length.
-ATTEMPTS = 3
+    from ..serializers import JsonObject
+    from .layouts.base import Blocks
 
 
 class Options(NamedTuple):
@@ -93,7 +91,9 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
             )
         return Array(array, writer)
     # In a store without locks, another writer may be changing it.
-    layout = _read_table(found, options, attempts=ATTEMPTS if folder.is_remote else 0)
+    attempts = ATTEMPTS if folder.is_remote else 0
+    kind = table_class(found.layout)
+    layout = read_table(kind, folder, options.allow_pickle, attempts)
     layout.check_layout()
     for column in layout.columns.values():
         column.check_writable()
@@ -104,7 +104,8 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
 
 def _open_to_read(found: Found, options: Options) -> Array | Table:
     if found.kind != "array":
-        return Table(_read_table(found, options, ATTEMPTS))
+        kind = table_class(found.layout)
+        return Table(read_table(kind, found.folder, options.allow_pickle))
     folder = found.folder
     array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
     # A column that is read at its own URL is an array: this saves requests.
@@ -141,22 +142,6 @@ def check_changeable(found: Found) -> None:
             "'%s' can only be read: at a URL, datasets of the layout 'zarr' can be "
             "changed, no others" % found.folder.path()
         )
-
-
-def _read_table(found: Found, options: Options, attempts: int) -> TableLayout:
-    """Return a table, while a writer may be changing it.
-
-    Between the reads of two files, the writer may have removed a column, or changed the
-    lengths: the table is read again. A damaged table fails each time.
-    """
-    layout = table_class(found.layout)
-    for _ in range(attempts):
-        with suppress(FileNotFoundError, DamageError):
-            table = layout(found.folder, allow_pickle=options.allow_pickle)
-            if len({column.shape[0] for column in table.columns.values()}) < 2:
-                return table
-        found.folder.pending.read()
-    return layout(found.folder, allow_pickle=options.allow_pickle)
 
 
 def create_array(
@@ -300,21 +285,18 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_place(path, "create_table(path, data)")
-    columns = _new_columns(data, dtype, names)
+    columns, attributes = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
     for name, rows in columns.items():
         found.check_column_name(name)
-        array = NewArray(
-            rows.dtype,
-            rows.shape,
-            chunks,
+        new[name] = new_column(
+            *(found, name, rows, attributes[name]),
+            chunks=chunks,
             settings=settings,
             shards=shards,
-            sample=rows,
         )
-        new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, dict(() if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")
@@ -341,8 +323,8 @@ def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
     ------
     UsageError
         If the index has no name and is more than numbers of rows, if two columns have
-        the same name, or if the layout can't hold a column: for example one with
-        missing items among integers or texts.
+        the same name, or if no array can hold a column: one with a time zone or with
+        categories, for example.
     """
     return create_table(path, items_by_name(frame), **options)
 
@@ -353,8 +335,8 @@ Table.from_pandas = staticmethod(from_pandas)
 
 def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
-) -> dict[str, Items]:
-    """Return the columns of a new table."""
+) -> tuple[dict[str, Items], JsonObject]:
+    """Return the columns of a new table, and the attributes of each."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -375,17 +357,19 @@ def _new_columns(
             % type(data).__name__
         )
     columns = {}
-    for name, column in named_columns(columns_of(data), list(names)).items():
-        if wanted is not None and name not in (wanted.fields or ()):
+    given = named_columns(columns_of(data), list(names))
+    for name, column in with_masks(given).items():
+        typed = wanted if name in given else None  # masks are booleans
+        if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
             rows = items_of(column)
-            if wanted is not None:
-                rows = converted(rows, wanted[name].base)
+            if typed is not None:
+                rows = converted(rows, typed[name].base)
         columns[name] = rows
     if not columns:
         raise UsageValueError("a table must have a column")
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns
+    return columns, mask_attributes(columns, given)

@@ -25,6 +25,7 @@ from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
+    from ..serializers import JsonObject
     from .layouts.base import Blocks, NewArray
 
     # Returns the items of a box.
@@ -36,6 +37,10 @@ EXACT = "biuSUmMV"
 # Number of plain bytes that are read at a time from an array that is not in memory, or
 # converted at a time to another type.
 READ_NBYTES = 8 * 2**20
+# The name of the column of booleans that says which items of a column are missing, and
+# the attribute that it has, with the name of the other one.
+MASK_NAME = "%s_missing"
+MASK_OF = "mask-of"
 
 
 def items_of(values: Any) -> Array:
@@ -43,6 +48,7 @@ def items_of(values: Any) -> Array:
 
     Raises `UsageError` for text among other values, which NumPy would make text.
     """
+    check_mask(values)
     array: Array = numpy.asarray(values)
     if array.dtype.kind != "O":
         return array
@@ -299,7 +305,9 @@ def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Block
 
 
 def as_columns(
-    rows: Any, columns: Mapping[str, tuple[DType, tuple[int, ...]]]
+    rows: Any,
+    columns: Mapping[str, tuple[DType, tuple[int, ...]]],
+    masks: Mapping[str, str],
 ) -> dict[str, Array]:
     """Return rows of a table as arrays by name, all of the same length.
 
@@ -310,8 +318,10 @@ def as_columns(
         order.
     columns
         Dtype and inner shape of each column.
+    masks
+        The names of the columns that say which items of another one are missing.
     """
-    given = all_columns(rows, list(columns))
+    given = all_columns(rows, list(columns), masks)
     result = {}
     for name, (dtype, inner) in columns.items():
         with naming_column(name):
@@ -320,15 +330,54 @@ def as_columns(
     return result
 
 
-def all_columns(rows: Any, names: list[str]) -> dict[str, Any]:
-    """Return the same as `named_columns`; raise `UsageError` for any other names."""
+def all_columns(
+    rows: Any, names: list[str], masks: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the same as `named_columns`; raise `UsageError` for any other names.
+
+    `masks` has the names of the columns that get the masks of others.
+    """
     given = named_columns(rows, names)
+    for name, items in list(given.items()):
+        if name in masks:
+            given.setdefault(masks[name], numpy.ma.getmaskarray(items))
+            given[name] = without_mask(items)
+        elif numpy.ma.is_masked(items):
+            raise DoesNotFit(
+                "the column '%s' has missing items, and the table has no column '%s' "
+                "with the attribute '%s' for them" % (name, MASK_NAME % name, MASK_OF)
+            )
     if set(given) != set(names):
         raise DoesNotFit(
             "expected the columns %s, found %s"
             % (", ".join(names), ", ".join(map(str, given)))
         )
     return given
+
+
+def without_mask(items: Any) -> Any:
+    """Return items with zeros in place of those that are missing."""
+    if not numpy.ma.is_masked(items):
+        return items
+    return items.filled(numpy.zeros((), items.dtype)[()])
+
+
+def with_masks(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns without masks; behind each that has one, the mask is a column."""
+    result: dict[str, Any] = {}
+    for name, items in columns.items():
+        result[name] = items
+        if numpy.ma.is_masked(items) and items.ndim == 1:
+            mask = MASK_NAME % name
+            check_different([*columns, mask])
+            result |= {name: without_mask(items), mask: numpy.ma.getmaskarray(items)}
+    return result
+
+
+def mask_attributes(columns: Iterable[str], given: Iterable[str]) -> JsonObject:
+    """Return the attributes of all columns, of which `with_masks` has added some."""
+    masks = {MASK_NAME % name: {MASK_OF: name} for name in given}
+    return {name: {} if name in given else masks[name] for name in columns}
 
 
 def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:

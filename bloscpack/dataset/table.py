@@ -3,36 +3,61 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
 from .. import log
+from .._commit.new_files import StagedChange
 from .._format.dtypes import DType
 from ..exceptions import (
     BloscpackError,
+    DamageError,
     DoesNotFit,
     UsageError,
+    UsageTypeError,
     UsageValueError,
-    install_hint,
 )
 from .array import Array, checked_length, checked_trim
-from .frames import columns_of, read_frame, read_rows, shown_rows
+from .frames import (
+    as_lines,
+    columns_of,
+    in_all_columns,
+    read_arrow,
+    read_frame,
+    read_rows,
+    shown_rows,
+)
 from .layouts.base import NewArray
-from .node import Node, import_dask, reopened
-from .rows import all_columns, as_columns, blocks_of, items_of, naming_column
+from .node import Node, import_dask, import_extra, reopened
+from .rows import (
+    MASK_NAME,
+    MASK_OF,
+    all_columns,
+    as_columns,
+    blocks_of,
+    check_different,
+    items_of,
+    naming_column,
+)
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import Blocks, TableLayout
+    from ..serializers import JsonObject
+    from .folder import Folder
+    from .layouts.base import NewColumn, TableLayout
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
 # Kinds of items, other than text, that are objects in a DataFrame.
 DASK_OBJECTS = "SVO"
+# Number of times that a table is read again if one of its columns is missing or has a
+# different length.
+ATTEMPTS = 3
 
 
 class Columns(Mapping[str, Array]):
@@ -59,8 +84,9 @@ class Columns(Mapping[str, Array]):
 class Table(Node):
     """Columns of the same length in a folder; `open_table` makes it.
 
-    ``table['name']`` is a column, an `Array`. ``table[5]`` is a row, and ``table[2:8]``
-    and other indexes are rows as a structured array.
+    ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
+    `Selection` of columns. ``table[5]`` is a row, and ``table[2:8]`` and other indexes
+    are rows as a structured array.
 
     Attributes
     ----------
@@ -96,6 +122,8 @@ class Table(Node):
                 if self._writer is not None:
                     self._writer.lock(layout.folder.prefix[:-1])
                 column = Array(layout, self._writer, is_column=True)
+            elif column._layout is not layout:
+                column._take_layout(layout)
             new[name] = column
         self.columns._columns = new
 
@@ -136,6 +164,31 @@ class Table(Node):
         return sum(column.cbytes for column in self._columns.values())
 
     @property
+    def itemsize(self) -> int:
+        """Number of bytes of a row."""
+        return self.dtype.itemsize
+
+    @property
+    def nchunks(self) -> int:
+        """Number of chunks of all columns."""
+        return sum(column.nchunks for column in self._columns.values())
+
+    def _all_columns(self) -> dict[str, Array]:
+        return self._columns
+
+    def _masks(self) -> dict[str, str]:
+        """Return the columns with missing items, and the ones that say which."""
+        found = self._all_columns()
+        masks = {name: MASK_NAME % name for name in found}
+        return {
+            name: mask
+            for name, mask in masks.items()
+            if mask in found
+            and (found[mask].dtype.kind, found[mask].ndim) == ("b", 1)
+            and found[mask].attrs.get(MASK_OF) == name
+        }
+
+    @property
     def closed(self) -> bool:
         """Whether the table was closed."""
         return any(c._layout.reader.closed for c in self._columns.values())
@@ -152,11 +205,25 @@ class Table(Node):
             )
         ]
         try:
-            return "\n".join([*lines, *shown_rows(self._columns, len(self))])
+            return "\n".join([*lines, *as_lines(self._rows_of_html())])
         except (BloscpackError, OSError):  # closed or damaged
             return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
 
-    # Closing
+    def _rows_of_html(self) -> list[list[str]]:
+        return shown_rows(self._columns, len(self))
+
+    # Closing and opening again
+
+    def _reopened(self) -> TableLayout:
+        layout = self._layout
+        return read_table(type(layout), layout.folder, layout.allow_pickle)
+
+    def _take_layout(self, layout: TableLayout) -> None:
+        removed = self._columns.keys() - layout.columns.keys()
+        for name in removed:
+            self._columns[name].stop_reading()
+        self._layout, self._token = layout, None
+        self._set_columns()
 
     def close(self) -> None:
         """Close the table and its columns, and let other writers in."""
@@ -175,8 +242,8 @@ class Table(Node):
         key
             The name of a column; a list of names; the number of a row; a slice; an
             array of row numbers; or an array of booleans, such as
-            ``table['volume'][:] > 0``. A list of names selects all rows of these
-            columns, as a structured array.
+            ``table['volume'][:] > 0``. A list of names selects columns, and an index
+            of the result rows of these.
 
         Raises
         ------
@@ -192,36 +259,78 @@ class Table(Node):
                 raise KeyError(key)
             return self._columns[key]
         if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
-            return self._read(
-                lambda: read_rows(
-                    {name: self[name] for name in key}, len(self), slice(None)
-                )
-            )
+            return Selection(self, key)
         return self._read(lambda: read_rows(self._columns, len(self), key))
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), ITERATION_ROWS):
             yield from self[start : start + ITERATION_ROWS]
 
-    def to_pandas(self) -> Any:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
+        """Return all rows as a structured array; NumPy calls this."""
+        if copy is False:
+            raise ValueError("a table in files can't be used without a copy")
+        items: Items = self[:]
+        return items if dtype is None else items.astype(dtype, copy=False)
+
+    def to_pandas(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
         """Return the table as a DataFrame; this needs pandas.
 
-        Bytes and text become objects of Python. Raises `UsageError` if a column has
-        several axes.
-        """
-        try:
-            import pandas  # noqa: F401
-        except ImportError as error:
-            raise UsageError(
-                "to_pandas needs the package pandas: " + install_hint("tables")
-            ) from error
-        return self._read(lambda: self.frame(slice(len(self)), self.names))
+        Bytes and text become objects of Python. Integers, booleans and text with
+        missing items get them back, and their masks are left out.
 
-    def frame(self, rows: slice, names: Sequence[str]) -> Any:
-        """Return some rows of some columns as a DataFrame."""
+        Parameters
+        ----------
+        columns
+            The names of the columns to read; by default all.
+        rows
+            A slice, row numbers or booleans; by default all rows. The index of the
+            DataFrame numbers the rows that are read.
+
+        Raises
+        ------
+        UsageError
+            If a column has several axes, or if pandas is not installed.
+        """
+        return self._read_all("pandas", read_frame, columns, rows)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
+        """Return the table as one of Arrow; this needs pyarrow.
+
+        The parameters are those of `to_pandas`.
+        """
+        return self._read_all("pyarrow", read_arrow, columns, rows)
+
+    def head(self, count: int = 5) -> Any:
+        """Return the first rows as a DataFrame; this needs pandas."""
+        return self.to_pandas(rows=slice(count))
+
+    def _read_all(
+        self,
+        package: str,
+        read: Callable[[Any, Any], Any],
+        names: Sequence[str] | None,
+        rows: Any,
+    ) -> Any:
+        """Return what `read` returns for columns with their masks, and rows."""
+        import_extra(package, "tables")
+        key = slice(None) if rows is None else rows
         return self._read(
-            lambda: read_frame({name: self._columns[name] for name in names}, rows)
+            lambda: read(self._with_masks(names), in_all_columns(key, len(self))[0])
         )
+
+    def _with_masks(
+        self, names: Sequence[str] | None
+    ) -> dict[str, tuple[Array, Array | None]]:
+        """Return columns with their masks, which are left out if all are returned."""
+        columns, masks = self._all_columns(), self._masks()
+        if names is None:
+            names = [name for name in self._columns if name not in masks.values()]
+        elif isinstance(names, str):
+            names = [names]
+        return {
+            name: (columns[name], columns.get(masks.get(name, ""))) for name in names
+        }
 
     # Pickle and Dask
 
@@ -255,7 +364,7 @@ class Table(Node):
 
     def _to_dask(self, rows: int | None, columns: list[str] | None) -> Any:
         dd = import_dask("dask.dataframe")
-        names = self.names if columns is None else [self[n] and n for n in columns]
+        names = list(self._with_masks(columns))
         if rows is None:
             rows = min((self[n].shards or self[n].chunks)[0] for n in names)
         if rows < 1:
@@ -299,7 +408,7 @@ class Table(Node):
         given = columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
-            new = as_columns(given, types)
+            new = as_columns(given, types, self._masks())
             count = len(next(iter(new.values()))) if new else 0
             if not count:
                 return
@@ -358,7 +467,7 @@ class Table(Node):
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            given = all_columns(rows, self.names)
+            given = all_columns(rows, self.names, self._masks())
             with writer.change(lambda: self._committed(len(self))) as change:
                 for name, column in self._columns.items():
                     column.stage_items(change, key, given[name])
@@ -388,53 +497,173 @@ class Table(Node):
         chunks, shards, fill_value, attrs, settings
             As in `create_array`.
         """
-        layout = self._layout
-
-        def take_over() -> None:
-            layout.columns_committed(names)
-            self._set_columns()
-
-        writer = self._check_writer()
+        writer, layout = self._check_writer(), self._layout
         with writer.turn():
             layout.check_column_name(name)
-            if name in self._columns:
-                raise UsageValueError("the table has a column '%s'" % name)
+            self._check_free([name])
             rows = items_of(values)
             if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
                 raise DoesNotFit(
                     "expected '%d' rows, found an array of shape %s"
                     % (len(self), rows.shape)
                 )
-            new = NewArray(
-                *(rows.dtype, rows.shape, chunks, fill_value),
-                dict(() if attrs is None else attrs),
-                settings=settings,
+            new = new_column(
+                *(type(layout), name, rows, dict(() if attrs is None else attrs)),
+                chunks=chunks,
                 shards=shards,
-                sample=rows,
+                settings=settings,
+                fill_value=fill_value,
             )
             names = self.names
             names.insert(len(names) if position is None else position, name)
-            blocks = column_blocks(type(layout), name, new, rows)
-            with writer.change(take_over) as change:
-                layout.create_column(change, name, (new, blocks))
-                layout.stage_columns(change, names)
+            self._change_columns(names, {name: new})
+
+    def _check_free(self, names: Iterable[str]) -> None:
+        check_different(list(names))
+        for name in names:
+            if name in self._columns:
+                raise UsageValueError("the table has a column '%s'" % name)
 
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
 
-        def take_over() -> None:
-            column.stop_reading()
-            self._layout.columns_committed(names)
-            self._set_columns()
-
-        writer = self._check_writer()
-        with writer.turn():
-            column = self._columns[name]
-            if len(self._columns) == 1:
+        with self._check_writer().turn():
+            removed = name, self._masks().get(name)
+            names = [other for other in self._columns if other not in removed]
+            if name not in self._columns:
+                raise KeyError(name)
+            if not names:
                 raise UsageValueError("a table must have a column")
-            names = [other for other in self._columns if other != name]
-            with writer.change(take_over) as change:
-                self._layout.stage_columns(change, names)
+            self._change_columns(names, {})
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give columns other names, all in one step; their files are copied.
+
+        `names` maps old names to new ones.
+        """
+        with self._check_writer().turn():
+            masks, changed = self._masks(), dict(_by_name(names))
+            for old, new in names.items():
+                self._layout.check_column_name(new)
+                if old in masks:
+                    changed[masks[old]] = MASK_NAME % new
+            self._check_free(changed.values())
+            copies = {new: self._copied(old) for old, new in changed.items()}
+            for old in names.keys() & masks.keys():
+                copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
+            self._change_columns([changed.get(n, n) for n in self.names], copies)
+
+    def astype(self, dtypes: Mapping[str, Any]) -> None:
+        """Convert columns to other dtypes, all in one step.
+
+        Each value must fit, as in an assignment. So text can be made longer.
+
+        Parameters
+        ----------
+        dtypes
+            Maps the names of the columns to their dtypes.
+
+        Raises
+        ------
+        UsageError
+            If a value does not fit, or if the table is at a URL.
+        """
+        with self._check_writer().turn():
+            if self._layout.folder.is_remote:
+                raise UsageError(
+                    "'%s': the dtype of a column can't change at a URL: add a column "
+                    "with the new dtype, remove the old one, and rename the new one"
+                    % self.path
+                )
+            types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
+            copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
+            self._change_columns(self.names, copies)
+
+    def _copied(self, name: str, dtype: DType | None = None) -> NewColumn:
+        return self._columns[name].copied(self._layout.array_class, dtype, name)
+
+    def _change_columns(self, names: list[str], new: Mapping[str, NewColumn]) -> None:
+        """Let the table have the columns `names`, of which `new` are written now."""
+        layout, replaced = self._layout, new.keys() & self._columns.keys()
+
+        def take_over() -> None:
+            for name, column in self._columns.items():
+                if name not in names:
+                    column.stop_reading()
+            before = {name: layout.columns.pop(name).parts() for name in replaced}
+            layout.columns_committed(names)
+            self._set_columns()
+            for name, old in before.items():
+                layout.columns[name].remove_unused(old)
+
+        with self._check_writer().change(take_over) as change:
+            for name, column in new.items():
+                staged: Any = StagedChange(change) if name in replaced else change
+                layout.create_column(staged, name, column)
+            layout.stage_columns(change, names)
+
+
+def _by_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageTypeError(
+            "expected a dictionary by the names of columns, found %.200r" % (given,)
+        )
+    return given
+
+
+class Selection(Table):
+    """Some columns of a table; ``table[['a', 'b']]`` makes it.
+
+    An index reads rows of these columns only. Changes are made through the table.
+
+    Attributes
+    ----------
+    table
+        The table.
+    """
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        vars(self).update(vars(table))
+        check_different(list(names))
+        self.table = table
+        self.columns = Columns()
+        self.columns._columns = {name: table[name] for name in names}
+
+    def _all_columns(self) -> dict[str, Array]:
+        return self.table._columns
+
+    def _check_writer(self) -> Writer:
+        raise UsageValueError(
+            "some columns of a table can only be read: change the table '%s'"
+            % self.path
+        )
+
+    def refresh(self) -> None:
+        """Take over the changes of the table that other programs have committed."""
+        self.table.refresh()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Selection, (self.table, self.names)
+
+
+def read_table(
+    layout: type[TableLayout],
+    folder: Folder,
+    allow_pickle: bool,
+    attempts: int = ATTEMPTS,
+) -> TableLayout:
+    """Return the layout of a table, while a writer may be changing it.
+
+    Between the reads of two files, the writer may have removed a column, or changed the
+    lengths: the table is read again. A damaged table fails each time.
+    """
+    for _ in range(attempts):
+        with suppress(FileNotFoundError, DamageError):
+            table = layout(folder, allow_pickle=allow_pickle)
+            if len({column.shape[0] for column in table.columns.values()}) < 2:
+                return table
+        folder.pending.read()
+    return layout(folder, allow_pickle=allow_pickle)
 
 
 def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:
@@ -443,14 +672,18 @@ def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) 
     A task of Dask gets the pickled table, which opens the dataset again.
     """
     stop = min(start + rows, len(table))
-    frame = table.frame(slice(start, stop), columns)
+    frame = table.to_pandas(columns, slice(start, stop))
     frame.index = frame.index + start
     return frame
 
 
-def column_blocks(
-    layout: type[TableLayout], name: str, new: NewArray, rows: Items
-) -> Blocks:
-    """Return the blocks of a new column; raise `UsageError` if it can't be written."""
+def new_column(
+    layout: type[TableLayout], name: str, rows: Items, attrs: JsonObject, **how: Any
+) -> NewColumn:
+    """Return a new column and its rows; raise `UsageError` if it can't be written.
+
+    `how` has other parameters of `NewArray`.
+    """
+    new = NewArray(rows.dtype, rows.shape, attrs=attrs, sample=rows, **how)
     with naming_column(name):
-        return blocks_of(rows, layout.array_class.grid_for(new))
+        return new, blocks_of(rows, layout.array_class.grid_for(new))

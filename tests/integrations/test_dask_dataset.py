@@ -243,13 +243,12 @@ def test_columns_without_rows(tmp_path, frames):
     import pandas
 
     frame = pandas.DataFrame({"n": [1, 2], "s": ["x", "y"], "o": ["x", "y"]})
-    frame["c"] = frame["s"].astype("category")
     lazy = frames.from_pandas(frame, npartitions=2)
     for each in (lazy[lazy["n"] > 5], frames.from_pandas(frame[:0], npartitions=1)):
         table = dataset.from_dask(each, tmp_path / "t", mode="w")
-        assert ["i", "U", "U", "U"] == [table[name].dtype.kind for name in table.names]
+        assert ["i", "U", "U"] == [table[name].dtype.kind for name in table.names]
     table = dataset.from_dask(lazy[lazy["n"] > 1], tmp_path / "t", mode="w")
-    assert [(2, "y", "y", "y")] == table[:].tolist()
+    assert [(2, "y", "y")] == table[:].tolist()
 
 
 def test_columns_that_are_refused(tmp_path, frames):
@@ -262,8 +261,8 @@ def test_columns_that_are_refused(tmp_path, frames):
             dataset.from_dask(frames.from_pandas(frame, npartitions=1), tmp_path / "t")
     for items, message in (
         (["x\0", "y"], "'a': a value ends in a zero byte"),
-        (["x", None], "the column 'a' has items .* such as <NA>"),
-        (pandas.Categorical(["x", None]), "the column 'a': expected text"),
+        (["x", None], "the column 'a' has missing items"),
+        (pandas.Categorical(["x", None]), "the column 'a' has categories"),
         (pandas.array([1, None], "Int64"), "the column 'a'.*has missing items"),
         (pandas.array([None, True], "boolean"), "the column 'a'.*has missing items"),
         (times.tz_localize("UTC"), "the column 'a' has the time zone 'UTC'"),

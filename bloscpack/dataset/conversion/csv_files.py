@@ -25,6 +25,7 @@ from ... import log
 from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
+from ..arrow_arrays import decoded
 from .contents import (
     ArrayContent,
     TableContent,
@@ -33,7 +34,7 @@ from .contents import (
     regrouped,
     rows_in_block,
 )
-from .parquet_files import Lengths, decoded, fixed
+from .parquet_files import Lengths, fixed
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType

@@ -24,6 +24,7 @@ import numpy
 from ..._format.dtypes import check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
+from ..arrow_arrays import decoded
 from ..folder import MAX_JSON
 from ..rows import RowStream, converted
 from .contents import (
@@ -37,7 +38,7 @@ from .contents import (
     naming_file,
     rows_in_block,
 )
-from .parquet_files import Lengths, decoded, fixed, text_dtype
+from .parquet_files import Lengths, fixed, text_dtype
 from .zarr_stores import FILL_VALUE
 
 if TYPE_CHECKING:
@@ -488,7 +489,8 @@ class _Writer:
             return dataset
         start, step = 0, max([1, *settings.get("chunks", ())[:1]])
         stream = RowStream(blocks, array.dtype, array.shape[1:])
-        for _, rows in stream.blocks(rows_in_block(array.row_nbytes, step)):
+        step = rows_in_block(array.row_nbytes, step)
+        while len(rows := stream.take(step)):
             dataset[start : start + len(rows)] = items(rows)
             start += len(rows)
             self._target.check()

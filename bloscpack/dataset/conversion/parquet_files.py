@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..._format.dtypes import check_text
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
+from ..arrow_arrays import arrow_array, arrow_type
 from ..folder import encode_attributes
 from ..rows import ends_in_zero
 from .contents import (
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
 ATTRIBUTES = b"bloscpack.attributes"
 # Number of bytes that are buffered for a column while it is read.
 BUFFER_NBYTES = 2**20
-# Units of times that Parquet has; others become a finer one.
-UNITS = {"W": "s", "h": "s", "m": "s", "D": "D", "s": "s"}
 # The names under which pandas stores the levels of an index that have none.
 UNNAMED = re.compile("__index_level_[0-9]+__")
-FINE_UNITS = ("ms", "us", "ns")
 
 
 # Reading
@@ -295,7 +292,7 @@ def write(content: Content, request: Request) -> None:
     ):
         for block in request.counted(table.read()):
             arrays = [
-                _to_arrow(rows, schema.field(name).type, name, pyarrow)
+                arrow_array(rows, schema.field(name).type, name)
                 for name, rows in block.items()
             ]
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
@@ -304,56 +301,13 @@ def write(content: Content, request: Request) -> None:
 def _schema(table: TableContent, pyarrow: Any) -> Any:
     fields = []
     for name, column in table.columns.items():
-        found = _type_for(column.dtype, name, pyarrow)
-        for size in reversed(column.shape[1:]):
-            found = pyarrow.list_(found, size)
+        found = arrow_type(column.dtype, column.shape[1:], name)
         fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
     return pyarrow.schema(fields, metadata=_metadata(table.attrs))
 
 
 def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
     return {ATTRIBUTES: encode_attributes(attrs).strip()} if attrs else None
-
-
-def _type_for(dtype: DType, name: str, pyarrow: Any) -> Any:
-    """Return the type of Arrow for a type of NumPy."""
-    if dtype.kind == "U":
-        return pyarrow.string()
-    if dtype.kind == "S":
-        return pyarrow.binary()
-    if dtype.kind == "V" and dtype.names is None:
-        return pyarrow.binary(dtype.itemsize)
-    if dtype.kind in "mM":
-        unit, count = numpy.datetime_data(dtype)
-        unit = UNITS.get(unit, unit)
-        if unit == "D" and dtype.kind == "M" and count == 1:
-            return pyarrow.date32()
-        unit = "s" if unit == "D" else unit
-        if unit == "s" or unit in FINE_UNITS:
-            make = pyarrow.timestamp if dtype.kind == "M" else pyarrow.duration
-            return make(unit)
-    if dtype.kind in "biuf" and dtype.itemsize <= 8:
-        return pyarrow.from_numpy_dtype(dtype.newbyteorder("="))
-    raise UsageTypeError(
-        "Parquet can't hold the column '%s' of dtype '%s'" % (name, dtype)
-    )
-
-
-def _to_arrow(rows: Array, wanted: Any, name: str, pyarrow: Any) -> Any:
-    """Return rows of a column as an array of Arrow."""
-    if rows.ndim > 1:
-        inner = _to_arrow(
-            rows.reshape(-1, *rows.shape[2:]), wanted.value_type, name, pyarrow
-        )
-        return pyarrow.FixedSizeListArray.from_arrays(inner, rows.shape[1])
-    if rows.dtype.kind == "U":
-        return pyarrow.array(decoded(rows, name), wanted)
-    if rows.dtype.kind in "SV":
-        return pyarrow.array(rows.tolist(), wanted)
-    if rows.dtype.kind in "mM":
-        unit = "D" if pyarrow.types.is_date32(wanted) else wanted.unit
-        rows = native(rows).astype("%s8[%s]" % (rows.dtype.kind, unit))
-    return pyarrow.array(numpy.ascontiguousarray(native(rows)), wanted)
 
 
 # Padding all texts to the length of the longest one may make a column as large as this
@@ -447,20 +401,3 @@ def _check_length(found: int, dtype: DType, name: str) -> None:
             "column '%s': expected text of at most %d characters, found '%d'"
             % (name, most, found)
         )
-
-
-def decoded(array: Array, name: str) -> list[str]:
-    """Return a column of text or bytes as strings."""
-    check_text(array)
-    values: list[str | bytes] = array.tolist()
-    try:
-        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in values]
-    except UnicodeDecodeError as error:
-        raise UsageTypeError(
-            "column '%s': expected text in UTF-8, found %.100r" % (name, error.object)
-        ) from error
-
-
-def native(array: Array) -> Array:
-    """Return an array in the byte order of the machine."""
-    return array.astype(array.dtype.newbyteorder("="), copy=False)

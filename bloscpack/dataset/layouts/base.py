@@ -57,6 +57,9 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
+# Settings of Blosc for new datasets. Those of files, which are older, compress most data
+# no better, and more slowly: bench/bench_codecs.py.
+DEFAULT_SETTINGS = {"cname": "lz4", "clevel": 5}
 # Parameters of `create_array`, which messages propose.
 PARAMETERS = (
     *("auto", "shape", "dtype", "chunks", "shards", "fill_value", "attrs", "mode"),
@@ -362,7 +365,7 @@ class ArrayLayout(NodeLayout):
         """
         if self.folder.is_remote:
             return
-        for (_, before), (_, now) in zip(old, self.parts(), strict=True):
+        for (_, before), (_, now) in zip(old, self.parts(), strict=False):
             for number in before.names.stored(before.folder, MAX_NBYTES):
                 name = before.names(number)
                 if not now.has_file(digits(number, before.names.counts)):
@@ -448,8 +451,12 @@ class TableLayout(NodeLayout):
         """Raise `UsageError` if no column can have this name."""
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
-        """Write a column, which the table does not have before `stage_columns`."""
-        self.folder.remove_tree(name)  # of a column that was removed
+        """Write a column, which the table does not have before `stage_columns`.
+
+        `change` stages all files of a column that replaces another one.
+        """
+        if name not in self.columns:
+            self.folder.remove_tree(name)  # of a column that was removed
         self.array_class.create(change, self.folder.full(name) + "/", *column)
 
     @abstractmethod

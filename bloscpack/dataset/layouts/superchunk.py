@@ -479,7 +479,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         new, blocks = column
         storage = new_storage(new)
         place = column_folder(name)
-        self.folder.remove_tree(place)  # of a column that was removed
+        if name not in self.columns:
+            self.folder.remove_tree(place)  # of a column that was removed
         place = _make_column(change, self.folder.prefix, name)
         write_leaves(change, place, storage, blocks)
         self._new[name] = storage, new.attrs
@@ -505,6 +506,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         """Take over the columns of a change that was committed; remove the others."""
         check = DescriptionCheck(self.folder, STORAGE)
         storages = self._with_new()
+        for name in self._new:
+            self._documents.forget(name)
         self._new.clear()
         self._documents.storages = {name: storages[name] for name in names}
         old = self.columns

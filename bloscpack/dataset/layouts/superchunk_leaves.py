@@ -37,12 +37,12 @@ from ..._loop import effective_nthreads
 from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
-from ...defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
+from ...defaults import DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import FileNames
-from .base import NewArray
+from .base import DEFAULT_SETTINGS, NewArray
 from .identity import Identity
 from .shard_files import ShardFiles
 from .shard_grid import Sharding, new_grid
@@ -64,8 +64,7 @@ DATA = "data"
 # Settings that users can choose, and their defaults. `spare` is the number of bytes
 # that stay free at the end of each chunk.
 SETTINGS: JsonObject = {
-    "cname": DEFAULT_CNAME,
-    "clevel": DEFAULT_CLEVEL,
+    **DEFAULT_SETTINGS,
     "shuffle": int(DEFAULT_SHUFFLE),
     "spare": 0,
 }

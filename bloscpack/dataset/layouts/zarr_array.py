@@ -51,7 +51,7 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
-from .base import ArrayLayout, NewArray
+from .base import DEFAULT_SETTINGS, ArrayLayout, NewArray
 from .identity import (
     KEY,
     Identity,
@@ -478,7 +478,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
     grid = ZarrArray.grid_for(new)
     new.check_settings(SETTINGS, ZarrArray.name)
     typesize = typesize_of(new.dtype)
-    args = BloscArgs(**{"typesize": typesize, **new.settings})
+    args = BloscArgs(**{"typesize": typesize, **DEFAULT_SETTINGS, **new.settings})
     args.check()
     document = ArrayDocument(
         new.dtype,

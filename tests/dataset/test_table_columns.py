@@ -1,0 +1,222 @@
+"""The columns of tables: selected, renamed, converted, and with missing items."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.exceptions import UsageError
+
+LAYOUTS = ("zarr", "superchunk", "bcolz")
+
+
+@pytest.fixture(params=LAYOUTS)
+def table(request, tmp_path):
+    columns = {
+        "n": np.arange(100),
+        "s": np.array(["x", "yz"] * 50),
+        "v": np.arange(200.0).reshape(100, 2),
+    }
+    options = {"layout": request.param, "chunks": 16, "sync": False}
+    with dataset.create_table(tmp_path / "t", columns, **options) as made:
+        yield made
+
+
+def test_some_columns(table):
+    some = table[["v", "n"]]
+    assert (["v", "n"], 100) == (some.names, len(some))
+    assert ([5, 6], [[10, 11], [12, 13]]) == (
+        some[5:7]["n"].tolist(),
+        some[5:7]["v"].tolist(),
+    )
+    assert 99 == some[-1]["n"]
+    np.testing.assert_array_equal(table[:][["v", "n"]], np.asarray(some))
+    copy = pickle.loads(pickle.dumps(some))
+    assert (some.dtype, [5, 6]) == (copy.dtype, copy[5:7]["n"].tolist())
+    for change in (lambda: some.append(some[:1]), lambda: some.rename({"n": "m"})):
+        with pytest.raises(UsageError, match="change the table"):
+            change()
+    with pytest.raises(KeyError):
+        table[["n", "none"]]
+    with pytest.raises(UsageError, match="different names"):
+        table[["n", "n"]]
+
+
+def test_some_columns_read_no_other_rows(tmp_path):
+    rows = {name: np.arange(40) for name in "abc"}
+    dataset.create_table(tmp_path / "t", rows, chunks=8, shards=8).close()
+    for column, first in (("a", 1), ("b", 1), ("c", 0)):
+        for number in range(first, 5):
+            (tmp_path / "t" / column / "c" / str(number)).unlink()
+    assert [(7, 7)] == dataset.open(tmp_path / "t")[["a", "b"]][7:8].tolist()
+
+
+def test_renaming_columns(table):
+    table["n"].attrs["unit"] = "m"
+    column = table["s"]
+    table.rename({"n": "number", "s": "text"})
+    assert ["number", "text", "v"] == table.names
+    assert column.closed
+    table.append(table[:2])
+    table.close()
+    found = dataset.open(table.path)
+    assert [0, 1] == found["number"][-2:].tolist()
+    assert ({"unit": "m"}, "yz") == (dict(found["number"].attrs), found["text"][1])
+    for names, error in (({"v": "n"}, UsageError), ({"n": "m"}, UsageError)):
+        with pytest.raises(error, match="opened for reading"):
+            found.rename(names)
+
+
+def test_names_that_columns_can_not_get(table):
+    for names, error in (
+        ({"n": "s"}, UsageError),
+        ({"n": "n"}, UsageError),
+        ({"n": "m", "s": "m"}, UsageError),
+        ({"n": ""}, UsageError),
+        ({"none": "m"}, KeyError),
+        ("n", UsageError),
+    ):
+        with pytest.raises(error):
+            table.rename(names)
+    assert ["n", "s", "v"] == table.names
+
+
+def test_dtypes_of_columns(table):
+    column, reader = table["s"], dataset.open(table.path)
+    table.astype({"s": "U40", "n": "u1"})
+    assert (["<U40", "|u1"], column) == (
+        [table[name].dtype.str for name in ("s", "n")],
+        table["s"],
+    )
+    assert "yz" == column[1]
+    table.append({"n": [255], "s": ["long" * 9], "v": [[1, 2]]})
+    for wrong in ({"n": "i1"}, {"s": "U1"}, {"v": "i4"}, {"s": "f8"}):
+        with pytest.raises(UsageError, match="the column '%s'" % next(iter(wrong))):
+            table.astype(wrong)
+    with pytest.raises(KeyError):
+        table.astype({"none": "i4"})
+    assert ("long" * 9, 255) == (table["s"][-1], table["n"][-1])
+    reader.refresh()
+    np.testing.assert_array_equal(table[:], reader[:])
+    table.close()
+    found = dataset.verify(table.path).findings
+    assert {"no-checksum"} >= {each.kind for each in found}
+
+
+def test_readers_of_a_table_refresh(table):
+    reader = dataset.open(table.path)
+    column = reader["n"]
+    table.append(table[:1])
+    table.rename({"v": "w"})
+    reader.refresh()
+    assert (["n", "s", "w"], 101) == (reader.names, len(reader))
+    assert (column, 0) == (reader["n"], column[-1])
+
+
+# Missing items
+
+
+def test_masked_columns(table):
+    count = len(table)
+    missing = np.arange(count) % 2 == 0
+    table.add_column("m", np.arange(count))
+    table.add_column("m_missing", missing, attrs={"mask-of": "m"})
+    rows = {"n": [1, 2], "s": ["a", "b"], "v": np.zeros((2, 2))}
+    table.append({**rows, "m": np.ma.masked_array([5, 6], [True, False])})
+    table.append({**rows, "m": [7, 8]})
+    assert [True, False, False, False] == table["m_missing"][-4:].tolist()
+    with pytest.raises(UsageError, match=r"'n' has missing items.*'n_missing'"):
+        table.append(
+            {**rows, "n": np.ma.masked_array([1, 2], [True, False]), "m": [1, 2]}
+        )
+    table.rename({"m": "k"})
+    assert {"mask-of": "k"} == dict(table["k_missing"].attrs)
+    table.remove_column("k")
+    assert ["n", "s", "v"] == table.names
+
+
+def test_masked_arrays_become_two_columns(tmp_path):
+    rows = {"m": np.ma.masked_array([5, 6], [True, False]), "n": [1, 2]}
+    for name, dtype in (("t", None), ("typed", [("m", "i2"), ("n", "i4")])):
+        with dataset.create_table(tmp_path / name, rows, dtype=dtype) as table:
+            assert ["m", "m_missing", "n"] == table.names
+            assert {"mask-of": "m"} == dict(table["m_missing"].attrs)
+            assert [(0, True, 1), (6, False, 2)] == table[:].tolist()
+            table[0] = {"m": 7, "n": 3}
+            assert (7, False, 3) == table[0].tolist()
+
+
+def test_masks_are_never_lost(tmp_path):
+    masked = np.ma.masked_array([[1, 2]], [[True, False]])
+    with pytest.raises(UsageError, match="the mask would be lost"):
+        dataset.create_table(tmp_path / "t", {"a": masked})
+    with dataset.create_array(tmp_path / "a", [[1, 2]]) as array:
+        for change in (array.append, lambda items: array.__setitem__(0, items)):
+            with pytest.raises(UsageError, match="the mask would be lost"):
+                change(masked)
+    names = {"a": masked[0], "a_missing": [1, 2]}
+    with pytest.raises(UsageError, match="different names"):
+        dataset.create_table(tmp_path / "t", names)
+
+
+MISSING = {
+    "i": ("Int16", [1, None, 3]),
+    "b": ("boolean", [None, True, False]),
+    "s": ("str", ["x", None, "long"]),
+    "o": ("object", [b"y", b"z", None]),
+    "f": ("float64", [0.5, None, 1.5]),
+    "t": ("datetime64[us]", ["2024-01-01", None, "2024-01-03"]),
+    "all": ("Int8", [None, None, None]),
+    "none": ("Int64", [1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_missing_items_of_pandas(tmp_path, layout):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            name: pandas.Series(items, dtype=kind)
+            for name, (kind, items) in MISSING.items()
+        }
+    )
+    with dataset.create_table(tmp_path / "t", frame, layout=layout) as table:
+        table.append(frame)
+        found = table.to_pandas()
+        assert list(frame) == list(found)
+        expected = pandas.concat([frame, frame], ignore_index=True)
+        pandas.testing.assert_frame_equal(
+            expected.astype({"none": "int64"}), found, check_column_type=False
+        )
+        part = table.to_pandas(["s", "i"], slice(1, 4))
+        pandas.testing.assert_frame_equal(
+            expected[["s", "i"]][1:4].reset_index(drop=True), part
+        )
+        assert 2 == len(table.to_pandas("i", table["i_missing"][:]))
+        pandas.testing.assert_frame_equal(found[:2], table.head(2))
+        pandas.testing.assert_frame_equal(found[["i"]], table[["i"]].to_pandas())
+        with pytest.raises(KeyError):
+            table.to_pandas(["none at all"])
+        with pytest.raises(UsageError, match="'none' has missing items"):
+            table.append(frame.assign(none=frame["i"]))
+
+
+def test_arrow(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {
+        "i": np.ma.masked_array([1, 2], [True, False]),
+        "s": np.ma.masked_array(["x", "y"], [False, True]),
+        "v": np.ones((2, 2)),
+        "t": np.array(["2024-05-01", "NaT"], "M8[D]"),
+    }
+    with dataset.create_table(tmp_path / "t", columns) as table:
+        found = table.to_arrow()
+        assert {"i": [None, 2], "s": ["x", None]} == found.select(
+            ["i", "s"]
+        ).to_pydict()
+        assert pyarrow.list_(pyarrow.float64(), 2) == found.schema.field("v").type
+        assert 1 == found["t"].null_count
+        assert [2] == table.to_arrow(["i"], [1])["i"].to_pylist()
