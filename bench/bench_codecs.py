@@ -64,19 +64,13 @@ def main():
     for name, array in kinds().items():
         content = array.tobytes()
         chunks = [content[i : i + 2**20] for i in range(0, len(content), 2**20)]
+        first = measure(chunks, array.itemsize, SETTINGS[0])
         cells = []
         for setting in SETTINGS:
-            best = [
-                min(each)
-                for each in zip(
-                    *(measure(chunks, array.itemsize, setting) for _ in range(3))
-                )
-            ]
-            first = best if not cells else first
-            cells.append(
-                "%.2f %5.2f %5.2f"
-                % (best[0] / len(content), best[1] / first[1], best[2] / first[2])
-            )
+            runs = [measure(chunks, array.itemsize, setting) for _ in range(3)]
+            size, *seconds = map(min, *runs)
+            ratios = [a / b for a, b in zip(seconds, first[1:], strict=True)]
+            cells.append("%.2f %5.2f %5.2f" % (size / len(content), *ratios))
         print("%-22s" % name + "".join("%-19s" % cell for cell in cells))
 
 

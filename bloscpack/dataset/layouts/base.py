@@ -57,8 +57,8 @@ class ItemReader(Protocol):
 # this part.
 FieldChunks = tuple[tuple[str, ...], ChunkFiles]
 
-# Settings of Blosc for new datasets. Those of files, which are older, compress most data
-# no better, and more slowly: bench/bench_codecs.py.
+# Settings of Blosc for new datasets. Those of files, which are older, compress most
+# data no better, and more slowly: bench/bench_codecs.py.
 DEFAULT_SETTINGS = {"cname": "lz4", "clevel": 5}
 # Parameters of `create_array`, which messages propose.
 PARAMETERS = (
