@@ -452,7 +452,7 @@ def _grid_chunks(
         data = numpy.frombuffer(_read_new(fp, fresh.nbytes), fresh.dtype)
         fresh[...] = data.reshape(fresh.shape)
         yield from GridSource(
-            rows, Grid(rows.shape, new.grid.chunk, new.grid.per_shard)
+            rows.__getitem__, Grid(rows.shape, new.grid.chunk, new.grid.per_shard)
         )
         old_chunks, done = [], stop
 

@@ -116,7 +116,7 @@ def with_chunks(
     return found if shard is None else {**found, SHARD: shard}
 
 
-def grid_for(array: Array, chunks: object) -> Grid:
+def grid_for(array: Array | Description, chunks: object) -> Grid:
     """Return the grid of an array with the chunks that a user wants.
 
     `chunks` is a number of rows, or the length of a chunk along each axis. Only the
