@@ -12,9 +12,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ._file.array_reader import CACHE_NBYTES, ArrayReader
+from ._file.array_reader import CACHE_NBYTES
 from ._file.indexing import Indexable, Outer, iterate_rows
-from ._file.opened import OpenedFile, open_parts
+from ._file.opened import OpenedFile, open_parts, reader_of
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
 from ._storage.base import Storage, naming_errors
@@ -58,8 +58,6 @@ class LazyArray(Indexable):
 
     def __init__(self, parts: OpenedFile, origin: Origin | None = None) -> None:
         description = Description(parts.metadata)
-        description.check_source(parts)
-        parts.grid = description.grid
         self._parts = parts
         self._origin = origin
         self.dtype: DType = description.dtype
@@ -68,13 +66,7 @@ class LazyArray(Indexable):
         self.metadata: Json = parts.user_metadata
         self.nbytes: int = description.nbytes
         self.cbytes: int = parts.cbytes
-        self._reader = ArrayReader(
-            parts,
-            self.dtype,
-            self.shape,
-            description.order,
-            unit=_common_unit(parts, self.dtype.itemsize),
-        )
+        self._reader = reader_of(parts, description)
         self._token: Hashable = parts.identity
 
     @property
@@ -225,17 +217,6 @@ class LazyArray(Indexable):
         name = self._parts.name
         token_name = None if name is None else _token_name(name)
         return "bloscpack.LazyArray", self._token, token_name, self._state()
-
-
-def _common_unit(parts: OpenedFile, itemsize: int) -> int:
-    """Return the size of the largest part of an item in which no chunk ends."""
-    if parts.nchunks < 2:
-        return itemsize
-    # All chunks have this size, except that the last one may be shorter.
-    size = parts.header.chunk_size
-    if size != -1:
-        return math.gcd(itemsize, size)
-    return math.gcd(itemsize, *(parts.span(i)[0] for i in range(parts.nchunks)))
 
 
 def open_ndarray(

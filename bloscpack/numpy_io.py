@@ -9,7 +9,7 @@ decompresses into its memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import (
     TYPE_CHECKING,
@@ -143,12 +143,17 @@ class PlainNumpySource(PlainSource):
 
 
 class GridSource(PlainSource):
-    """Yields the chunks of an array that is cut in every axis, padded with zeros."""
+    """Yields the chunks of an array that is cut in every axis, padded with zeros.
+
+    `read` returns the items in a box.
+    """
 
     concurrent = True
 
-    def __init__(self, array: Array, grid: Grid) -> None:
-        self._array, self._grid = _raw(array), grid
+    def __init__(
+        self, read: Callable[[Box], Array], grid: Grid, *, padded: bool = True
+    ) -> None:
+        self._read, self._grid, self._padded = read, grid, padded
 
     def __iter__(self) -> Iterator[Buffer]:
         return map(self.load, self.tasks())
@@ -158,9 +163,9 @@ class GridSource(PlainSource):
 
     def load(self, number: int) -> Buffer:
         box, chunk = self._grid.box(number), self._grid.chunk
-        found = numpy.ascontiguousarray(self._array[box])
-        if found.shape != chunk:
-            padded = numpy.zeros(chunk, self._array.dtype)
+        found = _raw(numpy.ascontiguousarray(self._read(box)))
+        if found.shape != chunk and self._padded:
+            padded = numpy.zeros(chunk, found.dtype)
             padded[_inside(box)] = found
             found = padded
         plain: memoryview = found.reshape(-1).view("u1").data
@@ -311,7 +316,7 @@ def pack_ndarray(
     )
     args = *fitted, bloscpack_args, metadata_args
     array = source.ndarray
-    chunks_of = source if grid is None else GridSource(array, grid)
+    chunks_of = source if grid is None else GridSource(array.__getitem__, grid)
     pack_items(chunks_of, sink, array, *args, **settings, grid=grid)
 
 

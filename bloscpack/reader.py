@@ -235,7 +235,7 @@ class Reader:
         from ._format.array_metadata import Description
 
         description = Description(self.metadata)
-        description.check_source(self._chunks.index)
+        description.check_nbytes(self.nbytes)
         return description
 
     def select_rows(self, rows: slice) -> Selection:

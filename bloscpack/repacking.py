@@ -53,6 +53,10 @@ def repack(
         file stores no level: by default it is then 7.
     chunk_size
         Plain bytes of a chunk, a number or text such as ``'4M'``.
+    chunks
+        The length of a chunk along each axis of an array, or a number of rows, as in
+        `bloscpack.pack_ndarray_to_file`. By default an array in chunks of every axis
+        keeps them.
     checksum, offsets, max_app_chunks
         As in `bloscpack.BloscpackArgs`. A file without an offset table gets one, unless
         ``offsets`` is False. By default there stays room to append as many bytes as

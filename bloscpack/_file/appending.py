@@ -40,6 +40,7 @@ from .._format.append_plan import (
     states_chunks,
     stating_chunks,
 )
+from .._format.array_metadata import Description, new_array
 from .._format.chunks import (
     check_digest,
     compress,
@@ -48,6 +49,7 @@ from .._format.chunks import (
     read_chunk_header,
     skip_frames,
 )
+from .._format.grid import Grid
 from .._format.sections import (
     SMALLEST_CHUNK,
     Beginning,
@@ -58,7 +60,14 @@ from .._format.sections import (
     is_plausible_table,
     read_beginning,
 )
-from .._format.shard import CRC_LENGTH, SEPARATOR, Trailer, count_slots, inner_size
+from .._format.shard import (
+    CRC_LENGTH,
+    SEPARATOR,
+    Trailer,
+    count_slots,
+    inner_size,
+    slots_of,
+)
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
 from .._storage.protocols import BinaryFile, Readable
@@ -92,7 +101,12 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
-from ..serializers import SERIALIZERS_LOOKUP, replaced_metadata, shard_rows
+from ..serializers import (
+    SERIALIZERS_LOOKUP,
+    is_grid,
+    is_shard,
+    replaced_metadata,
+)
 from .repack_plan import RepackPlan as CopyPlan
 from .repack_plan import Settings, Survey, bytes_behind, log_dropped
 from .repack_writing import repack_fp, write_planned
@@ -100,7 +114,9 @@ from .repack_writing import repack_fp, write_planned
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .._storage.protocols import Buffer
     from ..args import AnyBloscArgs, BloscKeywords
+    from ..serializers import Json
 
 # What a copy of the file with more room makes possible.
 NO_ROOM = (
@@ -195,23 +211,32 @@ def append_chunks(
     if new_size:
         is_shard = plan.inner_nbytes is not None
         unused = bytes_behind(fp, boundaries[-1], is_shard, "appending would destroy")
-    last_chunk = _read_last_chunk(fp, header, boundaries) if header.nchunks else b""
+    starts = range(plan.first_chunk, header.nchunks)
+    old_chunks = [_read_chunk(fp, header, boundaries, i) for i in starts]
+    in_grid = is_grid(beginning.metadata)
     if how.expect is not None:
-        how.expect(len(last_chunk) + new_size if new_size else 0)
+        wanted = sum(plan.new_sizes) + sum(map(len, old_chunks)) * (not in_grid)
+        how.expect(wanted if new_size else 0)
     size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
     # The new beginning and an unchanged extent tell to which file a journal belongs.
     new_beginning = beginning_blocks(new_header, plan.section)
     unchanged = boundaries[0], plan.chunks_offset if new_size else size
     log_dropped(unused, getattr(target, "path", None))
-    trailer = _begin_trailer(plan, boundaries)
+    metadata = beginning.metadata if plan.section is None else plan.section.value
+    trailer = _begin_trailer(plan, boundaries, metadata)
     # Journal: entering the block saves the old bytes.
     with target.change(plan.extents(size), new_beginning, unchanged) as change:
         # Write.
         if plan.section is not None:
             overwrite_section(change, plan.section)
         if new_size:
-            new_chunks = _plain_chunks(new_content_fp, last_chunk, plan.new_sizes)
+            if in_grid:
+                described = Description(beginning.metadata), Description(metadata)
+                new_chunks = _grid_chunks(new_content_fp, old_chunks, *described)
+            else:
+                front = b"".join(old_chunks)
+                new_chunks = _plain_chunks(new_content_fp, front, plan.new_sizes)
             new_offsets = _write_chunks(
                 change, plan, new_chunks, args, how, trailer, size
             )
@@ -220,7 +245,7 @@ def append_chunks(
                 offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
                 log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             if plan.header.offsets:
-                added = new_offsets[header.nchunks - plan.first_chunk :]
+                added = new_offsets[plan.first_entry - plan.first_chunk :]
                 change.overwrite(plan.table_offset, encode_offsets(added))
             # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
@@ -229,12 +254,15 @@ def append_chunks(
     return plan.nchunks_added
 
 
-def _begin_trailer(plan: AppendPlan, boundaries: list[int]) -> Trailer | None:
+def _begin_trailer(
+    plan: AppendPlan, boundaries: list[int], metadata: Json
+) -> Trailer | None:
     """Return the trailer of a shard with the chunks that stay; None for others."""
     if plan.inner_nbytes is None:
         return None
     header = plan.header
-    trailer = Trailer(plan.inner_nbytes, count_slots(header), header.checksum_impl)
+    slots = count_slots(header, metadata), slots_of(header, metadata)
+    trailer = Trailer(plan.inner_nbytes, slots[0], header.checksum_impl, slots[1])
     for start, stop in pairwise(boundaries[: plan.first_chunk + 1]):
         trailer.add(start, stop)
     return trailer
@@ -263,6 +291,7 @@ def _read_appendable(
     left = cursor.left()
     boundaries = None
     is_stated = header.offsets and states_chunks(header)
+    is_stated = is_stated and not is_grid(beginning.metadata)
     if is_stated and inner_size(beginning.metadata, header) is None:
         boundaries = _find_last_chunk(cursor, beginning, first + (left or 0))
     if boundaries is None:
@@ -315,7 +344,7 @@ def _find_last_chunk(
 
 def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
     cursor.move(end)
-    if shard_rows(beginning.metadata) is None:
+    if not is_shard(beginning.metadata):
         return False
     return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
@@ -358,11 +387,12 @@ def _effective_args(
     return args
 
 
-def _read_last_chunk(
-    fp: BinaryFile, header: BloscpackHeader, boundaries: list[int]
+def _read_chunk(
+    fp: BinaryFile, header: BloscpackHeader, boundaries: list[int], number: int
 ) -> bytes:
-    """Return the plain bytes of the last chunk; verify its digest."""
-    start, end = boundaries[-2:]
+    """Return the plain bytes of a chunk; verify its digest."""
+    at = number - header.nchunks - 1
+    start, end = boundaries[at], boundaries[at + 1]
     fp.seek(start)
     frame = read_up_to(fp, end - start)
     checksum = header.checksum_impl
@@ -373,27 +403,64 @@ def _read_last_chunk(
             check_digest(compressed, digest, checksum)
             return decompress(compressed)
     except FormatError as error:
-        error.locate(header.nchunks - 1, start)
+        error.locate(number, start)
         raise
 
 
 def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[bytes]:
     """Yield pieces of a file object in these sizes; prepend `front` to the first."""
     for size in sizes:
-        data = read_up_to(fp, size)
-        if len(data) < size:
-            raise StorageError(
-                "the new content ends too early: expected '%d' bytes, found '%d'"
-                % (sum(sizes), sum(sizes) - size + len(data))
-            )
-        yield front + data
+        yield front + _read_new(fp, size)
         front = b""
+
+
+def _read_new(fp: Readable, size: int) -> bytes:
+    """Return the next bytes of the new content."""
+    data = read_up_to(fp, size)
+    if len(data) < size:
+        raise StorageError(
+            "the new content ends too early: '%d' bytes are missing"
+            % (size - len(data))
+        )
+    return data
+
+
+def _grid_chunks(
+    fp: Readable, old_chunks: list[bytes], old: Description, new: Description
+) -> Iterator[Buffer]:
+    """Yield the chunks of a grid from the first one that has new rows on.
+
+    `fp` has the new rows, `old_chunks` are the chunks whose rows are not full.
+    """
+    import numpy
+
+    from ..numpy_io import GridSource, put_chunk
+
+    assert old.grid is not None
+    assert new.grid is not None
+    (nrows, *inner), length = new.shape, new.grid.chunk[0]
+    first = old.grid.nchunks - len(old_chunks)
+    done = old.shape[0]
+    for start in range(done - done % length, nrows, length):
+        stop = min(start + length, nrows)
+        rows = new_array((stop - start, *inner), new.dtype)
+        for i, plain in enumerate(old_chunks, first):
+            low, *others = old.grid.box(i)
+            box = slice(0, low.stop - low.start), *others
+            put_chunk(rows, box, plain, old.grid)
+        fresh = rows[done - start :]
+        data = numpy.frombuffer(_read_new(fp, fresh.nbytes), fresh.dtype)
+        fresh[...] = data.reshape(fresh.shape)
+        yield from GridSource(
+            rows.__getitem__, Grid(rows.shape, new.grid.chunk, new.grid.per_shard)
+        )
+        old_chunks, done = [], stop
 
 
 def _write_chunks(
     change: EndChange,
     plan: AppendPlan,
-    plain_chunks: Iterator[bytes],
+    plain_chunks: Iterator[Buffer],
     blosc_args: BloscArgs,
     how: AppendSettings,
     trailer: Trailer | None,
@@ -407,7 +474,7 @@ def _write_chunks(
     offsets: list[int] = []
     end = plan.chunks_offset
 
-    def work(plain: bytes) -> tuple[bytes, bytes]:
+    def work(plain: Buffer) -> tuple[bytes, bytes]:
         compressed = compress(plain, blosc_args)
         return compressed, checksum(compressed)
 
@@ -457,7 +524,7 @@ def read_sections(target: Target) -> tuple[Beginning, int]:
 def replace_metadata(target: Target, metadata: object) -> None:
     """Replace the metadata in the space reserved for them."""
     beginning, first_chunk = read_sections(target)
-    section = plan_metadata(beginning, beginning.header, 0, metadata)
+    section = plan_metadata(beginning, 0, metadata)
     if section is None:
         return
     section_end = BLOSCPACK_HEADER_LENGTH + section.size

@@ -14,6 +14,7 @@ A file that is replaced under its name changes nothing here: the old file stays 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import zlib
 from collections.abc import Callable, Hashable, Sequence
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._engine.forks import ForkSafeLock
+from .._format.array_metadata import Description
 from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
 from .._storage.disk import disk
 from .._storage.local import whole_file
@@ -33,7 +35,7 @@ from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from ..headers import check_range
 from ..serializers import user_metadata
-from .array_reader import CACHE_NBYTES, ChunkCache, ChunkSource, Room
+from .array_reader import CACHE_NBYTES, ArrayReader, ChunkCache, ChunkSource, Room
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
 
 if TYPE_CHECKING:
@@ -320,6 +322,36 @@ class OpenedFile(ChunkSource):
         result = announced_bytes(size, self.nbytes)
         self.read_into(result.view, start)
         return result.finish()
+
+
+def reader_of(parts: OpenedFile, description: Description | None = None) -> ArrayReader:
+    """Return a reader of the array in a file.
+
+    Raises `FormatError` unless the chunks are those of the `description`, which by
+    default is that of the file.
+    """
+    if description is None:
+        description = Description(parts.metadata)
+    description.check_source(parts)
+    parts.grid = description.grid
+    return ArrayReader(
+        parts,
+        description.dtype,
+        description.shape,
+        description.order,
+        unit=_common_unit(parts, description.dtype.itemsize),
+    )
+
+
+def _common_unit(parts: OpenedFile, itemsize: int) -> int:
+    """Return the size of the largest part of an item in which no chunk ends."""
+    if parts.nchunks < 2:
+        return itemsize
+    # All chunks have this size, except that the last one may be shorter.
+    size = parts.header.chunk_size
+    if size != -1:
+        return math.gcd(itemsize, size)
+    return math.gcd(itemsize, *(parts.span(i)[0] for i in range(parts.nchunks)))
 
 
 def open_parts(

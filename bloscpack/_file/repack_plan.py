@@ -6,13 +6,14 @@ does not read.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from .. import defaults, log
 from .._format.append_plan import UNCHANGED, updated_metadata
-from .._format.array_metadata import Description
+from .._format.array_metadata import Description, grid_for, with_chunks
 from .._format.blosc_header import BloscHeader
 from .._format.chunks import skip_frames
 from .._format.sections import (
@@ -29,6 +30,7 @@ from .._format.shard import (
     row_nbytes,
     rows_for,
     rows_in,
+    shard_of,
     with_rows,
 )
 from .._loop import header_for
@@ -50,11 +52,25 @@ from ..constants import (
     MAGIC,
     METADATA_HEADER_LENGTH,
 )
-from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall
+from ..exceptions import (
+    AnotherFileFollows,
+    MetadataSectionTooSmall,
+    UsageValueError,
+)
 from ..headers import MetadataHeader
-from ..serializers import SHARD, is_array, shard_rows, user_metadata
+from ..serializers import (
+    CHUNKS,
+    CONTAINER,
+    SHARD,
+    is_array,
+    is_grid,
+    is_shard,
+    shard_rows,
+    user_metadata,
+)
 
 if TYPE_CHECKING:
+    from .._format.grid import Grid
     from ..serializers import Json
 
 # Number of chunks, chunk size and size of the last chunk.
@@ -70,6 +86,7 @@ class Settings(TypedDict, total=False):
     shuffle: bool | int | None
     cname: str | None
     chunk_size: int | str | None
+    chunks: int | Sequence[int] | None
     checksum: str | None
     offsets: bool | None
     max_app_chunks: int | Callable[[int], int] | None
@@ -111,8 +128,8 @@ class Survey:
         self.header = self.beginning.header
         self.first: BloscHeader | None = None
         self._read_chunks(cursor)
-        is_shard = shard_rows(self.beginning.metadata) is not None
-        log_dropped(bytes_behind(fp, cursor.position, is_shard, "would be lost"))
+        in_shard = is_shard(self.beginning.metadata)
+        log_dropped(bytes_behind(fp, cursor.position, in_shard, "would be lost"))
         self.section = self._read_section(fp)
 
     def _read_chunks(self, cursor: Cursor) -> None:
@@ -178,7 +195,9 @@ class RepackPlan:
     """The new file: ``header``, ``geometry``, ``section`` and ``blosc_args``.
 
     ``section`` is the encoded metadata section, None without metadata. ``blosc_args``
-    are the settings to compress with, None if the chunks are copied.
+    are the settings to compress with, None if the chunks are copied. ``grid`` says how
+    new chunks divide every axis of the array, None if they have the plain bytes as they
+    are.
     """
 
     def __init__(self, old: Survey, settings: Settings) -> None:
@@ -188,7 +207,9 @@ class RepackPlan:
         self.metadata = self._new_metadata(settings)
         # The plain size of an inner chunk if the new file is a shard, else None.
         self._inner_nbytes: int | None = None
-        self._choose_inner_chunks(settings)
+        self.grid = self._new_grid(settings)
+        if self.grid is None:
+            self._choose_inner_chunks(settings)
         self.section = self._encode_section(settings)
         self.geometry = self._new_geometry(settings.get("chunk_size"))
         compress = given.keys() & {*BLOSC_ARGS}
@@ -196,7 +217,8 @@ class RepackPlan:
         typesize = old.header.typesize
         if old.header.format_version < 2 and old.first is not None:
             typesize = old.first.typesize  # these layouts store none in the header
-        if compress or self.geometry != old.geometry or not old.regular:
+        recut = self.geometry != old.geometry or self.grid is not None
+        if compress or recut or not old.regular:
             self.blosc_args = self._complete(settings, typesize)
             self.blosc_args.check()
             typesize = self.blosc_args.typesize or 0
@@ -223,6 +245,39 @@ class RepackPlan:
             return kept
         return updated_metadata(kept, self.old.nbytes, 0, new)
 
+    def _new_grid(self, settings: Settings) -> Grid | None:
+        """Return the wanted grid of chunks, after changing the metadata accordingly."""
+        chunks, metadata = settings.get("chunks"), self.metadata
+        old, size = self.old.beginning.metadata, settings.get("chunk_size")
+        if is_grid(old) and not is_grid(metadata):
+            raise UsageValueError(
+                "the plain bytes of an array in chunks of every axis are padded: "
+                "repack it with 'chunks' of whole rows before it becomes bytes"
+            )
+        if size is not None and (chunks is not None or is_grid(old)):
+            raise UsageValueError(
+                "give 'chunks', the length of a chunk along each axis, and no "
+                "'chunk_size'"
+            )
+        if chunks is None:
+            return None
+        described = Description(metadata)
+        described.check_nbytes(self.old.nbytes)
+        grid = grid_for(described, chunks)
+        wanted = settings.get("shard")
+        in_shard = is_shard(metadata) if wanted is None else wanted
+        kept = {k: metadata[k] for k in metadata if k not in (CHUNKS, SHARD)}
+        kept.update(order="C", container=CONTAINER)
+        if not (grid.is_rows or 0 in grid.shape):
+            shard = shard_of(described, grid) if in_shard else None
+            self.metadata = with_chunks(kept, grid.chunk, shard)
+            return grid
+        nbytes = math.prod(grid.chunk) * described.dtype.itemsize
+        rows = rows_for(described, "C", nbytes) if in_shard else None
+        self.metadata = with_rows(kept, rows)
+        self._inner_nbytes = nbytes if in_shard else None
+        return grid
+
     def _choose_inner_chunks(self, settings: Settings) -> None:
         """Set the size of inner chunks, and their rows in the metadata."""
         metadata, wanted = self.metadata, settings.get("shard")
@@ -230,11 +285,15 @@ class RepackPlan:
             if is_array(metadata) and SHARD in metadata:
                 self.metadata = with_rows(metadata, None)
             return
+        if is_grid(metadata):
+            described = Description(metadata)
+            if wanted and described.grid is not None and described.shard is None:
+                shard = shard_of(described, described.grid)
+                self.metadata = with_chunks(metadata, described.grid.chunk, shard)
+            return
         rows = shard_rows(metadata)
         if rows is None and not wanted:
             return
-        from .._format.array_metadata import Description
-
         described = Description(metadata)
         new_rows = self._new_rows(described, rows, settings)
         if new_rows is None:
@@ -272,12 +331,15 @@ class RepackPlan:
 
     def _new_geometry(self, chunk_size: int | str | None) -> Geometry:
         old = self.old
+        if self.grid is not None:
+            array = Description(self.metadata)
+            nbytes = math.prod(self.grid.chunk) * array.dtype.itemsize
+            return calculate_nchunks(array.stored_nbytes, max(1, nbytes))
         if self._inner_nbytes is None:
             if old.geometry[0] == 0 or (chunk_size is None and old.regular):
                 return old.geometry
             size = "%dB" % old.geometry[1] if chunk_size is None else chunk_size
             if is_array(self.metadata):
-                from .._format.array_metadata import Description
                 from ..numpy_io import whole_items
 
                 itemsize = Description(self.metadata).dtype.itemsize

@@ -32,9 +32,9 @@ from ..args import (
 from ..defaults import CHUNK_SIZE_NOT_GIVEN
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
-from ..serializers import SHARD, is_array
+from ..serializers import SHARD, is_array, is_grid
 from .array_reader import CACHE_NBYTES
-from .opened import open_parts
+from .opened import open_parts, reader_of
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def repack_fp(
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
     found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
-    if expect is not None:
-        expect(old.nbytes)
     blocksize = _choose(found, in_fp, old) if goal_of(found.get("auto")) else 0
     plan = RepackPlan(old, found)
     if plan.blosc_args is not None:
         plan.blosc_args.blocksize = blocksize
+    if expect is not None:
+        expect(old.nbytes if plan.grid is None else plan.header.nbytes or 0)
     write_planned(plan, in_fp, out_fp, nthreads, progress)
 
 
@@ -87,13 +87,18 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
     keywords["shard"] = given.get("shard", is_array(metadata) and SHARD in metadata)
     typesizes = array_typesizes(metadata)
     chunk_size = given.get("chunk_size", CHUNK_SIZE_NOT_GIVEN)
+    in_grid = is_grid(metadata) or "chunks" in given
+    if in_grid:
+        chunk_size = max(1, old.geometry[1])
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
     with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
         chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
     assert isinstance(found, BloscArgs)
-    settings.update(found, chunk_size=chunk_size)
+    settings.update(found)
+    if not in_grid:
+        settings["chunk_size"] = chunk_size
     return found.blocksize
 
 
@@ -121,8 +126,15 @@ def write_planned(
     if plan.blosc_args is None:
         _copy(source, sink, plan, effective_nthreads(count, old.geometry[0]), progress)
         return
+    plain: PlainSource = _Recut(source, old.nbytes)
+    if plan.grid is not None:
+        from ..numpy_io import GridSource
+
+        in_fp.seek(0)
+        read = reader_of(open_parts(in_fp, nthreads=1)).get
+        plain = GridSource(read, plan.grid, padded=is_grid(plan.metadata))
     pack(
-        _Recut(source, old.nbytes),
+        plain,
         sink,
         *plan.geometry,
         metadata=plan.section,

@@ -27,9 +27,9 @@ from ..exceptions import (
     UsageError,
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
-from ..serializers import is_array, replaced_metadata
+from ..serializers import is_array, is_grid, replaced_metadata
 from . import blosc_header
-from .sections import Beginning, Section, encode_again
+from .sections import Beginning, Section, decode_metadata, encode_again
 from .shard import inner_size
 
 if TYPE_CHECKING:
@@ -53,17 +53,20 @@ class AppendPlan(NamedTuple):
         The new metadata section, None if it stays unchanged.
     first_chunk
         The number of the first chunk to write. If the file has chunks, this is its last
-        chunk, which is filled up and compressed again.
+        chunk, which is filled up and compressed again; in a grid, the first one with
+        rows that are not full.
     chunks_offset
         The file offset at which this chunk starts.
     new_sizes
         For each chunk to write, how many of the new bytes it contains. The first chunk
         also contains the plain bytes of the old last chunk, in front of the new bytes.
+        For a grid, the plain sizes of these chunks.
     nchunks_added
         The number of chunks that the file gains.
-    table_offset
-        The file offset of the first free entry of the offset table, if there is one.
-        The entries of the added chunks are written there.
+    first_entry, table_offset
+        The number of the first entry of the offset table that changes, and its offset
+        in the file, if there is a table. The entries of the chunks from there on are
+        written: those of added chunks, and in a grid of all that are written.
     inner_nbytes
         The plain size of an inner chunk if the file is a Zarr shard, else None. Such a
         file gets a new trailer behind the last chunk.
@@ -75,6 +78,7 @@ class AppendPlan(NamedTuple):
     chunks_offset: int
     new_sizes: list[int]
     nchunks_added: int
+    first_entry: int
     table_offset: int
     inner_nbytes: int | None
 
@@ -86,7 +90,8 @@ class AppendPlan(NamedTuple):
             return [beginning]
         if not self.header.offsets:
             return [beginning, (self.chunks_offset, file_size)]
-        table_stop = self.table_offset + OFFSET_LENGTH * self.nchunks_added
+        nentries = self.header.nchunks - self.first_entry
+        table_stop = self.table_offset + OFFSET_LENGTH * nentries
         table = self.table_offset, table_stop
         return [beginning, table, (self.chunks_offset, file_size)]
 
@@ -143,9 +148,16 @@ def plan_append(
     """
     old = beginning.header
     inner_nbytes = inner_size(beginning.metadata, old)
+    in_grid = is_grid(beginning.metadata)
+    first_chunk = kept_chunks(beginning.metadata, old)
     fill, nchunks_added, chunk_size, last_chunk = _new_chunks(
-        old, new_size, _largest_chunk(beginning.metadata, old)
+        old, new_size, beginning.metadata
     )
+    if in_grid and new_size and not (old.offsets and beginning.offsets):
+        raise NotEnoughSpace(
+            "an array in chunks of every axis can't grow in place without an offset "
+            "table"
+        )
     if old.offsets and nchunks_added > old.max_app_chunks:
         raise NotEnoughSpace(
             "not enough space: '%d' chunks are to be appended, but the offset table "
@@ -156,31 +168,60 @@ def plan_append(
     header.last_chunk = last_chunk
     header.nchunks = old.nchunks + nchunks_added
     header.max_app_chunks = old.max_app_chunks - nchunks_added if old.offsets else 0
-    return AppendPlan(
-        header=header,
-        section=plan_metadata(beginning, header, new_size, metadata),
-        first_chunk=max(old.nchunks - 1, 0),
-        chunks_offset=boundaries[-2] if old.nchunks else boundaries[0],
+    first_entry = first_chunk if in_grid else old.nchunks
+    nfree = old.max_app_chunks + old.nchunks - first_entry
+    if in_grid:
+        new_sizes = [chunk_size] * (header.nchunks - first_chunk if new_size else 0)
+    else:
         # The table has an entry for each of them, so this list is not too long.
-        new_sizes=[
+        new_sizes = [
             *[fill] * bool(old.nchunks),
             *[chunk_size] * (nchunks_added - 1),
             *[last_chunk] * bool(nchunks_added),
-        ],
+        ]
+    return AppendPlan(
+        header=header,
+        section=plan_metadata(beginning, new_size, metadata),
+        first_chunk=first_chunk,
+        # There may be no boundaries but the first one and the last two.
+        chunks_offset=boundaries[first_chunk - old.nchunks - 1],
+        new_sizes=new_sizes,
         nchunks_added=nchunks_added,
-        table_offset=boundaries[0] - OFFSET_LENGTH * old.max_app_chunks,
+        first_entry=first_entry,
+        table_offset=boundaries[0] - OFFSET_LENGTH * nfree,
         inner_nbytes=inner_nbytes,
     )
 
 
+def kept_chunks(metadata: object, header: BloscpackHeader) -> int:
+    """Return the number of chunks in front of the first one that an append writes."""
+    if not is_grid(metadata):
+        return max(header.nchunks - 1, 0)
+    from .array_metadata import Description
+
+    grid = Description(metadata).grid
+    if grid is None or not grid.shape or grid.nchunks != header.nchunks:
+        return header.nchunks
+    full, rest = divmod(grid.shape[0], grid.chunk[0])
+    return full * (grid.nchunks // (full + bool(rest)))
+
+
 def _new_chunks(
-    old: BloscpackHeader, new_size: int, largest: int
+    old: BloscpackHeader, new_size: int, metadata: object
 ) -> tuple[int, int, int, int]:
     """Return how many bytes fill up the old last chunk, and the new geometry.
 
     The geometry is the number of added chunks, the chunk size and the size of the last
-    chunk. The chunk size of a single chunk grows up to `largest`.
+    chunk. The chunk size of a single chunk grows up to that of a large file.
     """
+    if is_grid(metadata):
+        from .array_metadata import Description, grown_metadata
+
+        before = Description(metadata)
+        grown = grown_metadata(metadata, before.stored_nbytes, new_size)
+        after, size = Description(grown), before.chunk_nbytes
+        return 0, (after.stored_nbytes - before.stored_nbytes) // size, size, size
+    largest = _largest_chunk(metadata, old)
     last_nbytes = old.last_chunk if old.nchunks else 0
     chunk_size = _grown_chunk_size(old, last_nbytes + new_size, largest)
     fill = min(chunk_size - last_nbytes, new_size) if old.nchunks else 0
@@ -195,7 +236,7 @@ def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object)
 
     `metadata` is the metadata of the file.
     """
-    return _new_chunks(header, new_size, _largest_chunk(metadata, header))[1]
+    return _new_chunks(header, new_size, metadata)[1]
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, largest: int) -> int:
@@ -231,7 +272,7 @@ def _largest_chunk(metadata: object, header: BloscpackHeader) -> int:
 
 
 def plan_metadata(
-    beginning: Beginning, header: BloscpackHeader, new_size: int, metadata: object
+    beginning: Beginning, new_size: int, metadata: object
 ) -> Section | None:
     """Return the metadata section after an append of `new_size` bytes.
 
@@ -243,8 +284,8 @@ def plan_metadata(
     if old_header is None:
         return None
     old = beginning.metadata
-    nbytes = header.nbytes or 0
-    new = updated_metadata(old, nbytes - new_size, new_size, metadata)
+    nbytes = beginning.header.nbytes or 0
+    new = updated_metadata(old, nbytes, new_size, metadata)
     if metadata is UNCHANGED and new == old:
         return None
     return encode_again(new, old, old_header)
@@ -257,9 +298,16 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
     are stored beside the description of the array (`replaced_metadata`).
     """
     if is_array(metadata):
-        from .array_metadata import check_new_description  # imports NumPy
+        from .array_metadata import (  # imports NumPy
+            check_new_description,
+            check_new_grid,
+            grown_metadata,
+        )
 
-        check_new_description(metadata, nbytes + new_size)
+        if is_grid(old) or is_grid(metadata):
+            check_new_grid(metadata, grown_metadata(old, nbytes, new_size))
+        else:
+            check_new_description(metadata, nbytes + new_size)
         return replaced_metadata(old, metadata)
     if is_array(old):
         from .array_metadata import grown_metadata
@@ -276,7 +324,8 @@ def find_overreach(
     ``read_old(offset, size)`` reads the old content of the file, which has `length`
     bytes and may be hostile. A change overwrites the header, with or without the
     metadata section, then free entries of the offset table, then all bytes from the
-    last chunk on. Raises `FormatError` if the old header is invalid.
+    last chunk on; in a grid also those of the last rows of chunks. Raises `FormatError`
+    if the old header or the metadata are invalid.
     """
     header = decode_header(read_old(0, BLOSCPACK_HEADER_LENGTH))
     sections_end = BLOSCPACK_HEADER_LENGTH
@@ -284,7 +333,8 @@ def find_overreach(
         raw = read_old(BLOSCPACK_HEADER_LENGTH, METADATA_HEADER_LENGTH)
         section = MetadataHeader.decode(raw)
         digest_size = CHECKSUMS_LOOKUP[section.meta_checksum].size
-        sections_end += METADATA_HEADER_LENGTH + section.max_meta_size + digest_size
+        front = sections_end + METADATA_HEADER_LENGTH
+        sections_end = front + section.max_meta_size + digest_size
     (_, stop), *rest = extents
     if stop not in (BLOSCPACK_HEADER_LENGTH, sections_end):
         return "'0' to '%d'" % stop
@@ -292,14 +342,44 @@ def find_overreach(
         last = _last_chunk(read_old, sections_end, length, header) if rest else 0
         del rest[: [(last, length)] == rest[:1]]
         return "'%d' to '%d'" % rest[0] if rest else None
-    free = sections_end + OFFSET_LENGTH * header.nchunks
-    table_end = free + OFFSET_LENGTH * header.max_app_chunks
-    if rest and rest[0][0] == free and rest[0][1] <= table_end:
-        del rest[0]
+    found = _beyond(read_old, rest, header, sections_end, length)
+    if found is None or not header.metadata:
+        return found
+    stored = read_old(front, section.meta_comp_size)
+    digest = read_old(sections_end - digest_size, digest_size)
+    metadata = decode_metadata(section, stored, digest, None, None)
+    if not is_grid(metadata):
+        return found
+    kept = kept_chunks(metadata, header)
+    return _beyond(read_old, rest, header, sections_end, length, kept)
+
+
+def _beyond(
+    read_old: Callable[[int, int], bytes],
+    extents: list[Extent],
+    header: BloscpackHeader,
+    table: int,
+    length: int,
+    kept: int | None = None,
+) -> str | None:
+    """Return the first extent that is neither entries of the table nor last chunks.
+
+    The table begins at `table`. Of a grid, `kept` is the number of chunks in front of
+    those that are written again.
+    """
+    first = header.nchunks if kept is None else kept
+    table_end = table + OFFSET_LENGTH * (header.nchunks + header.max_app_chunks)
+    rest = [*extents]
+    if rest and rest[0][0] == table + OFFSET_LENGTH * first:
+        del rest[: rest[0][1] <= table_end]
     last = table_end
     if header.nchunks > 0:
-        entry = read_old(free - OFFSET_LENGTH, OFFSET_LENGTH)
+        number = min(first, header.nchunks - 1)
+        entry = read_old(table + OFFSET_LENGTH * number, OFFSET_LENGTH)
         last = int.from_bytes(entry, "little", signed=True)
+        if kept == header.nchunks:
+            chunk = blosc_header.decode_header(read_old(last, BLOSC_HEADER_LENGTH))
+            last += chunk.ctbytes + header.checksum_impl.size
     if rest and table_end <= last and rest[0] == (last, length):
         del rest[0]
     return "'%d' to '%d'" % rest[0] if rest else None

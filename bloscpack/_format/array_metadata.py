@@ -116,7 +116,7 @@ def with_chunks(
     return found if shard is None else {**found, SHARD: shard}
 
 
-def grid_for(array: Array, chunks: object) -> Grid:
+def grid_for(array: Array | Description, chunks: object) -> Grid:
     """Return the grid of an array with the chunks that a user wants.
 
     `chunks` is a number of rows, or the length of a chunk along each axis. Only the
@@ -306,6 +306,26 @@ def check_new_description(metadata: Json, nbytes: int) -> None:
         raise DoesNotFit(error.message) from error
 
 
+def check_new_grid(metadata: Json, grown: Json) -> None:
+    """Raise `DoesNotFit` unless metadata describe the same array as those of the file.
+
+    The chunks of one of them divide every axis, and are padded: there is no other array
+    in their bytes.
+    """
+    try:
+        new, old = Description(metadata), Description(grown)
+    except FormatError as error:
+        raise DoesNotFit(error.message) from error
+    kept = [
+        (d.dtype, d.shape, None if d.grid is None else d.grid.chunk) for d in (new, old)
+    ]
+    if kept[0] != kept[1]:
+        raise DoesNotFit(
+            "the metadata of an array of dtype '%s', shape %s and chunks %s are to be "
+            "replaced by those of another one" % kept[1]
+        )
+
+
 def grown_metadata(metadata: Json, nbytes: int, new_size: int) -> Json:
     """Return the metadata of an array of `nbytes` after appending `new_size` bytes.
 
@@ -328,7 +348,12 @@ def grown_metadata(metadata: Json, nbytes: int, new_size: int) -> Json:
             "'%d' bytes are to be appended to an array of shape %s and dtype '%s', "
             "whose rows have '%d' bytes" % (new_size, old.shape, old.dtype, row)
         )
-    return {**metadata, "shape": [old.shape[0] + new_size // row, *old.shape[1:]]}
+    grown = {**metadata, "shape": [old.shape[0] + new_size // row, *old.shape[1:]]}
+    if old.grid is not None and old.shard is not None:
+        rows, first = grown["shape"][0], old.grid.chunk[0]
+        rows = max(old.shard.shard[0], -(-rows // first) * first)
+        grown[SHARD] = [rows, *old.shard.shard[1:]]
+    return grown
 
 
 def check_rows(metadata: object, rows: Array) -> None:

@@ -81,7 +81,7 @@ def rows_for(
     return rows_in(chunk_size, row_nbytes(array), array.shape[0])
 
 
-def shard_of(array: Array, grid: Grid) -> tuple[int, ...]:
+def shard_of(array: Array | Description, grid: Grid) -> tuple[int, ...]:
     """Return the shape of a shard that has the chunks of an array, and no others.
 
     Raises `DoesNotFit` if it can't be a shard.

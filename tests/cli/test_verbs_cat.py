@@ -369,3 +369,11 @@ def test_an_archive():
         run_verb("cat", "x.zip")
     found = "archive of several arrays; 'blpk show', 'diff', 'convert' and 'verify'"
     assert found in message_of(caught.value)
+
+
+def test_rows_of_chunks_that_divide_every_axis(capfdbinary):
+    bloscpack.pack_ndarray_to_file(ROWS, "grid.blp", chunks=(60, 2))
+    assert ROWS[50:130:3].tobytes() == written(
+        capfdbinary, "--rows", "50:130:3", "grid.blp"
+    )
+    assert b"" == written(capfdbinary, "--rows", "9:9", "grid.blp")

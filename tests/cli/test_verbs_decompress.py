@@ -126,3 +126,10 @@ def test_raw_excludes_npy():
     with pytest.raises(SystemExit) as raised:
         cli.main(["decompress", "--raw", "--npy", "x.npy.blp"])
     assert 2 == raised.value.code
+
+
+def test_chunks_of_every_axis_become_rows(folder):
+    cli.main(["compress", "--npy", "x.npy"])
+    cli.main(["repack", "--chunks", "30,2", "x.npy.blp"])
+    cli.main(["decompress", "--npy", "x.npy.blp", "y.npy"])
+    assert (folder / "x.npy").read_bytes() == (folder / "y.npy").read_bytes()

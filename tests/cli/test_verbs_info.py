@@ -273,3 +273,13 @@ def test_neither_numpy_nor_argparse_is_needed():
     )
     done = output_of(code)
     assert "[]" == done.splitlines()[-1]
+
+
+def test_chunks_of_every_axis(capsys):
+    bloscpack.pack_ndarray_to_file(ARRAY, "grid.blp", chunks=(7, 2), shard=True)
+    main(["info", "grid.blp"])
+    said = capsys.readouterr().out
+    assert "chunk shape: (7, 2)\n" in said
+    assert "7 rows in a chunk" in said
+    main(["info", "--json", "grid.blp"])
+    assert [7, 2] == json.loads(capsys.readouterr().out)["array"]["chunks"]

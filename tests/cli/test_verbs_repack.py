@@ -7,7 +7,12 @@ import pytest
 from cli.verb_support import parser_of
 
 import bloscpack
-from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
+from bloscpack._cli.exit_codes import (
+    EXIT_COULD_NOT,
+    EXIT_USAGE,
+    Refusal,
+    WrongUsage,
+)
 from bloscpack.cli import main
 from bloscpack.exceptions import UsageError
 from bloscpack.headers import decode_header
@@ -125,3 +130,23 @@ def test_names_behind_options_and_a_double_dash(path, run, verb):
     code, _, err = run(verb, *option)
     assert EXIT_USAGE == code
     assert "required: <file>" in err
+
+
+def test_chunks(tmp_path):
+    path = tmp_path / "grid.blp"
+    array = np.arange(600.0).reshape(20, 30)
+    bloscpack.pack_ndarray_to_file(array, path)
+    assert 0 == blpk("--chunks", "8, 7", path)
+    assert (8, 7) == bloscpack.info(path).array.chunks
+    assert 0 == blpk("--shard", path)
+    assert [24, 35] == bloscpack.info(path).metadata["shard"]
+    assert 0 == blpk("--chunks", "5", path)
+    assert bloscpack.info(path).array.chunks is None
+    assert 5 == bloscpack.info(path).shard.rows
+    assert (array == bloscpack.load(path)).all()
+
+
+@pytest.mark.parametrize("text", ["8,", "a", "-1", "1.5", "9" * 99])
+def test_chunks_that_are_none(path, text):
+    with pytest.raises(WrongUsage, match="--chunks must be whole numbers"):
+        blpk("--chunks=" + text, path)

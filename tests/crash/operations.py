@@ -263,6 +263,32 @@ class AppendToShard(OnShard, Append):
             append(folder / TARGET, inputs / "new", self.recompress, **settings)
 
 
+class AppendToGrid(AppendToShard):
+    """Append rows to an array whose chunks divide every axis, as a shard or not."""
+
+    def __init__(self, shard=False, **options):
+        super().__init__(as_array=True, **options)
+        self.is_shard = shard
+
+    def prepare(self, folder):
+        rows = np.frombuffer(numbers(400 * self.before), "<i4").reshape(-1, 100)
+        bloscpack.pack_ndarray_to_file(
+            rows,
+            folder / TARGET,
+            chunks=(10, 30),
+            shard=self.is_shard,
+            max_app_chunks=0 if self.grow else 60,
+        )
+
+    def see(self, folder):
+        return Operation.see(self, folder)
+
+    def follow(self, folder, inputs):
+        rows = np.zeros((1, 100), "<i4")
+        quietly(bloscpack.append_ndarray_to_file, rows, folder / TARGET, sync=False)
+        assert not bloscpack.verify(folder / TARGET).findings
+
+
 class MetadataOfShard(OnShard):
     """Replace the metadata of the user in a Zarr shard."""
 

@@ -32,6 +32,7 @@ from crash.operations import (
     Append,
     AppendAndGrow,
     AppendToArray,
+    AppendToGrid,
     AppendToPiped,
     AppendToShard,
     ChangeArrays,
@@ -383,6 +384,9 @@ OPERATIONS = {
         nbytes=7, metadata={"n": 0}, new={"n": 1}
     ),
     "append to shard without trailer": AppendToShard(lost=True, nbytes=7),
+    "append to grid": AppendToGrid(nbytes=24),
+    "append to grid as shard": AppendToGrid(before=20, shard=True, nbytes=7),
+    "append to grid --grow": AppendToGrid(grow=True, nbytes=7),
     "metadata of shard": MetadataOfShard(),
     "repack shard": RepackShard(chunk_size=2000, cname="zstd"),
     "repack to shard": RepackShard(before=False, shard=True),

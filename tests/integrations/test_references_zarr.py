@@ -41,6 +41,17 @@ DTYPES = ["<f8", ">f4", "<i2", "|u1", "?", "<c16", "<f2", "<M8[ns]", "<m8[s]"]
 
 
 @pytest.mark.parametrize("zarr_format", [2, 3])
+def test_chunks_of_every_axis(zarr_format, tmp_path):
+    name = str(tmp_path / "a.blp")
+    array = drawn("<f4", (11, 6, 7))
+    bp.pack_ndarray_to_file(array, name, chunks=(4, 3, 5), checksum="crc32c")
+    refs = bp.references(name, zarr_format=zarr_format)
+    found = opened(refs, zarr_format)["a"]
+    assert (4, 3, 5) == found.chunks
+    assert array.tobytes() == found[:].tobytes()
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("checksum", ["None", "adler32", "crc32"])
 @pytest.mark.parametrize("dtype", [*DTYPES, "|S5", "<U3", "|V6", STRUCTURE], ids=str)
 def test_values(dtype, checksum, zarr_format, tmp_path):

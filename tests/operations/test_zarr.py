@@ -112,7 +112,7 @@ def codec(name, **configuration):
     return {"name": name, "configuration": configuration}
 
 
-def write_zarr_json(root, shape, data_type, dtype, shard, digest=None):
+def write_zarr_json(root, shape, data_type, dtype, shard, digest=None, chunks=None):
     little = codec("bytes", endian="little")
     plain = codec("bytes", endian="big" if dtype.str[0] == ">" else "little")
     blosc = codec(
@@ -120,6 +120,9 @@ def write_zarr_json(root, shape, data_type, dtype, shard, digest=None):
     )
     crc32c = {"name": "crc32c"}
     inner = [shard.rows, *shape[1:]]
+    grid = [shard.rows * shard.slots, *shape[1:]]
+    if chunks is not None:
+        inner, grid = chunks
     sharding = codec(
         "sharding_indexed",
         chunk_shape=inner,
@@ -127,7 +130,6 @@ def write_zarr_json(root, shape, data_type, dtype, shard, digest=None):
         index_codecs=[little, crc32c],
         index_location="end",
     )
-    grid = [shard.rows * shard.slots, *shape[1:]]
     content = {
         "zarr_format": 3,
         "node_type": "array",
@@ -244,6 +246,26 @@ def test_checksums_of_numcodecs(readers, tmp_path, name):
     array = np.arange(3000, dtype="<i4")
     digest = codec("numcodecs." + name, location="end")
     lay_down(tmp_path, array, "int32", digest=[digest], checksum=name)
+    check(readers, tmp_path, array)
+
+
+def test_chunks_of_every_axis(readers, tmp_path):
+    array = np.arange(11 * 6 * 17, dtype=">i4").reshape(11, 6, 17)
+    chunks, whole = (4, 3, 5), (8, 6, 10)
+    for place in np.ndindex(2, 1, 2):
+        path = tmp_path.joinpath("c", *map(str, place))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pairs = zip(place, whole, strict=True)
+        part = array[tuple(slice(i * n, (i + 1) * n) for i, n in pairs)]
+        bp.pack_ndarray_to_file(part, path, chunks=chunks, checksum="crc32c")
+        described = bp.info(path).metadata
+        bp.repack(path, metadata={**described, "shard": whole})
+        assert [] == bp.verify(path).findings
+        assert (part == bp.load(path)).all()
+    geometry = chunks, whole
+    write_zarr_json(
+        tmp_path, array.shape, "int32", array.dtype, bp.info(path).shard, None, geometry
+    )
     check(readers, tmp_path, array)
 
 

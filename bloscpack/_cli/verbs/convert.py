@@ -58,6 +58,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         "shape of the array in such a file; one number may\n"
         "be -1 (default: -1, one axis)",
     )
+    add(
+        parser,
+        "--chunks <n>,<n>...",
+        "shape of a chunk of a dataset, or its number of rows",
+    )
+    add(parser, "--shards <n>,<n>...", "the same for a file of chunks")
     add(parser, "--json", "print an object")
     add_codec_options(parser.add_argument_group(title="blosc settings"))
     add(parser, "source <source>", "file or folder to convert")
@@ -89,7 +95,9 @@ def run(args: Namespace) -> None:
             force=args.force,
             dtypes=dtypes,
             dtype=dtype,
-            shape=None if args.shape is None else _lengths(args.shape),
+            shape=_lengths("--shape", args.shape),
+            chunks=_rows_or_shape("--chunks", args.chunks),
+            shards=_rows_or_shape("--shards", args.shards),
             nthreads=args.nthreads,
             sync=args.sync,
             progress=bar,
@@ -144,14 +152,21 @@ def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
     return columns, raw[0] if raw else None
 
 
-def _lengths(text: str) -> tuple[int, ...]:
-    """Return the numbers of ``--shape``."""
+def _lengths(option: str, text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers of an option; None if it was not given."""
     try:
-        return tuple(map(int, text.split(",")))
+        return None if text is None else tuple(map(int, text.split(",")))
     except ValueError as error:
         raise WrongUsage(
-            "--shape must be whole numbers with commas, like 1000,300, not '%s'" % text
+            "%s must be whole numbers with commas, like 1000,300, not '%s'"
+            % (option, text)
         ) from error
+
+
+def _rows_or_shape(option: str, text: str | None) -> int | tuple[int, ...] | None:
+    """Return the numbers of an option; a single one is a number of rows."""
+    found = _lengths(option, text)
+    return found[0] if found is not None and len(found) == 1 else found
 
 
 def _listed(words: list[str]) -> str:

@@ -25,6 +25,8 @@ SETTINGS = (
     *("auto", "typesize", "clevel", "shuffle", "cname", "checksum", "offsets"),
     *("shard", "max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
 )
+# Maximum number of digits of a length, besides one.
+MAX_DIGITS = 20
 HELP = """\
 rewrite files with other settings; what no option sets stays unchanged
 
@@ -34,6 +36,7 @@ examples:
   %(prog)s --max-app-chunks 1000 *.blp  make room for append
   %(prog)s -k sha256 data.blp           new digests, copied chunks
   %(prog)s --shard array.blp            make an array a Zarr shard
+  %(prog)s --chunks 96,45,60 array.blp  let chunks divide every axis
 """
 
 
@@ -45,6 +48,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_auto_option(group.add_mutually_exclusive_group(), kept=True)
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
+    add(
+        group,
+        "--chunks <n>,<n>...",
+        "length of a chunk along each axis of an array, or a\nnumber of rows",
+        default=None,
+    )
     metadata = group.add_mutually_exclusive_group()
     add(metadata, *METADATA)
     add(metadata, "--no-metadata", "remove the metadata")
@@ -82,6 +91,15 @@ def _settings(args: Namespace) -> dict[str, Any]:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
+    if args.chunks is not None:
+        found = [text.strip() for text in args.chunks.split(",")]
+        if not all(text.isdecimal() and len(text) < MAX_DIGITS for text in found):
+            raise WrongUsage(
+                "--chunks must be whole numbers with commas, like 96,45,60, not '%s'"
+                % args.chunks
+            )
+        lengths = [*map(int, found)]
+        settings["chunks"] = lengths if len(lengths) > 1 else lengths[0]
     if args.no_metadata and args.shard:
         raise WrongUsage(
             "--shard needs the metadata of an array, which --no-metadata removes"

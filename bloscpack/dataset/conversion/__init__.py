@@ -312,6 +312,8 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     dtype: Any = None,
     shape: int | Sequence[int] | None = None,
+    chunks: int | tuple[int, ...] | None = None,
+    shards: int | tuple[int, ...] | None = None,
     nthreads: int | None = None,
     sync: bool | None = None,
     progress: Progress | None = None,
@@ -341,6 +343,8 @@ def convert(
     shape
         The shape of the array in such a file, in C order. One length may be -1: the
         size of the file tells it. By default the array has one axis.
+    chunks, shards
+        Those of each array of a dataset, as for `create_array`.
     nthreads
         Number of threads for ``.blp`` files; None for the default.
     sync
@@ -395,12 +399,16 @@ def convert(
             "the format '%s' is a folder, which can't be written to a stream; %s can"
             % (wanted.name, ", ".join(f.name for f in WRITTEN.values() if f.is_file))
         )
+    if (chunks, shards) != (None, None) and not wanted.layout:
+        raise UsageTypeError("the format '%s' has no chunks to choose" % wanted.name)
     request = Request(
         out_name,
         force=force,
         sync=sync,
         nthreads=nthreads,
         settings=settings,
+        chunks=chunks,
+        shards=shards,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         raw=raw,
         limits=None if is_url(in_name) or is_device else limits_of(in_name),

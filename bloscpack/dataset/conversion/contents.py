@@ -67,6 +67,8 @@ class Request:
         Number of threads for `.blp` files; None for the default.
     settings
         Settings of Blosc: ``cname``, ``clevel``, ``shuffle``.
+    chunks, shards
+        Those of the arrays of a dataset, as for `create_array`; None for the default.
     dtypes
         The types of columns of text files, by name.
     raw
@@ -88,6 +90,8 @@ class Request:
     sync: bool | None = None
     nthreads: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    chunks: int | tuple[int, ...] | None = None
+    shards: int | tuple[int, ...] | None = None
     dtypes: Mapping[str, DType] = field(default_factory=dict)
     raw: tuple[DType, tuple[int, ...]] | None = None
     limits: AccessLimits | None = None
@@ -235,7 +239,9 @@ class ArrayContent:
 
     def rows(self) -> Iterable[Array]:
         """Return blocks of rows."""
-        return self.parts(range(self.shape[0])) if self.read is None else self.read()
+        if self.read is not None:
+            return self.read()
+        return self.parts(range(self.shape[0])) if self.shape else [self.array[...]]
 
     def parts(self, rows: range) -> Iterator[Array]:
         """Yield some rows in blocks, without reading the others if that is possible."""

@@ -65,7 +65,7 @@ def _content(
         raise
     request.resources.enter_context(found)
     if isinstance(found, Array):
-        return _array_content(found, len(found))
+        return _array_content(found, found.shape[:1])
     if isinstance(found, Table):
         return _table_content(found)
     # The copy of a group must not lack a member without a word.
@@ -95,7 +95,7 @@ def _add_files(
         request.note_loss("the file '%s'" % join(path, file))
 
 
-def _array_content(array: Array, length: int) -> ArrayContent:
+def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
     """Return the first rows of an array."""
     parts = array._layout.parts()
     dims, attrs = array._layout.new_array().dims, array.attrs.asdict()
@@ -103,7 +103,7 @@ def _array_content(array: Array, length: int) -> ArrayContent:
         attrs = zarr_stores.decode_missing(attrs, array.dtype)
     return ArrayContent(
         array.dtype,
-        (length, *array.shape[1:]),
+        (*length, *array.shape[1:]),
         None,
         attrs,
         array.fill_value,
@@ -117,7 +117,7 @@ def _array_content(array: Array, length: int) -> ArrayContent:
 def _table_content(table: Table) -> TableContent:
     length = len(table)
     columns = {
-        name: replace(_array_content(column, length), dims=None)
+        name: replace(_array_content(column, (length,)), dims=None)
         for name, column in table.columns.items()
     }
     attrs = table.attrs.asdict()
@@ -225,11 +225,11 @@ def _write_table(content: TableContent, request: Request, path: str) -> None:
         array = NewArray(
             column.dtype,
             column.shape,
-            None,
+            request.chunks,
             column.fill_value,
             column.attrs,
             request.settings,
-            shards=rows,
+            shards=rows if request.shards is None else request.shards,
         )
         grid = found.array_class.grid_for(array)
         array.chunks, array.shards = grid.chunk, grid.shard
