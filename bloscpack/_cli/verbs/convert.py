@@ -82,6 +82,8 @@ def run(args: Namespace) -> None:
     check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
+    given = getattr(args, "given", ())  # formats have different defaults
+    settings = {name: getattr(args, name) for name in ("cname", "clevel", "shuffle")}
     dtypes, dtype = _types(args.dtype)
     source = name_of_input(args.source, seekable=True)
     log.verbose("input file is: '%s'" % shown_name(args.source))
@@ -102,9 +104,7 @@ def run(args: Namespace) -> None:
             sync=args.sync,
             progress=bar,
             expect=None if bar is None else bar.expect,
-            cname=args.cname,
-            clevel=args.clevel,
-            shuffle=args.shuffle,
+            **{name: value for name, value in settings.items() if name in given},
         )
     clock.log(done.nbytes)
     if done.lost:

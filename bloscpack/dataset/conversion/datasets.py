@@ -201,9 +201,11 @@ def _write_array(
     new = NewArray(
         array.dtype,
         array.shape,
-        fill_value=array.fill_value,
-        attrs=attrs,
-        settings=request.settings,
+        request.chunks,
+        array.fill_value,
+        attrs,
+        request.settings,
+        request.shards,
         dims=array.dims,
     )
     found = array_class(request.layout)
