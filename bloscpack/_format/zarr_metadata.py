@@ -176,23 +176,51 @@ def array_document(
 
 
 def encode_json(document: JsonObject) -> bytes:
-    """Return the content of ``zarr.json``, in the dialect of Python's module.
+    """Return the content of ``zarr.json``; raise the errors of `encode_attributes`."""
+    return encode_attributes(document.get("attributes", {}), document, indent=2)
 
-    It has words for numbers that JSON lacks, such as ``NaN``; zarr-python writes them,
-    too. Raises `UsageError` if an attribute is not JSON.
+
+def encode_attributes(
+    attributes: JsonObject, document: Json = None, indent: int | None = None
+) -> bytes:
+    """Return a document with attributes, or these alone, as lines of JSON.
+
+    Numbers and arrays of NumPy become those of Python. The dialect is that of Python's
+    module: it has words for numbers that JSON lacks, such as ``NaN``, and zarr-python
+    writes them, too. Raises `UsageError` that names an attribute that is not JSON.
     """
-    for name in document.get("attributes", ()):
+    for name in attributes:
         if not isinstance(name, str):
             raise UsageTypeError(
                 "the name of an attribute must be text, not %.200r" % (name,)
             )
+    whole = attributes if document is None else document
     try:
-        text = json.dumps(document, indent=2)
-        return text.encode("ascii") + b"\n"
+        return json.dumps(whole, indent=indent, default=_plain).encode("ascii") + b"\n"
+    except (TypeError, ValueError, RecursionError):
+        for name, value in attributes.items():
+            _check_attribute(name, value)
+        raise
+
+
+def _check_attribute(name: str, value: Any) -> None:
+    message = "the attribute '%s' must be JSON: %s"
+    try:
+        json.dumps(value, default=_plain)
     except TypeError as error:
-        raise UsageTypeError("attributes must be JSON: %s" % error) from error
+        raise UsageTypeError(message % (name, error)) from error
     except (ValueError, RecursionError) as error:
-        raise UsageValueError("attributes must be JSON: %s" % error) from error
+        raise UsageValueError(message % (name, error)) from error
+
+
+def _plain(value: Any) -> Json:
+    """Return what JSON has for a value of NumPy."""
+    if isinstance(value, (numpy.generic, numpy.ndarray)):
+        # Python has no number for a long double.
+        if value.dtype.kind in "biufUO" and value.dtype.char != "g":
+            return value.tolist()
+        raise TypeError("found a value of the dtype '%s'" % value.dtype)
+    raise TypeError("found %.100r" % (value,))
 
 
 def group_document(attributes: JsonObject | None = None) -> JsonObject:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from ..._format.dtypes import check_text
+from ..._format.zarr_metadata import encode_attributes
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
-from ..folder import encode_attributes
 from ..rows import ends_in_zero
 from .contents import (
     ArrayContent,
