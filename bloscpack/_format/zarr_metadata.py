@@ -453,7 +453,11 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     names = document.get("dimension_names")
-    if names is not None and (not isinstance(names, list) or len(names) != len(shape)):
+    if names is not None and (
+        not isinstance(names, list)
+        or len(names) != len(shape)
+        or any(not isinstance(name, (str, type(None))) for name in names)
+    ):
         refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):

@@ -17,6 +17,7 @@ from .array import Array
 from .commit_rules import drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of, items_by_name
+from .labels import column_dims, labels_of, name_of, new_labels, stored_dims
 from .layouts import (
     LAYOUTS,
     Found,
@@ -40,6 +41,8 @@ from .table import Table, column_blocks
 if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
+    from ..serializers import JsonObject
+    from .labels import Dims
     from .layouts.base import Blocks, TableLayout
 
 # Number of times that a table is read again if one of its columns is missing or has a
@@ -169,6 +172,7 @@ def create_array(
     chunks: int | None = None,
     shards: int | None = None,
     fill_value: Any = None,
+    dims: Sequence[str | None] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -197,8 +201,11 @@ def create_array(
         several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
+    dims
+        A name or None for each axis, in the layout ``'zarr'``; by default those of
+        `data`, if it is an array of xarray, Zarr or HDF5.
     attrs
-        The attributes.
+        The attributes; by default those of `data`, if it is such an array.
     mode
         ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
     sync, storage_options
@@ -226,18 +233,21 @@ def create_array(
     """
     check_place(path, "create_array(path, data)")
     rows = new_rows(data, shape, dtype, fill_value)
+    found = array_class(layout)
+    found.check_layout()
+    ndim = 1 + len(rows.inner)
+    names, attributes = new_labels(found, data, dims, attrs, ndim)
     new = NewArray(
         rows.dtype,
         (rows.length or 0, *rows.inner),
         chunks,
         fill_value,
-        dict(() if attrs is None else attrs),
+        attributes,
         settings,
         shards=shards,
+        dims=stored_dims(name_of(path), ndim, names),
         sample=data,
     )
-    found = array_class(layout)
-    found.check_layout()
     step = found.block_rows_for(new)
     blocks: Blocks = ()
     if data is not None or not found.sparse:
@@ -259,6 +269,7 @@ def create_table(
     names: Sequence[str] | None = None,
     chunks: int | None = None,
     shards: int | None = None,
+    dims: Mapping[str, Sequence[str | None]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -280,6 +291,9 @@ def create_table(
         The type of a row, with a field for each column; by default that of `data`.
     names
         Names of the columns if `data` is a sequence of columns.
+    dims
+        The names of the axes of columns, by the name of the column. The first one is
+        the same for all columns, by default ``'row'``.
     chunks, shards, attrs, mode, sync, storage_options, settings
         As in `create_array`.
 
@@ -300,23 +314,30 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_place(path, "create_table(path, data)")
-    columns = _new_columns(data, dtype, names)
+    columns, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
+    stored = column_dims(
+        found.array_class,
+        {name: rows.ndim for name, rows in columns.items()},
+        {n: taken for n, (taken, _) in labels.items()} if dims is None else dims,
+    )
     for name, rows in columns.items():
         found.check_column_name(name)
         array = NewArray(
             rows.dtype,
             rows.shape,
             chunks,
+            attrs=labels[name][1],
             settings=settings,
             shards=shards,
+            dims=stored[name],
             sample=rows,
         )
         new[name] = array, column_blocks(found, name, array, rows)
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, dict(() if attrs is None else attrs))
+        found.create(change, new, dict(labels_of(data)[1] if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")
     opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Table)
@@ -353,8 +374,8 @@ Table.from_pandas = staticmethod(from_pandas)
 
 def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
-) -> dict[str, Items]:
-    """Return the columns of a new table."""
+) -> tuple[dict[str, Items], dict[str, tuple[Dims, JsonObject]]]:
+    """Return the columns of a new table, and their labels."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -374,12 +395,12 @@ def _new_columns(
             "names are for a sequence of columns: the columns of %s have names"
             % type(data).__name__
         )
-    columns = {}
+    columns, labels = {}, {}
     for name, column in named_columns(columns_of(data), list(names)).items():
         if wanted is not None and name not in (wanted.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            rows = items_of(column)
+            rows, labels[name] = items_of(column), labels_of(column)
             if wanted is not None:
                 rows = converted(rows, wanted[name].base)
         columns[name] = rows
@@ -388,4 +409,4 @@ def _new_columns(
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns
+    return columns, labels

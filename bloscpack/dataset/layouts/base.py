@@ -226,6 +226,8 @@ class ArrayLayout(NodeLayout):
     ----------
     sparse
         Whether the layout lets items that were never written have the fill value.
+    has_dims
+        Whether the layout stores names of axes.
     may_lack_files
         Whether this array has such items, so that files may be missing.
     by_field
@@ -242,6 +244,7 @@ class ArrayLayout(NodeLayout):
 
     kind = "array"
     sparse = False
+    has_dims = False
     may_lack_files = False
     by_field = False
     dtype: DType
@@ -253,6 +256,11 @@ class ArrayLayout(NodeLayout):
     reader: ItemReader
     # The chunks, unless each field of an item has files of its own.
     _source: ChunkFiles
+
+    @property
+    def dims(self) -> tuple[str | None, ...] | None:
+        """The name or None for each axis; None if no axis has a name."""
+        return None
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""

@@ -14,7 +14,7 @@ the new one.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +49,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ..folder import Folder
+from ..labels import given_dims, name_of
 from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
 from .identity import (
@@ -177,6 +178,7 @@ class ZarrArray(ArrayLayout):
 
     name = "zarr"
     sparse = True
+    has_dims = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
@@ -226,6 +228,16 @@ class ZarrArray(ArrayLayout):
             check,
             sparse=sparse,
         )
+
+    @property
+    def dims(self) -> tuple[str | None, ...] | None:
+        """The name or None for each axis; None if no axis has a name."""
+        return given_dims(name_of(self.folder.path()), self.stored_dims)
+
+    @property
+    def stored_dims(self) -> Sequence[str | None] | None:
+        """The names in the document."""
+        return self._own.array.dimension_names
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
