@@ -32,7 +32,7 @@ from .layouts import (
     group_class,
     table_class,
 )
-from .node import Node, reopened
+from .node import Node, import_library, reopened
 from .opening import (
     Options,
     check_changeable,
@@ -342,6 +342,20 @@ class Group(Node, Mapping[str, Node]):
         if self._closed or not self._layout.folder.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder)])
+
+    def to_xarray(self, **options: Any) -> Any:
+        """Return the arrays of the group as a dataset of xarray, which reads them.
+
+        `options` are those of ``xarray.open_dataset``: ``chunks={}`` for arrays of
+        Dask, say. Tables and groups in the group are left out.
+
+        Raises
+        ------
+        UsageError
+            If xarray is not installed.
+        """
+        xarray = import_library("xarray", "xarray")
+        return xarray.open_dataset(self, engine="bloscpack", **options)
 
     # Changing
 

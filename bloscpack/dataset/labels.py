@@ -10,17 +10,22 @@ array and its number, which no other array has.
 
 from __future__ import annotations
 
+import base64
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy
+
+from .._format.dtypes import DType
 from .._storage.paths import local_path
 from .._storage.protocols import Path
 from ..exceptions import UsageTypeError, UsageValueError
 from .rows import naming_column
 
 if TYPE_CHECKING:
-    from ..serializers import JsonObject
+    from ..serializers import Json, JsonObject
     from .layouts.base import ArrayLayout
 
     # A name or None for each axis; None if no axis has a name.
@@ -168,3 +173,50 @@ def _name_of_axis(dim: Any) -> str | None:
         return None if dim is None else str(dim)
     name: str = dim[0].name if len(dim) else dim.label
     return (name or "").rpartition("/")[2] or None
+
+
+# The value of missing items: an attribute, as xarray writes it in arrays of Zarr.
+
+MASK = "_FillValue"
+
+
+def mask_item(value: Any, dtype: DType) -> Any:
+    """Return the value of missing items of an array of `dtype`."""
+    return numpy.asarray(value).ravel()[:1].astype(dtype)[0]
+
+
+def encode_mask(item: Any) -> Json:
+    """Return the attribute for the value of missing items, a scalar of NumPy."""
+    kind = item.dtype.kind
+    if kind == "c":
+        return [_encode_float(item.real), _encode_float(item.imag)]
+    if kind == "f":
+        return _encode_float(item)
+    if kind == "S":
+        return base64.b64encode(item).decode()
+    found: Json = item.item()
+    return found
+
+
+def decode_mask(stored: Json, dtype: DType) -> Any:
+    """Return the value of missing items; one in another form as it is stored."""
+    try:
+        if dtype.kind == "c" and isinstance(stored, list):
+            real, imag = stored
+            return complex(_decode_float(real), _decode_float(imag))
+        if dtype.kind == "f" and isinstance(stored, str):
+            return _decode_float(stored)
+        if dtype.kind == "S" and isinstance(stored, str):
+            return base64.b64decode(stored, validate=True)
+    except (TypeError, ValueError, struct.error):
+        pass
+    return stored
+
+
+def _encode_float(value: Any) -> str:
+    return base64.b64encode(struct.pack("<d", value)).decode()
+
+
+def _decode_float(text: Any) -> float:
+    value: float = struct.unpack("<d", base64.b64decode(text, validate=True))[0]
+    return value

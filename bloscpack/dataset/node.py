@@ -42,11 +42,16 @@ def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
 
 def import_dask(name: str) -> Any:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
+    return import_library(name, "dask")
+
+
+def import_library(name: str, extra: str) -> Any:
+    """Return a module of an extra; raise `UsageError` if it is not installed."""
     try:
         return import_module(name)
     except ImportError as error:
         raise UsageError(
-            "'%s' can't be imported (%s): %s" % (name, error, install_hint("dask"))
+            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
         ) from error
 
 

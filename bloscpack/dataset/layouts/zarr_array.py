@@ -14,7 +14,7 @@ the new one.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +49,6 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ..folder import Folder
-from ..labels import given_dims, name_of
 from .array_files import DescriptionCheck, FileNames
 from .base import ArrayLayout, NewArray
 from .identity import (
@@ -206,6 +205,7 @@ class ZarrArray(ArrayLayout):
         self.column_word = None if certain is None else certain.column
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
+        self.stored_dims = document.dimension_names
         self.fill_value = document.fill_value
         self.block_rows = document.chunk_rows
         self.chunks = (self.block_rows, *self.shape[1:])
@@ -228,16 +228,6 @@ class ZarrArray(ArrayLayout):
             check,
             sparse=sparse,
         )
-
-    @property
-    def dims(self) -> tuple[str | None, ...] | None:
-        """The name or None for each axis; None if no axis has a name."""
-        return given_dims(name_of(self.folder.path()), self.stored_dims)
-
-    @property
-    def stored_dims(self) -> Sequence[str | None] | None:
-        """The names in the document."""
-        return self._own.array.dimension_names
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
