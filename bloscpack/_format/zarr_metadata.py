@@ -197,30 +197,24 @@ def encode_attributes(
     whole = attributes if document is None else document
     try:
         return json.dumps(whole, indent=indent, default=_plain).encode("ascii") + b"\n"
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError) as error:
+        if document is None and len(attributes) == 1:
+            kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
+            message = "the attribute '%s' must be JSON: %s"
+            raise kind(message % (*attributes, error)) from error
         for name, value in attributes.items():
-            _check_attribute(name, value)
+            encode_attributes({name: value})
         raise
-
-
-def _check_attribute(name: str, value: Any) -> None:
-    message = "the attribute '%s' must be JSON: %s"
-    try:
-        json.dumps(value, default=_plain)
-    except TypeError as error:
-        raise UsageTypeError(message % (name, error)) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageValueError(message % (name, error)) from error
 
 
 def _plain(value: Any) -> Json:
     """Return what JSON has for a value of NumPy."""
-    if isinstance(value, (numpy.generic, numpy.ndarray)):
-        # Python has no number for a long double.
-        if value.dtype.kind in "biufUO" and value.dtype.char != "g":
-            return value.tolist()
+    if not isinstance(value, (numpy.generic, numpy.ndarray)):
+        raise TypeError("found %.100r" % (value,))
+    # Python has no number for a long double.
+    if value.dtype.kind not in "biufUO" or value.dtype.char == "g":
         raise TypeError("found a value of the dtype '%s'" % value.dtype)
-    raise TypeError("found %.100r" % (value,))
+    return value.tolist()
 
 
 def group_document(attributes: JsonObject | None = None) -> JsonObject:

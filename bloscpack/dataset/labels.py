@@ -10,22 +10,17 @@ array and its number, which no other array has.
 
 from __future__ import annotations
 
-import base64
 import os
-import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
-from .._format.dtypes import DType
 from .._storage.paths import local_path
 from .._storage.protocols import Path
-from ..exceptions import UsageTypeError, UsageValueError
+from ..exceptions import UsageValueError
 from .rows import naming_column
 
 if TYPE_CHECKING:
-    from ..serializers import Json, JsonObject
+    from ..serializers import JsonObject
     from .layouts.base import ArrayLayout
 
     # A name or None for each axis; None if no axis has a name.
@@ -39,6 +34,8 @@ STRUCTURE = {
         *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"),
     },
 }
+# The attribute with the value of missing items, as xarray writes it.
+MASK = "_FillValue"
 # The name of the rows of a table, by default.
 ROW = "row"
 
@@ -106,8 +103,7 @@ def column_dims(
     rows = {found[0] for found in held.values()} - {None} or {ROW}
     if len(rows) > 1:
         raise UsageValueError(
-            "dims: expected one name for the rows of all columns, found '%s'"
-            % "', '".join(sorted(map(str, rows)))
+            "dims: expected one name for the rows of all columns, found %s" % rows
         )
     return {
         name: stored_dims(name, ndim, [*rows, *held.get(name, [None])[1:]])
@@ -120,20 +116,13 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
     if dims is None:
         return None
     found = [dims] if isinstance(dims, str) else dims
-    if not isinstance(found, (list, tuple)) or not all(
-        name is None or isinstance(name, str) for name in found
-    ):
-        raise UsageTypeError(
-            "dims: expected a name or None for each axis, found %.200r" % (dims,)
-        )
-    if len(found) != ndim:
+    is_list = isinstance(found, (list, tuple)) and len(found) == ndim
+    names = [name for name in found if name is not None] if is_list else [None]
+    if not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
         raise UsageValueError(
-            "dims: expected %d names of axes, found %d: %.200r"
-            % (ndim, len(found), dims)
+            "dims: expected %d different names of axes, or None for no name, found "
+            "%.200r" % (ndim, dims)
         )
-    names = [name for name in found if name is not None]
-    if len(set(names)) < len(names):
-        raise UsageValueError("dims: expected different names, found %.200r" % (dims,))
     if names and not layout.has_dims:
         raise UsageValueError(
             "the layout '%s' stores no names of axes, such as '%s'; dims=%s leaves "
@@ -173,50 +162,3 @@ def _name_of_axis(dim: Any) -> str | None:
         return None if dim is None else str(dim)
     name: str = dim[0].name if len(dim) else dim.label
     return (name or "").rpartition("/")[2] or None
-
-
-# The value of missing items: an attribute, as xarray writes it in arrays of Zarr.
-
-MASK = "_FillValue"
-
-
-def mask_item(value: Any, dtype: DType) -> Any:
-    """Return the value of missing items of an array of `dtype`."""
-    return numpy.asarray(value).ravel()[:1].astype(dtype)[0]
-
-
-def encode_mask(item: Any) -> Json:
-    """Return the attribute for the value of missing items, a scalar of NumPy."""
-    kind = item.dtype.kind
-    if kind == "c":
-        return [_encode_float(item.real), _encode_float(item.imag)]
-    if kind == "f":
-        return _encode_float(item)
-    if kind == "S":
-        return base64.b64encode(item).decode()
-    found: Json = item.item()
-    return found
-
-
-def decode_mask(stored: Json, dtype: DType) -> Any:
-    """Return the value of missing items; one in another form as it is stored."""
-    try:
-        if dtype.kind == "c" and isinstance(stored, list):
-            real, imag = stored
-            return complex(_decode_float(real), _decode_float(imag))
-        if dtype.kind == "f" and isinstance(stored, str):
-            return _decode_float(stored)
-        if dtype.kind == "S" and isinstance(stored, str):
-            return base64.b64decode(stored, validate=True)
-    except (TypeError, ValueError, struct.error):
-        pass
-    return stored
-
-
-def _encode_float(value: Any) -> str:
-    return base64.b64encode(struct.pack("<d", value)).decode()
-
-
-def _decode_float(text: Any) -> float:
-    value: float = struct.unpack("<d", base64.b64decode(text, validate=True))[0]
-    return value

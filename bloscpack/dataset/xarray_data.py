@@ -9,7 +9,7 @@ backend of xarray reads a group (`integrations.xarray_backend`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -20,7 +20,7 @@ from ..exceptions import UsageTypeError, UsageValueError
 from .commit_rules import building
 from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, create_group, open_node
-from .labels import MASK, STRUCTURE, encode_mask, mask_item
+from .labels import MASK, STRUCTURE
 from .layouts import detect
 from .layouts.zarr_group import COLUMN_ORDER
 from .node import import_library
@@ -40,10 +40,6 @@ CONVENTIONS = {
     *("dtype", "units", "calendar", "scale_factor", "add_offset", "coordinates"),
     *(MASK, "missing_value", "grid_mapping", "_Unsigned"),
 }
-# What xarray raises for variables that it can't encode.
-XARRAY_ERRORS = (
-    *(ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError),
-)
 
 
 def from_xarray(
@@ -108,18 +104,16 @@ def from_xarray(
     variables, attrs = _encoded(data, given)
     attrs = _without_structure(attrs)
     path = local_path(path)
-    with ExitStack() as stack:
-        place: Path = path
-        options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
-        if not is_url(path):
-            place, options = stack.enter_context(building(path, mode, sync)), {}
-        group = create_group(place, attrs=attrs, sync=is_url(path) and sync, **options)
-        try:
-            for name, variable in variables.items():
-                with naming_column(name, "variable"):
-                    _write(group, name, variable, {**settings, **given.get(name, {})})
-        finally:
-            group.close()
+    is_remote = is_url(path)
+    place = nullcontext(path) if is_remote else building(path, mode, sync)
+    options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
+    with (
+        place as target,
+        create_group(target, attrs=attrs, sync=sync and is_remote, **options) as group,
+    ):
+        for name, variable in variables.items():
+            with naming_column(name, "variable"):
+                _write(group, name, variable, {**settings, **given.get(name, {})})
     found = detect(Folder.open(path, storage_options))
     opened = open_node(found, Options(sync=sync, writable=True))
     assert isinstance(opened, Group)
@@ -140,7 +134,7 @@ def _encoded(
             variables[name].encoding[key] = found.pop(key)
     try:
         variables, attrs = conventions.cf_encoder(variables, attrs)
-    except XARRAY_ERRORS as error:
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         note = "".join(getattr(error, "__notes__", ())).partition(" with value")[0]
         raise UsageValueError(
             "xarray can't encode the dataset: %s: %s (%s)"
@@ -162,20 +156,14 @@ def _write(
     items: Any = variable
     if variable.dtype.kind in "OT":
         items = _text(numpy.asarray(variable.values, object))
-    attrs, fill = _without_structure(variable.attrs), None
-    if items.dtype.kind in "fc":
-        fill = numpy.nan
+    attrs = _without_structure(variable.attrs)
+    fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
-        fill = mask_item(attrs[MASK], items.dtype)
-        attrs[MASK] = encode_mask(fill)
-    array = group.create_array(
-        name,
-        items,
-        dims=[*variable.dims],
-        attrs=attrs,
-        **{"fill_value": fill, **settings},
-    )
-    array.close()
+        fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
+        coder = import_library("xarray.backends.zarr", "xarray").FillValueCoder
+        attrs[MASK] = coder.encode(fill, items.dtype)
+    settings = {"fill_value": fill, **settings, "dims": [*variable.dims]}
+    group.create_array(name, items, attrs=attrs, **settings).close()
 
 
 def _text(objects: Items) -> Items:

@@ -10,8 +10,10 @@ a group, the columns of a table, or an array.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,10 +25,11 @@ from xarray.core import indexing
 
 from .. import dataset
 from .._format.array_metadata import Labels, default_dims
+from .._format.zarr_metadata import encode_attributes
 from .._storage.paths import is_url
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC
-from ..dataset.labels import MASK, ROW, decode_mask, stored_dims
+from ..dataset.labels import MASK, ROW, stored_dims
 from ..dataset.layouts import find_members
 from ..exceptions import (
     BloscpackError,
@@ -39,7 +42,6 @@ from ..lazy_array import LazyArray, open_ndarray
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
-    from ..dataset.labels import Dims
     from ..serializers import JsonObject
 
     Stored = dataset.Array | dataset.Table | dataset.Group
@@ -123,8 +125,8 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
                 labels.dims = [*dims] if dims is not None else labels.dims
                 encoded = _dataset(source, name, labels, dropped)
             else:
-                _check_parameters(source, {**opening, "dims": dims, "name": name})
-                arrays = _arrays_of(source, name or _stem(source.path), dropped)
+                refused = {**opening, "dims": dims, "storage_options": None}
+                arrays = _arrays_of(source, name, dropped, refused)
                 if opened:
                     opened[:0] = arrays.values()
                 encoded = _stored_dataset(source, arrays)
@@ -163,18 +165,6 @@ def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
     return dataset.open(source, storage_options=options)
 
 
-def _check_parameters(source: Stored, given: dict[str, Any]) -> None:
-    """Raise `UsageError` for parameters of files, which a dataset does not have."""
-    known = {"storage_options"}
-    if isinstance(source, dataset.Array):
-        known.add("name")
-    for name, value in given.items():
-        if value is not None and name not in known:
-            raise UsageTypeError(
-                "'%s' is for files, and '%s' is a dataset" % (name, source.path)
-            )
-
-
 def _first_bytes(file: Any) -> bytes | None:
     """Return the first bytes of a file object, whose position stays; None if none."""
     try:
@@ -211,8 +201,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         raise UsageValueError(
             "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
         )
-    items = _LazyItems(lazy.read_outer, lazy.shape, lazy.dtype)
-    data = indexing.LazilyIndexedArray(items)
+    data = indexing.LazilyIndexedArray(_LazyItems(lazy))
     array = Variable(dims, data, labels.attrs, fastpath=True)
     chunks = dict(zip(dims, lazy.chunks, strict=True))
     array.encoding = {"preferred_chunks": chunks}
@@ -267,42 +256,41 @@ def _check_coordinate(size: int, dtype: DType) -> None:
 
 
 class _LazyItems(BackendArray):  # type: ignore[misc]
-    """What xarray needs of an array: items that an index selects.
+    """What xarray needs of an array: indexing of each axis by itself."""
 
-    `read` takes an index for each axis, of which `support` says what it may be.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[Any], Array],
-        shape: tuple[int, ...],
-        dtype: DType,
-        support: indexing.IndexingSupport = indexing.IndexingSupport.OUTER,
-    ) -> None:
-        self._read = read
-        self.shape = shape
-        self.dtype = dtype
-        self._support = support
+    def __init__(self, array: LazyArray | dataset.Array) -> None:
+        self._array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
-        is_outer = self._support == indexing.IndexingSupport.OUTER
-        kinds = (indexing.BasicIndexer, indexing.OuterIndexer)[: 1 + is_outer]
-        if isinstance(key, kinds):
-            return self._read(key.tuple)
-        # xarray reads an index that has all items, and selects among them.
-        selected: Array = indexing.explicit_indexing_adapter(
-            key, self.shape, self._support, self._read
-        )
-        return selected
+        array, support = self._array, indexing.IndexingSupport.BASIC
+        read: Any = array.__getitem__
+        if isinstance(array, LazyArray):
+            read, support = array.read_outer, indexing.IndexingSupport.OUTER
+        kinds = (indexing.BasicIndexer, indexing.OuterIndexer)
+        if isinstance(key, kinds if isinstance(array, LazyArray) else kinds[:1]):
+            found: Array = read(key.tuple)
+        else:  # xarray reads an index that has all items, and selects among them
+            found = indexing.explicit_indexing_adapter(key, self.shape, support, read)
+        return found
 
 
-def _arrays_of(node: Stored, name: str, dropped: set[str]) -> dict[str, dataset.Array]:
+def _arrays_of(
+    node: Stored, name: str | None, dropped: set[str], refused: dict[str, Any]
+) -> dict[str, dataset.Array]:
     """Return the arrays of a group, the columns of a table, or an array as `name`.
 
-    Those that are `dropped` are not opened.
+    Those that are `dropped` are not opened. `refused` are parameters of files.
     """
+    is_array = isinstance(node, dataset.Array)
+    for key, value in {**refused, "name": None if is_array else name}.items():
+        if value is not None:
+            raise UsageTypeError(
+                "'%s' is for files, and '%s' is a dataset" % (key, node.path)
+            )
     if isinstance(node, dataset.Array):
-        return {name: node}
+        return {name or _stem(node.path): node}
     if isinstance(node, dataset.Table):
         names = [*node.columns]
     else:
@@ -312,24 +300,23 @@ def _arrays_of(node: Stored, name: str, dropped: set[str]) -> dict[str, dataset.
 
 
 def _stored_dataset(node: Stored, arrays: dict[str, dataset.Array]) -> Dataset:
-    """Return the arrays of a dataset as they are stored."""
+    """Return arrays of a dataset as they are stored."""
+    from xarray.backends.zarr import FillValueCoder
+
+    found = Dataset()
+    if not isinstance(node, dataset.Array):
+        found.attrs = node.attrs.asdict()
     dims = [ROW] if isinstance(node, dataset.Table) else None
-    attrs = {} if isinstance(node, dataset.Array) else node.attrs.asdict()
-    variables = {key: _stored_variable(key, arrays[key], dims) for key in arrays}
-    return Dataset(variables, attrs=attrs)
-
-
-def _stored_variable(name: str, array: dataset.Array, dims: Dims) -> Variable:
-    """Return a variable; `dims` are those of an array without names of axes."""
-    names = stored_dims(name, array.ndim, array.dims or dims)
-    attrs = array.attrs.asdict()
-    if MASK in attrs:
-        attrs[MASK] = decode_mask(attrs[MASK], array.dtype)
-    basic = indexing.IndexingSupport.BASIC
-    items = _LazyItems(array.__getitem__, array.shape, array.dtype, basic)
-    found = Variable(names, indexing.LazilyIndexedArray(items), attrs, fastpath=True)
-    blocks = dict(zip(names, array.shards or array.chunks, strict=True))
-    found.encoding = {"preferred_chunks": blocks}
+    for name, array in arrays.items():
+        names = stored_dims(name, array.ndim, array.dims or dims)
+        attrs = array.attrs.asdict()
+        with suppress(KeyError, TypeError, ValueError, struct.error):
+            attrs[MASK] = FillValueCoder.decode(attrs[MASK], array.dtype)
+        data = indexing.LazilyIndexedArray(_LazyItems(array))
+        variable = Variable(names, data, attrs, fastpath=True)
+        blocks = dict(zip(names, array.shards or array.chunks, strict=True))
+        variable.encoding = {"preferred_chunks": blocks}
+        found[name] = variable
     return found
 
 
@@ -360,12 +347,9 @@ def metadata_of(array: DataArray) -> JsonObject:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with lists and numbers of Python instead of those of NumPy."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return (
-        value.tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
+def _plain(attrs: dict[Any, Any]) -> JsonObject:
+    """Return attributes with lists and numbers of Python instead of those of NumPy."""
+    found: JsonObject = json.loads(
+        encode_attributes({str(name): value for name, value in attrs.items()})
     )
+    return found

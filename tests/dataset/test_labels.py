@@ -38,11 +38,11 @@ def test_names_of_axes(tmp_path, dims, names, in_file):
 @pytest.mark.parametrize(
     ("message", "dims"),
     [
-        ("expected 2 names of axes, found 1", "x"),
-        ("expected 2 names of axes, found 3", ["x", "y", "z"]),
-        ("expected different names", ["x", "x"]),
-        ("expected a name or None for each axis", ["x", 1]),
-        ("expected a name or None for each axis", 5),
+        ("expected 2 different names of axes", "x"),
+        ("expected 2 different names of axes", ["x", "y", "z"]),
+        ("or None for no name, found", ["x", "x"]),
+        ("or None for no name, found", ["x", 1]),
+        ("or None for no name, found 5", 5),
     ],
 )
 def test_wrong_names(tmp_path, message, dims):
@@ -80,7 +80,7 @@ def test_names_of_axes_of_columns(tmp_path):
     ("message", "dims"),
     [
         ("one name for the rows of all", {"time": ["t"], "wind": ["r", "x"]}),
-        ("'wind': dims: expected 2 names", {"wind": ["x"]}),
+        ("'wind': dims: expected 2 different names", {"wind": ["x"]}),
         ("by the names of columns", {"other": ["x"]}),
         ("by the names of columns", ["x"]),
     ],
