@@ -14,6 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._format.zarr_metadata import decode_mask, with_mask
 from .._storage.paths import local_path
 from .._storage.protocols import Path
 from ..exceptions import UsageValueError
@@ -34,8 +35,6 @@ STRUCTURE = {
         *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"),
     },
 }
-# The attribute with the value of missing items, as xarray writes it.
-MASK = "_FillValue"
 # The name of the rows of a table, by default.
 ROW = "row"
 
@@ -153,6 +152,8 @@ def labels_of(data: Any) -> tuple[Dims, JsonObject]:
     names = [_name_of_axis(dim) for dim in dims or getattr(data, "dims", None) or ()]
     hidden = STRUCTURE.get(library, ())
     kept = {name: value for name, value in attrs.items() if name not in hidden}
+    if library == "zarr" and hasattr(data, "dtype"):
+        kept = with_mask(kept, data.dtype, decode_mask)
     return (names if any(names) else None), kept
 
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import UsageTypeError, UsageValueError
 from .commit_rules import building
 from .folder import BAD_NAME, Folder, is_member_name
 from .group import Group, create_group, open_node
-from .labels import MASK, STRUCTURE
+from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.zarr_group import COLUMN_ORDER
 from .node import import_library
@@ -160,8 +161,6 @@ def _write(
     fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
         fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
-        coder = import_library("xarray.backends.zarr", "xarray").FillValueCoder
-        attrs[MASK] = coder.encode(fill, items.dtype)
     settings = {"fill_value": fill, **settings, "dims": [*variable.dims]}
     group.create_array(name, items, attrs=attrs, **settings).close()
 

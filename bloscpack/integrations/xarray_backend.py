@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -29,7 +28,7 @@ from .._format.zarr_metadata import encode_attributes
 from .._storage.paths import is_url
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC
-from ..dataset.labels import MASK, ROW, stored_dims
+from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import find_members
 from ..exceptions import (
     BloscpackError,
@@ -301,19 +300,14 @@ def _arrays_of(
 
 def _stored_dataset(node: Stored, arrays: dict[str, dataset.Array]) -> Dataset:
     """Return arrays of a dataset as they are stored."""
-    from xarray.backends.zarr import FillValueCoder
-
     found = Dataset()
     if not isinstance(node, dataset.Array):
         found.attrs = node.attrs.asdict()
     dims = [ROW] if isinstance(node, dataset.Table) else None
     for name, array in arrays.items():
         names = stored_dims(name, array.ndim, array.dims or dims)
-        attrs = array.attrs.asdict()
-        with suppress(KeyError, TypeError, ValueError, struct.error):
-            attrs[MASK] = FillValueCoder.decode(attrs[MASK], array.dtype)
         data = indexing.LazilyIndexedArray(_LazyItems(array))
-        variable = Variable(names, data, attrs, fastpath=True)
+        variable = Variable(names, data, array.attrs.asdict(), fastpath=True)
         blocks = dict(zip(names, array.shards or array.chunks, strict=True))
         variable.encoding = {"preferred_chunks": blocks}
         found[name] = variable

@@ -284,6 +284,31 @@ def test_it_can_be_pickled_and_closed():
         opened["t"].load()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("f4", -999.0), ("f8", np.nan), ("c16", 1 - 2j), ("i2", -9)],
+)
+def test_value_of_missing_items(dtype, value):
+    attrs = {"_FillValue": value}
+    with dataset.create_group("g") as group:
+        for name, given in (("a", attrs), ("b", {})):
+            items = np.zeros(3, dtype)
+            array = group.create_array(name, items, dims=["x"], attrs=given)
+            array.attrs.update(attrs, more=1)
+    with dataset.open("g") as group:
+        for name in group:
+            assert str({**attrs, "more": 1}) == str(dict(group[name].attrs))
+        assert str(value) == str(group.to_xarray()["a"].encoding["_FillValue"])
+    with xr.open_zarr("g", consolidated=False) as opened:
+        assert str(value) == str(opened["b"].encoding["_FillValue"])
+
+
+def test_a_text_for_missing_items_stays():
+    attrs = {"_FillValue": "none"}
+    dataset.create_array("a", [1.5], attrs=attrs).close()
+    assert attrs == dict(dataset.open("a").attrs)
+
+
 def test_wrong_parameters():
     dataset.from_xarray("g", weather()).close()
     for name, value in (("dims", ["x"]), ("name", "v"), ("nthreads", 2)):

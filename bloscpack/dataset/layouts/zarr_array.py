@@ -32,9 +32,12 @@ from ..._format.zarr_metadata import (
     ZARR_JSON,
     ArrayDocument,
     decode_array,
+    decode_mask,
     encode_data_type,
     encode_fill_value,
     encode_json,
+    encode_mask,
+    with_mask,
 )
 from ..._storage.folder_store import replaced
 from ..._storage.stream import StorageCursor
@@ -249,7 +252,8 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        stored = read_array_document(self.folder).array.attributes.items()
+        array = read_array_document(self.folder).array
+        stored = with_mask(array.attributes, array.dtype, decode_mask).items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     # Writing
@@ -286,7 +290,7 @@ class ZarrArray(ArrayLayout):
         check_attributes(values, OWN_ATTRIBUTES, " of an array")
         own = self._read_for_change()
         is_sparse = MISSING_SHARDS in own.array.attributes
-        own.array.attributes = values
+        own.array.attributes = with_mask(values, self.dtype, encode_mask)
         if is_sparse:
             mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
@@ -486,7 +490,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
         rows,
         slots,
         fill_value=new.fill_value,
-        attributes=new.attrs,
+        attributes=with_mask(new.attrs, new.dtype, encode_mask),
         dimension_names=new.dims,
         blosc={
             "typesize": typesize,
