@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import numpy
 
 from .._format.zarr_metadata import decode_mask, with_mask
 from .._storage.paths import local_path
@@ -151,7 +154,7 @@ def labels_of(data: Any) -> tuple[Dims, JsonObject]:
         dims = attrs.get("_ARRAY_DIMENSIONS")
     names = [_name_of_axis(dim) for dim in dims or getattr(data, "dims", None) or ()]
     hidden = STRUCTURE.get(library, ())
-    kept = {name: value for name, value in attrs.items() if name not in hidden}
+    kept = {name: _text(value) for name, value in attrs.items() if name not in hidden}
     if library == "zarr" and hasattr(data, "dtype"):
         kept = with_mask(kept, data.dtype, decode_mask)
     return (names if any(names) else None), kept
@@ -163,3 +166,11 @@ def _name_of_axis(dim: Any) -> str | None:
         return None if dim is None else str(dim)
     name: str = dim[0].name if len(dim) else dim.label
     return (name or "").rpartition("/")[2] or None
+
+
+def _text(value: Any) -> Any:
+    """Return an attribute; text of fixed size, which HDF5 has as bytes, as text."""
+    if getattr(value, "dtype", None) is not None and value.dtype.kind == "S":
+        with suppress(UnicodeDecodeError):
+            return numpy.char.decode(value, "utf-8").tolist()
+    return value

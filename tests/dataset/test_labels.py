@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bloscpack import dataset
+from bloscpack import cli, dataset
 from bloscpack.exceptions import UsageError
 
 ITEMS = np.arange(6.0).reshape(2, 3)
@@ -49,6 +49,17 @@ def test_wrong_names(tmp_path, message, dims):
     with pytest.raises(UsageError, match=message):
         dataset.create_array(tmp_path / "a", ITEMS, dims=dims)
     assert [] == list(tmp_path.iterdir())
+
+
+def test_description(tmp_path, capsys):
+    for name, dims in (("a", ["time\x1b", None]), ("b", None)):
+        dataset.create_array(tmp_path / name, ITEMS, dims=dims).close()
+    assert ["time\x1b", None] == dataset.describe(tmp_path / "a")["dims"]
+    assert "dims" not in dataset.describe(tmp_path / "b")
+    cli.main(["info", str(tmp_path / "a"), str(tmp_path / "b")])
+    lines = capsys.readouterr().out.splitlines()
+    axes = [line for line in lines if line.startswith("axes:")]
+    assert [["axes:", "time\\x1b,", "-"]] == [line.split() for line in axes]
 
 
 @pytest.mark.parametrize("layout", ["superchunk", "bcolz"])
@@ -166,8 +177,15 @@ def test_hdf5(tmp_path):
         items.dims[0].attach_scale(file["lat"])
         items.dims[1].label = "lon"
         items.attrs["units"] = "K"
+        items.attrs["fixed"] = np.array([b"a", b"bc"])
+        items.attrs["_FillValue"] = np.float32(-9)
         array = dataset.create_array(tmp_path / "a", items)
-    assert (("lat", "lon"), {"units": "K"}) == labels(array)
+        attrs = {"units": "K", "fixed": ["a", "bc"], "_FillValue": -9.0}
+        assert (("lat", "lon"), attrs) == labels(array)
+        assert attrs == dict(dataset.open(tmp_path / "a").attrs)
+        items.attrs["raw"] = np.void(b"a")
+        with pytest.raises(UsageError, match="the attribute 'raw' must be JSON"):
+            dataset.create_array(tmp_path / "b", items)
 
 
 def test_dask(tmp_path):

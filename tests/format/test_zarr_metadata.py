@@ -121,6 +121,7 @@ DAMAGED = {
     "at most": document(shape=[2**62, 2]),
     "'fill_value' to be": document(fill_value="x"),
     "for 2 axes": document(dimension_names=["x"]),
+    "'dimension_names'": document(dimension_names=["x", {}]),
     "'attributes' to be": document(attributes=[]),
 }
 
