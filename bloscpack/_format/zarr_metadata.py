@@ -57,9 +57,9 @@ CRC32C = {"name": "crc32c"}
 ENDIANS = {"little": "<", "big": ">", None: "="}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
-# The attribute with the value of missing items. xarray stores floats as the bytes of
-# this type in base64.
-MASK, MASK_TYPE = "_FillValue", numpy.dtype("<f8")
+# The attribute with the value of missing items. xarray stores a float as the bytes of a
+# double in base64.
+MASK = "_FillValue"
 # The end of each error for an array that only other programs read.
 READ_OTHERWISE = ". zarr-python reads it; 'blpk convert' copies it into a dataset"
 # Keys of the document of an array. A reader must refuse others, unless they say that
@@ -222,37 +222,29 @@ def _plain(value: Any) -> Json:
 
 
 def with_mask(
-    attributes: JsonObject, dtype: DType, convert: Callable[[Any, DType], Json]
+    attributes: JsonObject, dtype: DType, convert: Callable[[Any], Json]
 ) -> JsonObject:
-    """Return attributes with the value of missing items converted, if they have it.
+    """Return attributes with the float of missing items converted, if they have it.
 
     A value of another form than expected stays as it is.
     """
     try:
-        value = numpy.asarray(attributes[MASK]).tolist()
-        return {**attributes, MASK: convert(value, dtype)}
+        if dtype.kind == "f":
+            return {**attributes, MASK: convert(attributes[MASK])}
     except (LookupError, TypeError, ValueError, struct.error):
-        return attributes
+        pass
+    return attributes
 
 
-def encode_mask(value: Any, dtype: DType) -> Any:
-    """Return the value of missing items of an array in the form of xarray."""
-    if dtype.kind == "c":
-        parts = complex(value)
-        return [encode_mask(part, MASK_TYPE) for part in (parts.real, parts.imag)]
-    if dtype.kind == "f":
-        return base64.b64encode(struct.pack("<d", *numpy.ravel(value))).decode()
+def encode_mask(value: Any) -> str:
+    """Return the float of missing items in the form of xarray."""
+    return base64.b64encode(struct.pack("<d", *numpy.ravel(value))).decode()
+
+
+def decode_mask(stored: Any) -> float:
+    """Return the float of missing items."""
+    value: float = struct.unpack("<d", base64.b64decode(stored, validate=True))[0]
     return value
-
-
-def decode_mask(stored: Any, dtype: DType) -> Any:
-    """Return the value of missing items of an array."""
-    if dtype.kind == "c":
-        real, imag = stored
-        return complex(decode_mask(real, MASK_TYPE), decode_mask(imag, MASK_TYPE))
-    if dtype.kind != "f":
-        return stored
-    return struct.unpack("<d", base64.b64decode(stored, validate=True))[0]
 
 
 def group_document(attributes: JsonObject | None = None) -> JsonObject:
