@@ -142,12 +142,17 @@ def _shard(shard: JsonObject) -> str:
     return "%d rows in a chunk, %d slots, %s" % counts
 
 
+def _axes(dims: Sequence[str | None]) -> str:
+    return _first_part(printable(", ".join(name or UNKNOWN for name in dims)))
+
+
 # Label, the keys of the description that the line needs, and their values as text. A
 # line whose keys the description lacks is left out.
 FACTS: tuple[tuple[str, tuple[str, ...], Callable[..., str]], ...] = (
     ("kind", ("kind",), str),
     ("layout", ("layout",), str),
     ("shape", ("shape",), _shape),
+    ("axes", ("dims",), _axes),
     ("dtype", ("dtype",), _text),
     ("order", ("order",), _text),
     ("rows", ("rows",), str),

@@ -17,7 +17,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,9 @@ CRC32C = {"name": "crc32c"}
 ENDIANS = {"little": "<", "big": ">", None: "="}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
+# The attribute with the value of missing items. xarray stores a float as the bytes of a
+# double in base64.
+MASK = "_FillValue"
 # The end of each error for an array that only other programs read.
 READ_OTHERWISE = ". zarr-python reads it; 'blpk convert' copies it into a dataset"
 # Keys of the document of an array. A reader must refuse others, unless they say that
@@ -172,23 +176,71 @@ def array_document(
 
 
 def encode_json(document: JsonObject) -> bytes:
-    """Return the content of ``zarr.json``, in the dialect of Python's module.
+    """Return the content of ``zarr.json``; raise the errors of `encode_attributes`."""
+    return encode_attributes(document.get("attributes", {}), document, indent=2)
 
-    It has words for numbers that JSON lacks, such as ``NaN``; zarr-python writes them,
-    too. Raises `UsageError` if an attribute is not JSON.
+
+def encode_attributes(
+    attributes: JsonObject, document: Json = None, indent: int | None = None
+) -> bytes:
+    """Return a document with attributes, or these alone, as lines of JSON.
+
+    Numbers and arrays of NumPy become those of Python. The dialect is that of Python's
+    module: it has words for numbers that JSON lacks, such as ``NaN``, and zarr-python
+    writes them, too. Raises `UsageError` that names an attribute that is not JSON.
     """
-    for name in document.get("attributes", ()):
+    for name in attributes:
         if not isinstance(name, str):
             raise UsageTypeError(
                 "the name of an attribute must be text, not %.200r" % (name,)
             )
+    whole = attributes if document is None else document
     try:
-        text = json.dumps(document, indent=2)
-        return text.encode("ascii") + b"\n"
-    except TypeError as error:
-        raise UsageTypeError("attributes must be JSON: %s" % error) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageValueError("attributes must be JSON: %s" % error) from error
+        return json.dumps(whole, indent=indent, default=_plain).encode("ascii") + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        if document is None and len(attributes) == 1:
+            kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
+            message = "the attribute '%s' must be JSON: %s"
+            raise kind(message % (*attributes, error)) from error
+        for name, value in attributes.items():
+            encode_attributes({name: value})
+        raise
+
+
+def _plain(value: Any) -> Json:
+    """Return what JSON has for a value of NumPy."""
+    if not isinstance(value, (numpy.generic, numpy.ndarray)):
+        raise TypeError("found %.100r" % (value,))
+    # Python has no number for a long double.
+    if value.dtype.kind not in "biufUO" or value.dtype.char == "g":
+        raise TypeError("found a value of the dtype '%s'" % value.dtype)
+    return value.tolist()
+
+
+def with_mask(
+    attributes: JsonObject, dtype: DType, convert: Callable[[Any], Json]
+) -> JsonObject:
+    """Return attributes with the float of missing items converted, if they have it.
+
+    A value of another form than expected stays as it is.
+    """
+    try:
+        if dtype.kind == "f":
+            return {**attributes, MASK: convert(attributes[MASK])}
+    except (LookupError, TypeError, ValueError, struct.error):
+        pass
+    return attributes
+
+
+def encode_mask(value: Any) -> str:
+    """Return the float of missing items in the form of xarray."""
+    return base64.b64encode(struct.pack("<d", *numpy.ravel(value))).decode()
+
+
+def decode_mask(stored: Any) -> float:
+    """Return the float of missing items."""
+    value: float = struct.unpack("<d", base64.b64decode(stored, validate=True))[0]
+    return value
 
 
 def group_document(attributes: JsonObject | None = None) -> JsonObject:
@@ -418,7 +470,11 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
     names = document.get("dimension_names")
-    if names is not None and (not isinstance(names, list) or len(names) != len(shape)):
+    if names is not None and (
+        not isinstance(names, list)
+        or len(names) != len(shape)
+        or any(not isinstance(name, (str, type(None))) for name in names)
+    ):
         refuse("'dimension_names' for %d axes" % len(shape), names)
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from .description import describe as describe
     from .node import Node
     from .recovery import recover as recover
+    from .xarray_data import from_xarray as from_xarray
 
     Kind = TypeVar("Kind", bound=Node)
 
@@ -48,6 +49,7 @@ PUBLIC = (
     *("Array", "Attributes", "Group", "Table"),
     *("open", "open_array", "open_group", "open_table"),
     *("create_array", "create_group", "create_table", "from_dask", "from_pandas"),
+    "from_xarray",
     *("convert", "describe", "find", "recover", "verify"),
 )
 MODES = ("r", "r+", "a", "w", "x")
@@ -172,6 +174,7 @@ def open_group(path: Path, mode: str = "r", **options: Any) -> Group:
 _LAZY = {
     "convert": "conversion",
     "describe": "description",
+    "from_xarray": "xarray_data",
     "recover": "recovery",
     "verify": "checking",
 }

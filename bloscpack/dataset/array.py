@@ -122,6 +122,11 @@ class Array(Indexable, Node):
         return self._layout.shards
 
     @property
+    def dims(self) -> tuple[str | None, ...] | None:
+        """The name of each axis, or None for one without; None if none has a name."""
+        return self._layout.dims
+
+    @property
     def fill_value(self) -> Any:
         """The value of new items when the array is enlarged."""
         return self._layout.fill_value

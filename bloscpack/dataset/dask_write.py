@@ -42,6 +42,7 @@ def from_dask(
     layout: str = "zarr",
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
+    dims: Any = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -66,7 +67,7 @@ def from_dask(
         URL.
     layout
         ``'zarr'`` or ``'superchunk'``; only ``'zarr'`` at a URL.
-    chunks, shards, attrs, sync, storage_options, settings
+    chunks, shards, dims, attrs, sync, storage_options, settings
         As in `create_array`. All columns of a table have shards of the same number of
         rows.
     mode
@@ -91,7 +92,7 @@ def from_dask(
     is_array = _is_array(collection)
     target = target_of(path, mode, sync, storage_options)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
-    options.update(settings)
+    options.update(settings, dims=dims)
     plan = _plan_array if is_array else _plan_table
     tasks, length = plan(collection, target, shards, options)
     delayed = import_dask("dask").delayed

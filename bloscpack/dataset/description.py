@@ -34,7 +34,7 @@ def describe(
     No chunk is read. A table has the key ``columns`` and a group the key ``members``:
     lists of descriptions. One that can't be opened has the key ``error``, and
     ``damaged``: whether bytes are wrong or missing. A field ``fill_value`` that is no
-    number is text.
+    number is text. An array has the key ``dims`` if an axis has a name.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
     nbytes = math.prod(layout.shape) * layout.dtype.itemsize
     cbytes = layout.cbytes
     settings = new.settings
-    return {
+    named: JsonObject = {"dims": list(layout.dims)} if layout.dims else {}
+    return named | {
         "shape": list(layout.shape),
         "dtype": dtype_text(layout.dtype),
         "chunks": list(layout.chunks),

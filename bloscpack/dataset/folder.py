@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from .._commit.guard import is_leftover
 from .._commit.new_files import MAX_JSON as MAX_JSON
-from .._commit.new_files import Pending, decode_json, encode_line
+from .._commit.new_files import Pending, decode_json
 from .._commit.trust import CHANGES, parent_of
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
@@ -32,8 +32,6 @@ from .._storage.store import Store
 from ..exceptions import (
     DamageError,
     FormatError,
-    UsageTypeError,
-    UsageValueError,
 )
 
 if TYPE_CHECKING:
@@ -412,18 +410,3 @@ def _check_exists(store: FolderStore, path: Path) -> None:
 def _reopen(place: str, options: StorageOptions | None, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
     return Folder.open(place, options)._part(prefix)
-
-
-def encode_attributes(values: JsonObject) -> bytes:
-    """Return attributes as a line of JSON; raise `UsageError` if that is impossible."""
-    for name in values:
-        if not isinstance(name, str):
-            raise UsageTypeError(
-                "the name of an attribute must be text, not %.200r" % (name,)
-            )
-    try:
-        return encode_line(values)
-    except TypeError as error:
-        raise UsageTypeError("attributes must be JSON: %s" % error) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageValueError("attributes must be JSON: %s" % error) from error

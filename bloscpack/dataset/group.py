@@ -35,7 +35,7 @@ from .layouts import (
     group_class,
     table_class,
 )
-from .node import Node, reopened
+from .node import Node, import_extra, reopened
 from .opening import (
     Options,
     check_changeable,
@@ -371,6 +371,20 @@ class Group(Node, Mapping[str, Node]):
         for name, found in find_members(self._layout.folder):
             if found.kind == kind:
                 yield name, self[name]
+
+    def to_xarray(self, **options: Any) -> Any:
+        """Return the arrays of the group as a dataset of xarray, which reads them.
+
+        `options` are those of ``xarray.open_dataset``: ``chunks={}`` for arrays of
+        Dask, say. Tables and groups in the group are left out.
+
+        Raises
+        ------
+        UsageError
+            If xarray is not installed.
+        """
+        xarray = import_extra("xarray", "xarray")
+        return xarray.open_dataset(self, engine="bloscpack", **options)
 
     # Changing
 

@@ -16,6 +16,7 @@ from .array import Array
 from .commit_rules import drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of, items_by_name
+from .labels import column_dims, labels_of, name_of, new_labels, stored_dims
 from .layouts import (
     LAYOUTS,
     Found,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
     from ..serializers import JsonObject
+    from .labels import Dims
     from .layouts.base import Blocks
 
 
@@ -154,6 +156,7 @@ def create_array(
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
     fill_value: Any = None,
+    dims: Sequence[str | None] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -182,8 +185,11 @@ def create_array(
         several chunks.
     fill_value
         The value of new items when the array is enlarged, by default zero.
+    dims
+        A name or None for each axis, in the layout ``'zarr'``; by default those of
+        `data`, if it is an array of xarray, Zarr or HDF5.
     attrs
-        The attributes.
+        The attributes; by default those of `data`, if it is such an array.
     mode
         ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
     sync, storage_options
@@ -211,18 +217,21 @@ def create_array(
     """
     check_place(path, "create_array(path, data)")
     rows = new_rows(data, shape, dtype, fill_value)
+    found = array_class(layout)
+    found.check_layout()
+    ndim = len(rows.shape)
+    names, attributes = new_labels(found, data, dims, attrs, ndim)
     new = NewArray(
         rows.dtype,
         rows.shape,
         chunks,
         fill_value,
-        dict(() if attrs is None else attrs),
+        attributes,
         settings,
         shards=shards,
+        dims=stored_dims(name_of(path), ndim, names),
         sample=data,
     )
-    found = array_class(layout)
-    found.check_layout()
     grid = found.grid_for(new)
     blocks: Blocks = ()
     if data is not None or not found.sparse:
@@ -244,6 +253,7 @@ def create_table(
     names: Sequence[str] | None = None,
     chunks: int | None = None,
     shards: int | None = None,
+    dims: Mapping[str, Sequence[str | None]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
@@ -265,6 +275,9 @@ def create_table(
         The type of a row, with a field for each column; by default that of `data`.
     names
         Names of the columns if `data` is a sequence of columns.
+    dims
+        The names of the axes of columns, by the name of the column. The first one is
+        the same for all columns, by default ``'row'``.
     chunks, shards, attrs, mode, sync, storage_options, settings
         As in `create_array`.
 
@@ -285,20 +298,26 @@ def create_table(
     [(2, 1.0), (3, 1.5)]
     """
     check_place(path, "create_table(path, data)")
-    columns, attributes = _new_columns(data, dtype, names)
+    columns, masks, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()
     new = {}
+    stored = column_dims(
+        found.array_class,
+        {name: rows.ndim for name, rows in columns.items()},
+        {n: taken for n, (taken, _) in labels.items()} if dims is None else dims,
+    )
     for name, rows in columns.items():
         found.check_column_name(name)
         new[name] = new_column(
-            *(found, name, rows, attributes[name]),
+            *(found, name, rows, {**labels[name][1], **masks[name]}),
             chunks=chunks,
             settings=settings,
             shards=shards,
+            dims=stored[name],
         )
     with new_dataset(path, layout, mode, sync, storage_options) as change:
-        found.create(change, new, dict(() if attrs is None else attrs))
+        found.create(change, new, dict(labels_of(data)[1] if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")
     opened = open_array_or_table(created, Options(writable=True, sync=sync))
     assert isinstance(opened, Table)
@@ -335,8 +354,8 @@ Table.from_pandas = staticmethod(from_pandas)
 
 def _new_columns(
     data: Any, dtype: Any, names: Sequence[str] | None
-) -> tuple[dict[str, Items], JsonObject]:
-    """Return the columns of a new table, and the attributes of each."""
+) -> tuple[dict[str, Items], JsonObject, dict[str, tuple[Dims, JsonObject]]]:
+    """Return the columns of a new table, the attributes of masks, and the labels."""
     try:
         wanted = None if dtype is None else numpy.dtype(dtype)
     except (TypeError, ValueError) as error:
@@ -356,14 +375,14 @@ def _new_columns(
             "names are for a sequence of columns: the columns of %s have names"
             % type(data).__name__
         )
-    columns = {}
+    columns, labels = {}, {}
     given = named_columns(columns_of(data), list(names))
     for name, column in with_masks(given).items():
         typed = wanted if name in given else None  # masks are booleans
         if typed is not None and name not in (typed.fields or ()):
             raise UsageValueError("the dtype has no field '%s'" % name)
         with naming_column(name):
-            rows = items_of(column)
+            rows, labels[name] = items_of(column), labels_of(column)
             if typed is not None:
                 rows = converted(rows, typed[name].base)
         columns[name] = rows
@@ -372,4 +391,4 @@ def _new_columns(
     if any(rows.ndim == 0 for rows in columns.values()):
         raise UsageValueError("expected columns of rows, found a single value")
     check_same_length(columns)
-    return columns, mask_attributes(columns, given)
+    return columns, mask_attributes(columns, given), labels

@@ -400,12 +400,12 @@ def named_columns(rows: Any, names: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def naming_column(name: str) -> Iterator[None]:
+def naming_column(name: str, kind: str = "column") -> Iterator[None]:
     """Let the message of each `UsageError` name the column."""
     try:
         yield
     except UsageError as error:
-        raise type(error)("the column '%s': %s" % (name, error)) from error
+        raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
 
 
 def ends_in_zero(name: str) -> UsageValueError:
@@ -614,8 +614,11 @@ def slices_of(values: Any) -> Iterator[Array]:
     row = math.prod(shape[1:]) * values.dtype.itemsize
     step = max(1, READ_NBYTES // max(1, row))
     chunks = getattr(values, "chunks", None)
-    if isinstance(chunks, tuple) and chunks and isinstance(chunks[0], int):
-        step = max(step // max(1, chunks[0]), 1) * max(1, chunks[0])
+    first = chunks[0] if isinstance(chunks, tuple) and chunks else None
+    if isinstance(first, tuple) and first:  # the blocks of Dask
+        first = first[0]
+    if isinstance(first, int):
+        step = max(step // max(1, first), 1) * max(1, first)
     for start in range(0, shape[0], step):
         yield numpy.asarray(values[start : min(start + step, shape[0])])
 

@@ -3,13 +3,18 @@
 xarray finds the backend through an entry point, and imports this module when it looks
 for a backend. The dataset has one variable: the array of the file. `metadata_of`
 returns metadata with the labels of a `DataArray`, to be stored with its items.
+
+With ``engine="bloscpack"`` it opens the folder or URL of a dataset, too: the arrays of
+a group, the columns of a table, or an array.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -17,17 +22,31 @@ from xarray import DataArray, Dataset, Variable, conventions, decode_cf
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
+from .. import dataset
 from .._format.array_metadata import Labels, default_dims
+from .._format.zarr_metadata import encode_attributes
 from .._storage.paths import is_url
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC
-from ..exceptions import UsageError, UsageValueError
+from ..dataset.labels import ROW, stored_dims
+from ..dataset.layouts import find_members
+from ..exceptions import (
+    BloscpackError,
+    FormatError,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from ..lazy_array import LazyArray, open_ndarray
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
     from ..serializers import JsonObject
 
+    Stored = dataset.Array | dataset.Table | dataset.Group
+
+# The classes of datasets.
+STORED = dataset.Array, dataset.Table, dataset.Group
 # The parameters that are those of `open_ndarray`.
 OPENING = {"cache_nbytes", "nthreads", "limits", "whole", "storage_options"}
 # Name of the variable if neither the metadata nor the file have a name.
@@ -39,9 +58,9 @@ MAX_COORDINATE_NBYTES = 2**30
 
 
 class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
-    """The backend ``"bloscpack"`` of xarray, for array files."""
+    """The backend ``"bloscpack"`` of xarray, for array files and datasets."""
 
-    description = "Open .blp array files with Bloscpack"
+    description = "Open .blp array files and datasets with Bloscpack"
     # xarray shows these to its users, and passes the options for decoding on.
     open_dataset_parameters = (
         *("filename_or_obj", "drop_variables", "mask_and_scale", "decode_times"),
@@ -80,32 +99,69 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         Parameters
         ----------
         filename_or_obj
-            A path, a URL, a binary file object that can seek, or a buffer.
+            A path, a URL, a binary file object that can seek, or a buffer. Or the
+            folder or URL of an array, table or group, or such an object.
         name
-            Name of the variable. By default the name in the metadata, or the name of
-            the file without folder and extension.
+            Name of the variable, if it is a file or an array. By default the name in
+            the metadata, or the name of the file without folder and extension.
         dims
             Names of the axes. By default those in the metadata, or ``dim_0`` and so on.
         cache_nbytes, nthreads, limits, whole, storage_options
-            As in `open_ndarray`.
+            As in `open_ndarray`. Datasets have `storage_options` only.
 
         The other parameters are those of `xarray.decode_cf`.
         """
         opening = {key: options.pop(key) for key in OPENING & options.keys()}
-        lazy = open_ndarray(filename_or_obj, **opening)
-        try:
-            labels = Labels(lazy.metadata, lazy.ndim)
-            variable = name or labels.name or _stem(filename_or_obj)
-            labels.dims = [*dims] if dims is not None else labels.dims
-            dropped = drop_variables or ()
-            dropped = {dropped} if isinstance(dropped, str) else {*dropped}
-            encoded = _dataset(lazy, variable, labels, dropped)
-            decoded: Dataset = decode_cf(encoded, **options)
-        except BaseException:
-            lazy.close()
-            raise
-        decoded.set_close(lazy.close)
+        dropped = drop_variables or ()
+        dropped = {dropped} if isinstance(dropped, str) else {*dropped}
+        source = _opened(filename_or_obj, opening)
+        with ExitStack() as stack:
+            opened = [] if source is filename_or_obj else [source]
+            stack.callback(_close, opened)
+            if isinstance(source, LazyArray):
+                labels = Labels(source.metadata, source.ndim)
+                name = name or labels.name or _stem(filename_or_obj)
+                labels.dims = [*dims] if dims is not None else labels.dims
+                encoded = _dataset(source, name, labels, dropped)
+            else:
+                refused = {**opening, "dims": dims, "storage_options": None}
+                arrays = _arrays_of(source, name, dropped, refused)
+                if opened:
+                    opened[:0] = arrays.values()
+                encoded = _stored_dataset(source, arrays)
+                # Each item of an array is a text by itself.
+                options.setdefault("concat_characters", False)
+            decoded: Dataset = decode_cf(encoded, drop_variables=dropped, **options)
+            decoded.set_close(partial(_close, opened))
+            stack.pop_all()
         return decoded
+
+
+def _close(opened: list[Any]) -> None:
+    for node in opened:
+        node.close()
+
+
+def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
+    """Return what a path, a URL or an object stands for: an array file or a dataset."""
+    if isinstance(source, STORED):
+        return source
+    options = opening.get("storage_options")
+    if not is_url(source):
+        is_path = isinstance(source, (str, os.PathLike))
+        if is_path and dataset.find(source) is not None:
+            return dataset.open(source)
+        return open_ndarray(source, **opening)
+    try:
+        return open_ndarray(source, **opening)
+    except (FormatError, OSError):  # there is no file, or a list of files
+        found = None
+        if not last_part(source).endswith(EXTENSION):
+            with suppress(BloscpackError, OSError):
+                found = dataset.find(source, storage_options=options)
+        if found is None:
+            raise
+    return dataset.open(source, storage_options=options)
 
 
 def _first_bytes(file: Any) -> bytes | None:
@@ -144,7 +200,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         raise UsageValueError(
             "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
         )
-    data = indexing.LazilyIndexedArray(_LazyBackendArray(lazy))
+    data = indexing.LazilyIndexedArray(_LazyItems(lazy))
     array = Variable(dims, data, labels.attrs, fastpath=True)
     chunks = dict(zip(dims, lazy.chunks, strict=True))
     array.encoding = {"preferred_chunks": chunks}
@@ -154,8 +210,8 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         for key, entry in labels.coords.items()
         if key not in dropped and key != name
     }
-    dataset = Dataset({} if name in dropped else {name: array})
-    return dataset.assign_coords(coords)
+    found = Dataset({} if name in dropped else {name: array})
+    return found.assign_coords(coords)
 
 
 def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable:
@@ -198,23 +254,64 @@ def _check_coordinate(size: int, dtype: DType) -> None:
         raise ValueError("the coordinate is too large")
 
 
-class _LazyBackendArray(BackendArray):  # type: ignore[misc]
+class _LazyItems(BackendArray):  # type: ignore[misc]
     """What xarray needs of an array: indexing of each axis by itself."""
 
-    def __init__(self, lazy: LazyArray) -> None:
-        self._lazy = lazy
-        self.shape = lazy.shape
-        self.dtype = lazy.dtype
+    def __init__(self, array: LazyArray | dataset.Array) -> None:
+        self._array = array
+        self.shape = array.shape
+        self.dtype = array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
-        read = self._lazy.read_outer
-        if not isinstance(key, indexing.VectorizedIndexer):
-            return read(key.tuple)
-        # xarray reads an outer index that has all items, and selects among them.
-        selected: Array = indexing.explicit_indexing_adapter(
-            key, self.shape, indexing.IndexingSupport.OUTER, read
-        )
-        return selected
+        array, support = self._array, indexing.IndexingSupport.BASIC
+        read: Any = array.__getitem__
+        if isinstance(array, LazyArray):
+            read, support = array.read_outer, indexing.IndexingSupport.OUTER
+        kinds = (indexing.BasicIndexer, indexing.OuterIndexer)
+        if isinstance(key, kinds if isinstance(array, LazyArray) else kinds[:1]):
+            found: Array = read(key.tuple)
+        else:  # xarray reads an index that has all items, and selects among them
+            found = indexing.explicit_indexing_adapter(key, self.shape, support, read)
+        return found
+
+
+def _arrays_of(
+    node: Stored, name: str | None, dropped: set[str], refused: dict[str, Any]
+) -> dict[str, dataset.Array]:
+    """Return the arrays of a group, the columns of a table, or an array as `name`.
+
+    Those that are `dropped` are not opened. `refused` are parameters of files.
+    """
+    is_array = isinstance(node, dataset.Array)
+    for key, value in {**refused, "name": None if is_array else name}.items():
+        if value is not None:
+            raise UsageTypeError(
+                "'%s' is for files, and '%s' is a dataset" % (key, node.path)
+            )
+    if isinstance(node, dataset.Array):
+        return {name or _stem(node.path): node}
+    if isinstance(node, dataset.Table):
+        names = [*node.columns]
+    else:
+        listed = find_members(node._layout.folder, skip_unreadable=False)
+        names = [key for key, found in listed if found.kind == "array"]
+    return {key: node[key] for key in names if key not in dropped}
+
+
+def _stored_dataset(node: Stored, arrays: dict[str, dataset.Array]) -> Dataset:
+    """Return arrays of a dataset as they are stored."""
+    found = Dataset()
+    if not isinstance(node, dataset.Array):
+        found.attrs = node.attrs.asdict()
+    dims = [ROW] if isinstance(node, dataset.Table) else None
+    for name, array in arrays.items():
+        names = stored_dims(name, array.ndim, array.dims or dims)
+        data = indexing.LazilyIndexedArray(_LazyItems(array))
+        variable = Variable(names, data, array.attrs.asdict(), fastpath=True)
+        blocks = dict(zip(names, array.shards or array.chunks, strict=True))
+        variable.encoding = {"preferred_chunks": blocks}
+        found[name] = variable
+    return found
 
 
 def metadata_of(array: DataArray) -> JsonObject:
@@ -244,12 +341,9 @@ def metadata_of(array: DataArray) -> JsonObject:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with lists and numbers of Python instead of those of NumPy."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return (
-        value.tolist() if isinstance(value, (numpy.ndarray, numpy.generic)) else value
+def _plain(attrs: dict[Any, Any]) -> JsonObject:
+    """Return attributes with lists and numbers of Python instead of those of NumPy."""
+    found: JsonObject = json.loads(
+        encode_attributes({str(name): value for name, value in attrs.items()})
     )
+    return found

@@ -144,6 +144,22 @@ def test_attributes_with_nan(layout):
             assert str({**attrs, "c": 1}) == str(dict(array.attrs))
 
 
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_attributes_of_numpy(layout):
+    attrs = {"f": np.float32(1.5), "n": [np.int64(3)], "b": np.bool_(True)}
+    attrs["a"] = {"values": np.arange(3), "text": np.array(["x", None], object)}
+    expected = {"f": 1.5, "n": [3], "b": True}
+    expected["a"] = {"values": [0, 1, 2], "text": ["x", None]}
+    with dataset.create_array("a", [1, 2], layout=layout, attrs=attrs) as array:
+        array.attrs["c"] = np.uint8(9)
+        for bad in (b"", np.datetime64("2020"), 1j, np.longdouble(1), {"x": [{1}]}):
+            with pytest.raises(bp.UsageError, match="the attribute 'd' must be JSON"):
+                array.attrs["d"] = bad
+    assert {**expected, "c": 9} == dict(dataset.open("a").attrs)
+    with pytest.raises(bp.UsageError, match="the attribute 'bad' must be JSON"):
+        dataset.create_array("b", [1], layout=layout, attrs={"ok": 1, "bad": b""})
+
+
 class Trap:
     def __reduce__(self):
         return open, ("trapped", "w")

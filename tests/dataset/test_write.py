@@ -125,7 +125,7 @@ def test_names_of_settings(tmp_path, layout):
         ("did you mean 'chunks'", {"chunk_size": 9}),
         ("'clevel' and 'level' are names", {"clevel": 9, "level": 9}),
         ("did you mean 'auto'", {"atuo": True}),
-        ("has no setting 'dims': the settings are .*clevel", {"dims": 9}),
+        ("has no setting 'columns': the settings are .*clevel", {"columns": 9}),
     ):
         with pytest.raises(UsageError, match=message):
             dataset.create_array(tmp_path / "a", [1.5], layout=layout, **settings)

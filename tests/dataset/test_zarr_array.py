@@ -545,7 +545,7 @@ def test_wrong_documents(tmp_path):
         with pytest.raises(FormatError):
             dataset.open(path)
     for key in good:
-        if key not in ("attributes",):
+        if key not in ("attributes", "dimension_names"):
             (path / "zarr.json").write_text(
                 json.dumps({k: v for k, v in good.items() if k != key})
             )

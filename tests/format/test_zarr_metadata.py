@@ -120,6 +120,7 @@ DAMAGED = {
     "'fill_value' to be": document(fill_value="x"),
     "of '1' axes": document(shape=[5]),
     "for 2 axes": document(dimension_names=["x"]),
+    "'dimension_names'": document(dimension_names=["x", {}]),
     "'attributes' to be": document(attributes=[]),
 }
 

@@ -24,6 +24,7 @@ from ..array import Array
 from ..commit_rules import building, creating
 from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
+from ..labels import name_of, stored_dims
 from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
 from ..layouts.base import NewArray
 from ..rows import RowStream
@@ -98,16 +99,13 @@ def _add_files(
 def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
     """Return the first rows of an array."""
     parts = array._layout.parts()
-    dims, attrs = array._layout.new_array().dims, array.attrs.asdict()
-    if array.layout == "zarr":
-        attrs = zarr_stores.decode_missing(attrs, array.dtype)
     return ArrayContent(
         array.dtype,
         (*length, *array.shape[1:]),
         None,
-        attrs,
+        array.attrs.asdict(),
         array.fill_value,
-        dims if any(dims or ()) else None,
+        array.dims,
         array=array,
         # The fields of an item may have files of their own.
         chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
@@ -135,7 +133,8 @@ def write(content: Content, request: Request) -> None:
     if sync is None:
         sync = lexists(target)
     if isinstance(content, ArrayContent) and not _is_table(content, request.layout):
-        _write_array(content, request, creating(target, mode, sync, limits))
+        creation = creating(target, mode, sync, limits)
+        _write_array(content, request, target, creation)
         return
     with building(target, mode, sync, limits=limits) as path:
         _write(content, request, path)
@@ -177,7 +176,7 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
         _write_table(table, request, path)
     else:
         assert isinstance(content, ArrayContent)
-        _write_array(content, request, creating(path, "x", False))
+        _write_array(content, request, path, creating(path, "x", False))
 
 
 def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
@@ -193,20 +192,20 @@ def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
 
 
 def _write_array(
-    array: ArrayContent, request: Request, creation: AbstractContextManager[Change]
+    array: ArrayContent,
+    request: Request,
+    path: str,
+    creation: AbstractContextManager[Change],
 ) -> None:
-    attrs = array.attrs
-    if request.layout == "zarr":
-        attrs = zarr_stores.encode_missing(attrs, array.dtype)
     new = NewArray(
         array.dtype,
         array.shape,
         request.chunks,
         array.fill_value,
-        attrs,
+        array.attrs,
         request.settings,
         request.shards,
-        dims=array.dims,
+        dims=stored_dims(name_of(path), len(array.shape), array.dims),
     )
     found = array_class(request.layout)
     found.check_layout()

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ..._format.zarr_metadata import encode_attributes
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
-from ..folder import encode_attributes
 from ..rows import ends_in_zero
 from .contents import (
     ArrayContent,

@@ -27,7 +27,7 @@ from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
 from ...zip_io import loadz
 from ..folder import MAX_JSON
-from ..layouts.zarr_array import OWN_ATTRIBUTES
+from ..labels import labels_of
 from .array_formats import DAMAGED, add_member, content_of, open_zip
 from .contents import ArrayContent, GroupContent, import_package, rows_in_block
 from .parquet_files import Lengths, fixed, longest
@@ -244,7 +244,7 @@ def _is_known(name: object) -> bool:
 
 def _content(found: Any, path: str) -> Content:
     # A copy has its own identity, and is sparse or not by itself.
-    attrs = {k: v for k, v in dict(found.attrs).items() if k not in OWN_ATTRIBUTES}
+    dims, attrs = labels_of(found)
     if not hasattr(found, "shape"):
         members = {
             name: _content(found[name], "%s/%s" % (path, name))
@@ -255,7 +255,6 @@ def _content(found: Any, path: str) -> Content:
     dtype = numpy.dtype(found.dtype)
     attrs = decode_missing(attrs, dtype)
     fill = getattr(found, "fill_value", None)
-    dims = getattr(getattr(found, "metadata", None), "dimension_names", None)
     if dtype.kind in "OT":
         dtype = _measured(rows(), path, fill)
         rows = partial(_text_rows, found, path, dtype)
@@ -265,7 +264,7 @@ def _content(found: Any, path: str) -> Content:
         rows,
         attrs=attrs,
         fill_value=fill if _is_item(fill, dtype) else None,
-        dims=dims if any(dims or ()) else None,
+        dims=dims,
     )
 
 

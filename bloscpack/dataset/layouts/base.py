@@ -27,6 +27,7 @@ from ..._format.grid import Grid, Shape, digits
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
+from ..labels import given_dims, name_of
 from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
 from .array_files import MAX_RATIO, ChunkFiles
 
@@ -228,6 +229,10 @@ class ArrayLayout(NodeLayout):
     ----------
     sparse
         Whether the layout lets items that were never written have the fill value.
+    has_dims
+        Whether the layout stores names of axes.
+    stored_dims
+        The names in the file; None if there are none.
     may_lack_files
         Whether this array has such items, so that files may be missing.
     by_field
@@ -247,6 +252,8 @@ class ArrayLayout(NodeLayout):
     kind = "array"
     sparse = False
     cuts_all_axes = False
+    has_dims = False
+    stored_dims: Sequence[str | None] | None = None
     may_lack_files = False
     by_field = False
     dtype: DType
@@ -258,6 +265,11 @@ class ArrayLayout(NodeLayout):
     reader: ItemReader
     # The chunks, unless each field of an item has files of its own.
     _source: ChunkFiles
+
+    @property
+    def dims(self) -> tuple[str | None, ...] | None:
+        """The name or None for each axis; None if no axis has a name."""
+        return given_dims(name_of(self.folder.path()), self.stored_dims)
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""

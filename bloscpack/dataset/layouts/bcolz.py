@@ -29,12 +29,13 @@ from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
 from ..._format.grid import Grid, Shape
+from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
-from ..folder import Folder, encode_attributes
+from ..folder import Folder
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
 from .chunk_files import (

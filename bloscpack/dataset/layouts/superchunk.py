@@ -29,9 +29,10 @@ from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
+from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ...exceptions import FormatError, UsageError, UsageValueError
-from ..folder import MAX_JSON, Folder, encode_attributes
+from ..folder import MAX_JSON, Folder
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout, TableLayout
 from .identity import KEY, Identity, check_identity, identified
@@ -134,10 +135,13 @@ class Documents:
 
     def encode_attributes(self, values: JsonObject, name: str = ATTRIBUTES) -> bytes:
         """Return the content of a document of attributes."""
-        content = encode_attributes(values)  # raises the errors
         if self.identity is None:
-            return content
-        return self.encode({name.rpartition("/")[2]: values})
+            return encode_attributes(values)
+        encode, document = (
+            partial(encode_attributes, values),
+            {name.rpartition("/")[2]: values},
+        )
+        return identified(document, Identity(self.identity), encode)
 
     def read_length(self, inner: tuple[int, ...] = ()) -> int:
         """Return the number of rows, which have the shape `inner`."""

@@ -33,9 +33,12 @@ from ..._format.zarr_metadata import (
     ZARR_JSON,
     ArrayDocument,
     decode_array,
+    decode_mask,
     encode_data_type,
     encode_fill_value,
     encode_json,
+    encode_mask,
+    with_mask,
 )
 from ..._storage.folder_store import replaced
 from ..._storage.stream import StorageCursor
@@ -179,6 +182,7 @@ class ZarrArray(ArrayLayout):
     name = "zarr"
     sparse = True
     cuts_all_axes = True
+    has_dims = True
     description_files = (ZARR_JSON,)
     _own: OwnDocument
     _source: ShardFiles
@@ -206,6 +210,7 @@ class ZarrArray(ArrayLayout):
         self.column_word = None if certain is None else certain.column
         self.is_column = self.column_word is not None if own.is_own else None
         self.dtype, self.shape = document.dtype, document.shape
+        self.stored_dims = document.dimension_names
         self.fill_value = document.fill_value
         self.grid = document.grid
         self.chunks, self.shards = self.grid.chunk, self.grid.shard
@@ -247,7 +252,8 @@ class ZarrArray(ArrayLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes of the user."""
-        stored = read_array_document(self.folder).array.attributes.items()
+        array = read_array_document(self.folder).array
+        stored = with_mask(array.attributes, array.dtype, decode_mask).items()
         return {name: value for name, value in stored if name not in OWN_ATTRIBUTES}
 
     # Writing
@@ -285,7 +291,7 @@ class ZarrArray(ArrayLayout):
         check_attributes(values, OWN_ATTRIBUTES, " of an array")
         own = self._read_for_change()
         is_sparse = MISSING_SHARDS in own.array.attributes
-        own.array.attributes = values
+        own.array.attributes = with_mask(values, self.dtype, encode_mask)
         if is_sparse:
             mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
@@ -484,7 +490,7 @@ def _document_of(new: NewArray) -> ArrayDocument:
         new.dtype,
         grid,
         fill_value=new.fill_value,
-        attributes=new.attrs,
+        attributes=with_mask(new.attrs, new.dtype, encode_mask),
         dimension_names=new.dims,
         blosc={
             "typesize": typesize,

@@ -24,6 +24,7 @@ from ..._format.zarr_metadata import (
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import BAD_NAME, Folder, is_member_name
+from ..labels import ROW, stored_dims
 from .base import GroupLayout, TableLayout, are_names
 from .identity import (
     KEY,
@@ -47,8 +48,6 @@ OWN_ATTRIBUTES = {
     COLUMN_ORDER: "makes a group a table",
     KEY: "says which dataset it is",
 }
-# The name of the first axis of each column.
-ROW = "row"
 
 
 def detect(folder: Folder) -> str | None:
@@ -266,6 +265,8 @@ class ZarrTable(TableLayout):
 
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
+        dims = [next((c.stored_dims or [None])[0] for c in self.columns.values())]
+        column[0].dims = stored_dims(name, len(column[0].shape), dims)
         prepare_column(name, column[0])
         super().create_column(change, name, column)
 
@@ -282,10 +283,9 @@ class ZarrTable(TableLayout):
 
 
 def prepare_column(name: str, new: NewArray) -> None:
-    """Let a new array be a column: its axes get names, its identity that of the column.
+    """Let a new array be a column: with names of axes, and its identity.
 
     xarray needs a name for each axis, and the same length of all axes of that name.
     """
-    axes = range(1, len(new.shape))
-    new.dims = [ROW, *("%s_axis_%d" % (name, axis) for axis in axes)]
+    new.dims = new.dims or stored_dims(name, len(new.shape), [ROW])
     new.column = column_word(name)

@@ -1,0 +1,176 @@
+"""Names of the axes of an array, and attributes: those given, or those of the data.
+
+Strategy: arrays of other libraries are known by their attributes, so that no library is
+imported. Labels that would be lost are refused.
+
+xarray needs a name for each axis of an array of Zarr, and takes axes of the same name
+for the same axis. So an axis without a name gets one in the file, from the name of the
+array and its number, which no other array has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from .._format.zarr_metadata import decode_mask, with_mask
+from .._storage.paths import local_path
+from .._storage.protocols import Path
+from ..exceptions import UsageValueError
+from .rows import naming_column
+
+if TYPE_CHECKING:
+    from ..serializers import JsonObject
+    from .layouts.base import ArrayLayout
+
+    # A name or None for each axis; None if no axis has a name.
+    Dims = Sequence[str | None] | None
+
+# Attributes that hold the structure of an array, by the library that has it.
+STRUCTURE = {
+    "zarr": {"_ARRAY_DIMENSIONS", "bloscpack-id", "missing-shards"},
+    "h5py": {
+        *("CLASS", "NAME", "DIMENSION_LIST", "DIMENSION_LABELS", "REFERENCE_LIST"),
+        *("_Netcdf4Dimid", "_Netcdf4Coordinates", "_nc3_strict", "_NCProperties"),
+    },
+}
+# The name of the rows of a table, by default.
+ROW = "row"
+
+
+# Names in the file
+
+
+def stored_dims(name: str, ndim: int, dims: Dims) -> list[str]:
+    """Return a name for each axis of the array `name`."""
+    found = [*(dims or ()), *[None] * ndim][:ndim]
+    return [
+        _default(name, axis) if dim is None else dim for axis, dim in enumerate(found)
+    ]
+
+
+def given_dims(name: str, stored: Dims) -> tuple[str | None, ...] | None:
+    """Return the names of axes without those that `stored_dims` makes."""
+    found = tuple(
+        None if dim == _default(name, axis) else dim
+        for axis, dim in enumerate(stored or ())
+    )
+    return found if any(found) else None
+
+
+def _default(name: str, axis: int) -> str:
+    return "%s_axis_%d" % (name, axis)
+
+
+def name_of(path: Path) -> str:
+    """Return the name of the array at a path or a URL."""
+    return os.path.basename(os.path.abspath(os.fsdecode(local_path(path))))
+
+
+# Labels of new arrays
+
+
+def new_labels(
+    layout: type[ArrayLayout], data: Any, dims: Any, attrs: Any, ndim: int
+) -> tuple[Dims, JsonObject]:
+    """Return the labels of a new array: those given, or else those of the data.
+
+    Raises `UsageError` if the layout can't hold them.
+    """
+    found, attributes = labels_of(data)
+    found = _held(layout, found if dims is None else dims, ndim)
+    return found, attributes if attrs is None else dict(attrs)
+
+
+def column_dims(
+    layout: type[ArrayLayout], ndims: Mapping[str, int], dims: Mapping[str, Dims]
+) -> dict[str, list[str]]:
+    """Return the names of the axes of the columns of a new table.
+
+    `dims` has some of them; the first one is the same for all columns.
+    """
+    if not isinstance(dims, Mapping) or set(dims) - set(ndims):
+        raise UsageValueError(
+            "dims: expected names of axes by the names of columns, found %.200r"
+            % (dims,)
+        )
+    held = {}
+    for name, found in dims.items():
+        with naming_column(name):
+            held[name] = _held(layout, found, ndims[name]) or [None]
+    rows = {found[0] for found in held.values()} - {None} or {ROW}
+    if len(rows) > 1:
+        raise UsageValueError(
+            "dims: expected one name for the rows of all columns, found %s" % rows
+        )
+    return {
+        name: stored_dims(name, ndim, [*rows, *held.get(name, [None])[1:]])
+        for name, ndim in ndims.items()
+    }
+
+
+def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
+    """Return names of axes that were checked, of which a layout can hold each."""
+    if dims is None:
+        return None
+    found = [dims] if isinstance(dims, str) else dims
+    is_list = isinstance(found, (list, tuple)) and len(found) == ndim
+    names = [name for name in found if name is not None] if is_list else [None]
+    if not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
+        raise UsageValueError(
+            "dims: expected %d different names of axes, or None for no name, found "
+            "%.200r" % (ndim, dims)
+        )
+    if names and not layout.has_dims:
+        raise UsageValueError(
+            "the layout '%s' stores no names of axes, such as '%s'; dims=%s leaves "
+            "them out" % (layout.name, names[0], [None] * ndim)
+        )
+    return found
+
+
+def labels_of(data: Any) -> tuple[Dims, JsonObject]:
+    """Return the names of the axes and the attributes of an array.
+
+    It may be one of this library, of xarray, Zarr or HDF5; other data have none. Raises
+    `UsageError` if it has coordinates, which no array can hold.
+    """
+    attrs = getattr(data, "attrs", None)
+    if not isinstance(attrs, Mapping) or hasattr(data, "iloc"):  # a Series of pandas
+        return None, {}
+    coords = [str(name) for name in getattr(data, "coords", ())]
+    if coords:
+        raise UsageValueError(
+            "an array has no coordinates, and the data have '%s': from_xarray stores "
+            "them, and data.variable has none" % "', '".join(coords)
+        )
+    library = type(data).__module__.partition(".")[0]
+    dims = getattr(getattr(data, "metadata", None), "dimension_names", None)
+    if library == "zarr" and dims is None:  # of format 2
+        dims = attrs.get("_ARRAY_DIMENSIONS")
+    names = [_name_of_axis(dim) for dim in dims or getattr(data, "dims", None) or ()]
+    hidden = STRUCTURE.get(library, ())
+    kept = {name: _text(value) for name, value in attrs.items() if name not in hidden}
+    if library == "zarr" and hasattr(data, "dtype"):
+        kept = with_mask(kept, data.dtype, decode_mask)
+    return (names if any(names) else None), kept
+
+
+def _name_of_axis(dim: Any) -> str | None:
+    """Return the name of an axis; in HDF5 that of its scale, or its label."""
+    if not hasattr(dim, "label"):
+        return None if dim is None else str(dim)
+    name: str = dim[0].name if len(dim) else dim.label
+    return (name or "").rpartition("/")[2] or None
+
+
+def _text(value: Any) -> Any:
+    """Return an attribute; text of fixed size, which HDF5 has as bytes, as text."""
+    if getattr(value, "dtype", None) is not None and value.dtype.kind == "S":
+        with suppress(UnicodeDecodeError):
+            return numpy.char.decode(value, "utf-8").tolist()
+    return value

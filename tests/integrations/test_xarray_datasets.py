@@ -1,0 +1,379 @@
+"""Datasets of xarray as groups: written, opened again, and changed by xarray itself."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from support import has_entry_points
+
+from bloscpack import dataset
+from bloscpack.exceptions import UsageError
+
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+pd = pytest.importorskip("pandas")
+pytest.importorskip("zarr", reason="needs zarr 3", minversion="3")
+
+pytestmark = pytest.mark.skipif(
+    not has_entry_points(), reason="the package is not installed"
+)
+OWN = {"bloscpack-id", "column-order"}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def weather():
+    """Return a dataset with six times, of which some values are packed."""
+    packed = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -9}
+    attrs = {"units": "K", "range": np.array([1, 2]), "limit": np.float32(1.5)}
+    return xr.Dataset(
+        {
+            "t": (("time", "x"), np.arange(18, dtype="f4").reshape(6, 3), attrs),
+            "rain": ("time", [1.5, np.nan, 3.0] * 2, {}, packed),
+            "wet": ("time", [True, False, True] * 2),
+        },
+        {
+            "time": xr.date_range("2020-01-01", periods=6, freq="6h"),
+            "x": [10, 20, 30],
+            "site": ("x", ["a", "bb", "ccc"]),
+        },
+        {"title": "weather"},
+    )
+
+
+def cases():
+    days = xr.date_range("2000-02-28", periods=2)
+    leap = xr.date_range("2000-02-29", periods=2, calendar="360_day", use_cftime=True)
+    bounds = np.array([["2000-02-28", "2000-02-29"]] * 2, "M8[ns]")
+    position = {"grid_mapping": "crs"}
+    yield "weather", weather()
+    yield "calendar", xr.Dataset({"a": ("time", [1, 2])}, {"time": leap})
+    yield "bounds", xr.Dataset(coords={"time": days, "limits": (("time", "n"), bounds)})
+    yield (
+        "two axes",
+        xr.Dataset(
+            {"a": (("y", "x"), [[1.0, np.nan]], position)},
+            {"lat": (("y", "x"), [[3.0, 4.0]]), "other": ("k", [1, 2])},
+        ),
+    )
+    for name, values in {
+        "text": np.array(["aé", ""], object),
+        "bytes": np.array([b"a", b"bc"]),
+        "letters": np.array([b"a", b"b"]),
+        "complex": np.array([1 + 1j, np.nan]),
+        "big": np.array([1, 2], ">f4"),
+        "durations": np.array([1, 10**9], "m8[ns]"),
+        "no time": np.array(["2020", "NaT"], "M8[ns]"),
+        "nothing": np.zeros(0),
+        "no text": np.zeros(0, object),
+    }.items():
+        yield name, xr.Dataset({"a": ("x", values)})
+    yield "attributes", xr.Dataset(attrs={"nan": np.nan, "list": [1, "a"]})
+
+
+CASES = dict(cases())
+
+
+def users(opened):
+    """Return a dataset without the attributes that are no part of it."""
+    for node in (opened, *opened.variables.values()):
+        node.attrs = {k: v for k, v in node.attrs.items() if k not in OWN}
+    return opened
+
+
+def open_zarr(path, **options):
+    with xr.open_zarr(path, consolidated=False, **options) as opened:
+        return users(opened.load())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_round_trip(name):
+    expected = CASES[name]
+    with dataset.from_xarray("g", expected) as group:
+        xr.testing.assert_identical(expected, group.to_xarray())
+    for options in ({}, {"chunks": {}}):
+        with xr.open_dataset("g", engine="bloscpack", **options) as opened:
+            xr.testing.assert_identical(expected, opened)
+    if name != "letters":  # xarray takes them for one text
+        xr.testing.assert_identical(expected, open_zarr("g"))
+    assert dataset.verify("g").ok
+
+
+@pytest.mark.xfail(strict=True, raises=UsageError, reason="arrays have axes")
+@pytest.mark.parametrize("value", [4, 1.5, "text", np.datetime64("2020-01-01", "ns")])
+def test_scalars(value):
+    expected = xr.Dataset({"a": ("x", [1, 2])}, {"crs": value})
+    with dataset.from_xarray("g", expected) as group:
+        xr.testing.assert_identical(expected, group.to_xarray())
+    xr.testing.assert_identical(expected, open_zarr("g"))
+
+
+def test_a_data_array():
+    array = xr.DataArray([1.5, 2.5], {"x": [1, 2]}, ["x"], "v", {"units": "m"})
+    with dataset.from_xarray("g", array) as group:
+        assert group.to_xarray()["v"].identical(array)
+    with dataset.from_xarray("h", array.rename(None)) as group:
+        assert ["data", "x"] == list(group)
+
+
+def test_dask():
+    pytest.importorskip("dask")
+    computed = []
+
+    def note(block):
+        computed.append(block.shape)
+        return block
+
+    expected = weather().chunk(time=4, x=2)
+    expected["t"] = expected["t"].copy(data=expected["t"].data.map_blocks(note))
+    del computed[:]
+    with dataset.from_xarray("g", expected) as group:
+        assert [(2, 1), (2, 2), (4, 1), (4, 2)] == sorted(computed)
+        xr.testing.assert_identical(weather(), group.to_xarray().load())
+
+
+def test_encoding():
+    encoding = {
+        "t": {"chunks": 2, "shards": 4, "cname": "zlib", "dtype": "f8"},
+        "time": {"units": "hours since 2020-01-01", "dtype": "i4"},
+    }
+    group = dataset.from_xarray("g", weather(), encoding=encoding, cname="zstd")
+    assert ((2, 3), (4, 3), "f8") == (
+        *(group["t"].chunks, group["t"].shards),
+        group["t"].dtype,
+    )
+    assert np.isnan(group["t"].fill_value)
+    assert [0, 6, 12, 18, 24, 30] == group["time"][:].tolist()
+    assert -9 == group["rain"].fill_value
+    group.close()
+    found = {member["name"]: member for member in dataset.describe("g")["members"]}
+    assert ("zlib", "zstd") == (found["t"]["codec"], found["rain"]["codec"])
+    with xr.open_dataset("g", engine="bloscpack", chunks={}) as opened:
+        assert ((4, 2), (3,)) == opened["t"].chunks
+        xr.testing.assert_identical(weather(), opened)
+
+
+@pytest.mark.parametrize(
+    ("message", "variables", "options"),
+    [
+        ("'a': expected text in each item, found nan", {"a": ["x", None]}, {}),
+        ("'a/b': the name of a variable", {"a/b": [1]}, {}),
+        ("'a': the attribute 'by' must be JSON", {"a": [1]}, {"attrs": {"by": b""}}),
+        ("'a': .*bfloat16", {"a": "bfloat16"}, {}),
+        ("'a': .*no setting 'chunkz'", {"a": [1]}, {"encoding": {"chunkz": 1}}),
+        ("encode .*'units'.*'a'", {"a": [1]}, {"attrs": {"units": "K"}}),
+    ],
+)
+def test_what_can_not_be_stored(message, variables, options):
+    ((name, values),) = variables.items()
+    if values == "bfloat16":
+        values = np.zeros(1, pytest.importorskip("ml_dtypes").bfloat16)
+    elif isinstance(values, list):
+        values = np.array(values, object if isinstance(values[0], str) else None)
+    attrs, encoding = options.get("attrs", {}), options.get("encoding", {})
+    if "units" in attrs:
+        values, encoding = np.array(["2020"], "M8[ns]"), {}
+    found = xr.Dataset({name: ("x", values, attrs)})
+    with pytest.raises(UsageError, match=message):
+        dataset.from_xarray("g", found, encoding={name: encoding})
+    assert [] == os.listdir()
+
+
+def test_an_index_of_several_levels():
+    levels = pd.MultiIndex.from_tuples([(1, 2), (3, 4)], names=["p", "q"])
+    coords = xr.Coordinates.from_pandas_multiindex(levels, "x")
+    with pytest.raises(UsageError, match="'x' is a MultiIndex"):
+        dataset.from_xarray("g", xr.Dataset({"a": ("x", [1, 2])}, coords))
+
+
+def test_wrong_arguments():
+    with pytest.raises(UsageError, match="expected a Dataset or a DataArray of xarray"):
+        dataset.from_xarray("g", np.zeros(3))
+    with pytest.raises(UsageError, match="there is no variable 'q'"):
+        dataset.from_xarray("g", weather(), encoding={"q": {}})
+    dataset.from_xarray("g", weather()).close()
+    with pytest.raises(FileExistsError):
+        dataset.from_xarray("g", weather())
+    opened = xr.open_dataset("g", engine="bloscpack")
+    dataset.from_xarray("g", opened.isel(time=slice(2)), mode="w").close()
+    with dataset.open("g") as group:
+        assert {"time": 2, "x": 3} == dict(group.to_xarray().sizes)
+
+
+def test_a_copy_of_what_was_opened_as_zarr():
+    dataset.from_xarray("g", weather()).close()
+    opened = xr.open_zarr("g", consolidated=False)
+    with dataset.from_xarray("h", opened) as group:
+        xr.testing.assert_identical(weather(), group.to_xarray())
+
+
+# Opening
+
+
+def test_groups_and_tables_open_as_zarr():
+    pytest.importorskip("dask")
+    with dataset.create_group("g", attrs={"by": "me"}) as group:
+        group.create_array("in/a", np.ones((2, 3)))
+        group.create_array("in/b", np.ones(3), dims=["x"])
+        group.create_array("in/c", np.ones((2, 3)), dims=[None, "x"])
+        columns = {"time": [1, 2], "wind": np.ones((2, 3))}
+        group.create_table("t", columns, dims={"time": ["time"]})
+    found = open_zarr("g", group="in")
+    assert ("a_axis_0", "a_axis_1") == found["a"].dims
+    assert (("x",), ("c_axis_0", "x")) == (found["b"].dims, found["c"].dims)
+    assert {"time": 2, "wind_axis_1": 3} == dict(open_zarr("g", group="t").sizes)
+    for path in ("g/in", "g/t"):
+        expected = open_zarr(path)
+        with xr.open_dataset(path, engine="bloscpack") as opened:
+            xr.testing.assert_identical(expected, opened)
+    with dataset.open("g") as group:
+        assert [{"by": "me"}, {}] == [group.to_xarray().attrs, dict(group["in"].attrs)]
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_arrays_and_tables_of_all_layouts(layout):
+    dataset.create_array("speed", np.arange(12).reshape(6, 2), layout=layout).close()
+    dataset.create_table("t", {"a": [1, 2], "b": [3, 4]}, layout=layout).close()
+    with xr.open_dataset("speed", engine="bloscpack") as opened:
+        assert ("speed_axis_0", "speed_axis_1") == opened["speed"].dims
+        assert [[9], [1]] == opened["speed"][[4, 0], 1:].values.tolist()
+    with xr.open_dataset("speed", engine="bloscpack", name="v") as opened:
+        assert ["v"] == list(opened)
+    with xr.open_dataset("t", engine="bloscpack") as opened:
+        assert {"row": 2} == dict(opened.sizes)
+
+
+def test_indexes():
+    items = np.arange(60).reshape(5, 4, 3)
+    dataset.create_array("a", items, chunks=2, dims=["x", "y", "z"]).close()
+    expected = xr.DataArray(items, dims=["x", "y", "z"])
+    points = xr.DataArray([1, 3, 0], dims="p")
+    with xr.open_dataset("a", engine="bloscpack", cache=False) as opened:
+        for index in (
+            {"x": [4, 0, 0], "z": [2, 1]},
+            {"x": slice(None, None, -2), "y": 1},
+            {"x": points, "y": points},
+            {"y": [], "z": -1},
+        ):
+            found = opened["a"].isel(index)
+            np.testing.assert_array_equal(expected.isel(index), found)
+
+
+def test_only_the_needed_chunks_are_read():
+    with dataset.create_array("g", np.arange(10), chunks=2, shards=2) as array:
+        path = array.path
+    for number in (0, 1, 3, 4):
+        os.remove(os.path.join(path, "c", str(number)))
+    with xr.open_dataset("g", engine="bloscpack") as opened:
+        assert [4, 5] == opened["g"][4:6].values.tolist()
+
+
+def test_it_can_be_pickled_and_closed():
+    dataset.from_xarray("g", weather()).close()
+    opened = xr.open_dataset("g", engine="bloscpack")
+    copy = pickle.loads(pickle.dumps(opened))
+    xr.testing.assert_identical(weather(), copy)
+    opened.close()
+    with pytest.raises(UsageError, match="closed"):
+        opened["t"].load()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("f4", -999.0), ("f8", np.nan), ("i2", -9)],
+)
+def test_value_of_missing_items(dtype, value):
+    attrs = {"_FillValue": value}
+    with dataset.create_group("g") as group:
+        for name, given in (("a", attrs), ("b", {})):
+            items = np.zeros(3, dtype)
+            array = group.create_array(name, items, dims=["x"], attrs=given)
+            array.attrs.update(attrs, more=1)
+    with dataset.open("g") as group:
+        for name in group:
+            assert str({**attrs, "more": 1}) == str(dict(group[name].attrs))
+        assert str(value) == str(group.to_xarray()["a"].encoding["_FillValue"])
+    with xr.open_zarr("g", consolidated=False) as opened:
+        assert str(value) == str(opened["b"].encoding["_FillValue"])
+
+
+def test_a_text_for_missing_items_stays():
+    attrs = {"_FillValue": "none"}
+    dataset.create_array("a", [1.5], attrs=attrs).close()
+    assert attrs == dict(dataset.open("a").attrs)
+
+
+def test_wrong_parameters():
+    dataset.from_xarray("g", weather()).close()
+    for name, value in (("dims", ["x"]), ("name", "v"), ("nthreads", 2)):
+        with pytest.raises(UsageError, match="'%s' is for files, and" % name):
+            xr.open_dataset("g", engine="bloscpack", **{name: value})
+    with pytest.raises(FileNotFoundError):
+        xr.open_dataset("nothing", engine="bloscpack")
+
+
+def test_an_array_of_another_structure_can_be_dropped():
+    dataset.from_xarray("g", weather()).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of consolidated metadata
+        weather()[["t"]].rename(t="t2").to_zarr("g", mode="a")
+    with pytest.raises(UsageError, match="t2"):
+        xr.open_dataset("g", engine="bloscpack")
+    options = {"engine": "bloscpack", "drop_variables": "t2"}
+    with xr.open_dataset("g", **options) as opened:
+        xr.testing.assert_identical(weather(), opened)
+
+
+def test_url():
+    pytest.importorskip("fsspec")
+    url = "memory://test_xarray_datasets/g"
+    with dataset.from_xarray(url, weather()) as group:
+        xr.testing.assert_identical(weather(), group.to_xarray())
+    with xr.open_dataset(url, engine="bloscpack") as opened:
+        xr.testing.assert_identical(weather(), opened)
+
+
+# Changes by xarray
+
+
+@pytest.fixture
+def _no_warnings_of_zarr():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*onsolidated metadata")
+        warnings.filterwarnings("ignore", message=".*does not have a Zarr V3 spec")
+        yield
+
+
+@pytest.mark.usefixtures("_no_warnings_of_zarr")
+def test_xarray_appends():
+    expected = weather()
+    dataset.from_xarray("g", expected.isel(time=slice(3))).close()
+    expected.isel(time=slice(3, 6)).to_zarr("g", append_dim="time")
+    with dataset.open("g", "r+") as group:
+        xr.testing.assert_identical(expected, group.to_xarray())
+        group["t"].append(np.ones((1, 3)))
+        assert ("time", "x") == group["t"].dims
+        assert 7 == len(group["t"])
+    assert dataset.verify("g").ok
+
+
+@pytest.mark.usefixtures("_no_warnings_of_zarr")
+def test_xarray_writes_a_region():
+    expected = weather()
+    dataset.from_xarray("g", expected).close()
+    expected["t"][1:4] += 5
+    expected["rain"][1:4] = [np.nan, 2.0, 2.5]
+    part = expected[["t", "rain"]].isel(time=slice(1, 4))
+    part.drop_vars(["x", "site", "time"]).to_zarr("g", region={"time": slice(1, 4)})
+    with dataset.open("g") as group:
+        xr.testing.assert_identical(expected, group.to_xarray())
+    expected["t"][0] = 0
+    expected[["t"]].isel(time=[0]).drop_vars("site").to_zarr("g", region="auto")
+    xr.testing.assert_identical(expected, open_zarr("g"))
+    assert dataset.verify("g").ok
