@@ -344,7 +344,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 "%s with items of %d bytes"
                 % (cls.name, MAX_BUFFERSIZE, new.shape, new.dtype.itemsize)
             )
-        if new.chunks is None:
+        if new.chunks is None and new.shards is None:
             return Grid.of_rows(new.shape, chunk_rows(new.shape[0] * row, row))
         return Grid.of_rows(new.shape, new_grid(new, row).chunk[0])
 
