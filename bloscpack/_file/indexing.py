@@ -357,7 +357,13 @@ class ArrayIndex:
             return numpy.broadcast_to(values, counts)
         while values.ndim > len(self.shape) and values.shape[0] == 1:
             values = values[0]
-        items = numpy.broadcast_to(values, self.shape)
+        try:
+            items = numpy.broadcast_to(values, self.shape)
+        except ValueError:
+            raise ValueError(
+                "could not broadcast input array from shape %s into shape %s"
+                % (values.shape, self.shape)
+            ) from None
         if not items.size:
             return new_array(counts, values.dtype)
         if self._arrays:
