@@ -164,10 +164,10 @@ class ArrayIndex:
         place = self._resolve([_entry(entry) for entry in entries], lengths)
         self.axes: list[Steps | PositionList] = self._picks
         if self._arrays:
-            joint = self._broadcast()
+            self._joint = self._broadcast()
             if not isinstance(key, Outer):
-                lengths[place:place] = joint
-                self._dims[place:place] = range(-1, -1 - len(joint), -1)
+                lengths[place:place] = self._joint
+                self._dims[place:place] = range(-1, -1 - len(self._joint), -1)
             self._combine(lengths)
         self.shape = tuple(lengths)
 
@@ -294,7 +294,9 @@ class ArrayIndex:
     def _add_joint_axis(self, numbers: range) -> list[int]:
         """Add an axis for some of `_picks`; return the axes of the result in it."""
         between = [i for i in numbers if isinstance(self._picks[i], Steps)]
-        positions: Array = numpy.zeros((), numpy.intp)
+        counts = [self._picks[i].count for i in between]
+        positions = new_array((*self._joint, *counts), numpy.dtype("i8"))
+        positions[...] = 0
         lengths: tuple[int, ...] = ()
         behind = ndim = len(between)
         for i in numbers:
@@ -304,11 +306,11 @@ class ArrayIndex:
                 part, ones, replaced = pick.positions(), behind, [pick.size]
             else:
                 part, ones, replaced = self._arrays[pick.array], ndim, [*pick.lengths]
-            part = part.reshape(part.shape + (1,) * ones)
-            positions = positions * prod(replaced) + part
+            positions *= prod(replaced)
+            positions += part.reshape(part.shape + (1,) * ones)
             lengths += tuple(replaced)
         self._add_positions(positions, lengths)
-        return [*range(-1, ndim - positions.ndim - 1, -1), *between]
+        return [*range(-1, -1 - len(self._joint), -1), *between]
 
     def _add_positions(self, positions: Array, lengths: tuple[int, ...]) -> None:
         """Add an axis in place of axes of the array; the positions are in C order."""
