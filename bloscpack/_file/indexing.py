@@ -217,25 +217,26 @@ class ArrayIndex:
             else:
                 place = place if combined else len(self._dims)
                 combined.append(i)
-                self._add(axis, entry)
-                if isinstance(self._key, Outer) and not isinstance(entry, int):
+                if isinstance(entry, int):
+                    size = self._array_shape[axis]
+                    if not -size <= entry < size:
+                        self._refuse(axis, entry)
+                    self._picks.append(Steps(size, entry % size, 1, 1))
+                    axis += 1
+                    continue
+                self._add_array(axis, entry)
+                axis += _count_axes(entry)
+                if isinstance(self._key, Outer):
                     self._dims.append(-len(self._arrays))
                     lengths.append(len(self._arrays[-1]))
-                axis += _count_axes(entry)
         # NumPy treats integers beside an array as arrays, and puts the axes of arrays
         # that are not neighbours in front.
         apart = combined and combined[-1] - combined[0] >= len(combined)
         return 0 if apart else place
 
-    def _add(self, axis: int, entry: int | Array) -> None:
-        """Add the positions that an integer or an array selects, from `axis` on."""
+    def _add_array(self, axis: int, entry: Array) -> None:
+        """Add the positions that an array selects, from `axis` on."""
         lengths = self._array_shape[axis : axis + _count_axes(entry)]
-        if isinstance(entry, int):
-            (size,) = lengths
-            if not -size <= entry < size:
-                self._refuse(axis, entry)
-            self._picks.append(Steps(size, entry % size, 1, 1))
-            return
         kind, is_outer = entry.dtype.kind, isinstance(self._key, Outer)
         if is_outer and entry.ndim != 1 and kind in "biu":
             raise IndexError(
@@ -340,9 +341,9 @@ class ArrayIndex:
         if items.size == 1:  # which may become a scalar
             check_text(items)
         inner = items.shape[len(self.axes) :]
-        if not prod(self.shape):
-            return new_array(self.shape + inner, items.dtype)
         if self._arrays:
+            if not prod(self.shape):
+                return new_array(self.shape + inner, items.dtype)
             items = items.reshape(self._split + inner)
             items = items.transpose(*self._moved, *range(len(self._split), items.ndim))
         result = items.reshape(self.shape + inner)
