@@ -359,7 +359,7 @@ class ArrayIndex:
         if values.ndim == 0:
             return numpy.broadcast_to(values, counts)
         while values.ndim > len(self.shape) and values.shape[0] == 1:
-            values = values[0]
+            values = values.reshape(values.shape[1:])  # no scalar: text keeps its size
         try:
             items = numpy.broadcast_to(values, self.shape)
         except ValueError:
