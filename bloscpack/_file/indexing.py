@@ -164,10 +164,10 @@ class ArrayIndex:
         place = self._resolve([_entry(entry) for entry in entries], lengths)
         self.axes: list[Steps | PositionList] = self._picks
         if self._arrays:
-            joint = self._broadcast()
+            self._joint = self._broadcast()
             if not isinstance(key, Outer):
-                lengths[place:place] = joint
-                self._dims[place:place] = range(-1, -1 - len(joint), -1)
+                lengths[place:place] = self._joint
+                self._dims[place:place] = range(-1, -1 - len(self._joint), -1)
             self._combine(lengths)
         self.shape = tuple(lengths)
 
@@ -217,25 +217,26 @@ class ArrayIndex:
             else:
                 place = place if combined else len(self._dims)
                 combined.append(i)
-                self._add(axis, entry)
-                if isinstance(self._key, Outer) and not isinstance(entry, int):
+                if isinstance(entry, int):
+                    size = self._array_shape[axis]
+                    if not -size <= entry < size:
+                        self._refuse(axis, entry)
+                    self._picks.append(Steps(size, entry % size, 1, 1))
+                    axis += 1
+                    continue
+                self._add_array(axis, entry)
+                axis += _count_axes(entry)
+                if isinstance(self._key, Outer):
                     self._dims.append(-len(self._arrays))
                     lengths.append(len(self._arrays[-1]))
-                axis += _count_axes(entry)
         # NumPy treats integers beside an array as arrays, and puts the axes of arrays
         # that are not neighbours in front.
         apart = combined and combined[-1] - combined[0] >= len(combined)
         return 0 if apart else place
 
-    def _add(self, axis: int, entry: int | Array) -> None:
-        """Add the positions that an integer or an array selects, from `axis` on."""
+    def _add_array(self, axis: int, entry: Array) -> None:
+        """Add the positions that an array selects, from `axis` on."""
         lengths = self._array_shape[axis : axis + _count_axes(entry)]
-        if isinstance(entry, int):
-            (size,) = lengths
-            if not -size <= entry < size:
-                self._refuse(axis, entry)
-            self._picks.append(Steps(size, entry % size, 1, 1))
-            return
         kind, is_outer = entry.dtype.kind, isinstance(self._key, Outer)
         if is_outer and entry.ndim != 1 and kind in "biu":
             raise IndexError(
@@ -294,7 +295,9 @@ class ArrayIndex:
     def _add_joint_axis(self, numbers: range) -> list[int]:
         """Add an axis for some of `_picks`; return the axes of the result in it."""
         between = [i for i in numbers if isinstance(self._picks[i], Steps)]
-        positions: Array = numpy.zeros((), numpy.intp)
+        counts = [self._picks[i].count for i in between]
+        positions = new_array((*self._joint, *counts), numpy.dtype("i8"))
+        positions[...] = 0
         lengths: tuple[int, ...] = ()
         behind = ndim = len(between)
         for i in numbers:
@@ -304,11 +307,11 @@ class ArrayIndex:
                 part, ones, replaced = pick.positions(), behind, [pick.size]
             else:
                 part, ones, replaced = self._arrays[pick.array], ndim, [*pick.lengths]
-            part = part.reshape(part.shape + (1,) * ones)
-            positions = positions * prod(replaced) + part
+            positions *= prod(replaced)
+            positions += part.reshape(part.shape + (1,) * ones)
             lengths += tuple(replaced)
         self._add_positions(positions, lengths)
-        return [*range(-1, ndim - positions.ndim - 1, -1), *between]
+        return [*range(-1, -1 - len(self._joint), -1), *between]
 
     def _add_positions(self, positions: Array, lengths: tuple[int, ...]) -> None:
         """Add an axis in place of axes of the array; the positions are in C order."""
@@ -338,9 +341,9 @@ class ArrayIndex:
         if items.size == 1:  # which may become a scalar
             check_text(items)
         inner = items.shape[len(self.axes) :]
-        if not prod(self.shape):
-            return new_array(self.shape + inner, items.dtype)
         if self._arrays:
+            if not prod(self.shape):
+                return new_array(self.shape + inner, items.dtype)
             items = items.reshape(self._split + inner)
             items = items.transpose(*self._moved, *range(len(self._split), items.ndim))
         result = items.reshape(self.shape + inner)
@@ -357,7 +360,13 @@ class ArrayIndex:
             return numpy.broadcast_to(values, counts)
         while values.ndim > len(self.shape) and values.shape[0] == 1:
             values = values.reshape(values.shape[1:])  # no scalar: text keeps its size
-        items = numpy.broadcast_to(values, self.shape)
+        try:
+            items = numpy.broadcast_to(values, self.shape)
+        except ValueError:
+            raise ValueError(
+                "could not broadcast input array from shape %s into shape %s"
+                % (values.shape, self.shape)
+            ) from None
         if not items.size:
             return new_array(counts, values.dtype)
         if self._arrays:

@@ -263,6 +263,8 @@ def changed_blocks(
     old
         The shape of the array that `read` reads; by default that of `grid`.
     """
+    if not all(axis.count for axis in axes):
+        return
     parts = ChunkParts(axes, grid)
     if any(axis.reversed for axis in axes):
         items = items[tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)]

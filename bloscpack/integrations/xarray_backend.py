@@ -263,15 +263,12 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
         self.dtype = array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Array:
-        array, support = self._array, indexing.IndexingSupport.BASIC
-        read: Any = array.__getitem__
-        if isinstance(array, LazyArray):
-            read, support = array.read_outer, indexing.IndexingSupport.OUTER
-        kinds = (indexing.BasicIndexer, indexing.OuterIndexer)
-        if isinstance(key, kinds if isinstance(array, LazyArray) else kinds[:1]):
+        read = self._array.oindex.__getitem__
+        if isinstance(key, (indexing.BasicIndexer, indexing.OuterIndexer)):
             found: Array = read(key.tuple)
         else:  # xarray reads an index that has all items, and selects among them
-            found = indexing.explicit_indexing_adapter(key, self.shape, support, read)
+            outer = indexing.IndexingSupport.OUTER
+            found = indexing.explicit_indexing_adapter(key, self.shape, outer, read)
         return found
 
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bloscpack._file.indexing import Filling, PositionList, Region, Steps, needed_chunks
+from bloscpack._file.indexing import (
+    ArrayIndex,
+    Filling,
+    Outer,
+    PositionList,
+    Region,
+    Steps,
+    needed_chunks,
+)
 
 
 @st.composite
@@ -143,6 +151,42 @@ def test_finding_the_chunks_of_a_column_takes_no_loop_over_its_rows():
         lambda start, stop: range(start // chunk, -(-stop // chunk)),
     )
     assert list(range(10)) == numbers
+
+
+# Joint axes
+
+
+@pytest.mark.parametrize(
+    ("key", "shapes"),
+    [
+        (([0, 1], [2, 0]), [(5, 6), (7,)]),
+        ((slice(None), [0, 1], [2, 0]), [(5,), (6, 7)]),
+        (([0, 1], slice(2), [2, 0]), [(5, 6, 7)]),
+        ((0, [1, 2, 4], 3), [(5,), (6,), (7,)]),
+        (numpy.ix_([0, 2], [1, 5], [0, 6, 1]), [(5,), (6,), (7,)]),
+        (([3], [1, 2, 5], [[0], [4]]), [(5,), (6,), (7,)]),
+        (Outer(([0, 2, 3], [1, 5, 5], slice(2))), [(5,), (6,), (7,)]),
+        (numpy.ones((5, 6), "?"), [(5, 6), (7,)]),
+    ],
+    ids=repr,
+)
+def test_only_arrays_that_select_together_get_a_joint_axis(key, shapes):
+    index = ArrayIndex(key, (5, 6, 7))
+    found = [getattr(axis, "shape", (axis.size,)) for axis in index.axes]
+    assert shapes == found
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_joint_positions_of_a_huge_shape(order):
+    shape = (2**20, 2**31, 2**11)
+    rows, columns = [2**20 - 1, 5, 0], [2**31 - 1, 0, 2**30]
+    (axis, inner) = ArrayIndex((rows, columns, slice(3)), shape, order).axes
+    assert (2**51, shape[:2], 3) == (axis.size, axis.shape, inner.count)
+    expected = [
+        row * 2**31 + column if order == "C" else row + column * 2**20
+        for row, column in zip(rows, columns, strict=True)
+    ]
+    assert sorted(expected) == [axis.at(i) for i in range(3)]
 
 
 # Shapes that no memory holds: a file may state them

@@ -105,7 +105,6 @@ def test_round_trip(name):
     assert dataset.verify("g").ok
 
 
-@pytest.mark.xfail(strict=True, raises=UsageError, reason="arrays have axes")
 @pytest.mark.parametrize("value", [4, 1.5, "text", np.datetime64("2020-01-01", "ns")])
 def test_scalars(value):
     expected = xr.Dataset({"a": ("x", [1, 2])}, {"crs": value})

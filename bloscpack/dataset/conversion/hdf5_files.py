@@ -23,6 +23,7 @@ import numpy
 
 from ..._format.dtypes import check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
+from ..._format.zarr_metadata import MASK
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
 from ..folder import MAX_JSON
@@ -39,7 +40,6 @@ from .contents import (
     rows_in_block,
 )
 from .parquet_files import Lengths, fixed, text_dtype
-from .zarr_stores import FILL_VALUE
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
@@ -61,7 +61,7 @@ KIND, TABLE, ROW = "bloscpack.kind", "table", "row"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # Attributes whose values have the type of the items.
-OF_ITEMS = (FILL_VALUE, "missing_value")
+OF_ITEMS = (MASK, "missing_value")
 NUMBERS = "biuf"
 # The units of time of NumPy that netCDF has, and its words for them.
 UNITS = {
@@ -466,7 +466,7 @@ class _Writer:
             self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, place))
             word = UNITS[numpy.datetime_data(unit)[0]]
             word += " since 1970-01-01" * (unit.kind == "M")
-            attrs = {**attrs, "units": word, FILL_VALUE: int(numpy.iinfo("i8").min)}
+            attrs = {**attrs, "units": word, MASK: int(numpy.iinfo("i8").min)}
             stored = numpy.dtype("i8")
         elif array.dtype.kind == "U":
             stored = self._text

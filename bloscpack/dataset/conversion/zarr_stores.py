@@ -10,18 +10,16 @@ from __future__ import annotations
 import errno
 import json
 import os
-import struct
 import warnings
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy
 
-from ..._format.zarr_metadata import ZARR_JSON
+from ..._format.zarr_metadata import ZARR_JSON, decode_mask, with_mask
 from ..._storage.paths import is_url, shown_name
 from ...constants import EXTENSION
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageTypeError
@@ -42,7 +40,6 @@ MARKERS = ("zarr.json", ".zarray", ".zgroup")
 CONSOLIDATED = ".zmetadata"
 DOCUMENTS = (*MARKERS, ".zattrs", CONSOLIDATED)
 # An attribute of netCDF: the value of missing items.
-FILL_VALUE = "_FillValue"
 # The codecs and filters of zarr and numcodecs that run no code from a document or a
 # chunk. Names of format 3 may begin with the prefix.
 CODEC_PREFIX = "numcodecs."
@@ -253,7 +250,7 @@ def _content(found: Any, path: str) -> Content:
         return GroupContent(members, attrs)
     rows = partial(_rows, found, path)
     dtype = numpy.dtype(found.dtype)
-    attrs = decode_missing(attrs, dtype)
+    attrs = with_mask(attrs, dtype, decode_mask)
     fill = getattr(found, "fill_value", None)
     if dtype.kind in "OT":
         dtype = _measured(rows(), path, fill)
@@ -266,28 +263,6 @@ def _content(found: Any, path: str) -> Content:
         fill_value=fill if _is_item(fill, dtype) else None,
         dims=dims,
     )
-
-
-def decode_missing(attrs: JsonObject, dtype: DType) -> JsonObject:
-    """Return attributes of Zarr with the number that stands for missing floats.
-
-    xarray writes it as the text of its bytes in base 64, which JSON keeps exactly.
-    """
-    text = attrs.get(FILL_VALUE)
-    if dtype.kind == "f" and isinstance(text, str):
-        with suppress(ValueError, struct.error):
-            value = struct.unpack("<d", b64decode(text, validate=True))[0]
-            return {**attrs, FILL_VALUE: value}
-    return attrs
-
-
-def encode_missing(attrs: JsonObject, dtype: DType) -> JsonObject:
-    """Return attributes for Zarr; `decode_missing` is the inverse."""
-    value = attrs.get(FILL_VALUE)
-    if dtype.kind == "f" and isinstance(value, (int, float)):
-        text = b64encode(struct.pack("<d", value)).decode()
-        return {**attrs, FILL_VALUE: text}
-    return attrs
 
 
 def _is_item(fill: Any, dtype: DType) -> bool:
