@@ -280,9 +280,9 @@ def pack_ndarray(
         whole items.
     chunks
         The length of a chunk along each axis, or a number of rows, in place of
-        `chunk_size`. If a chunk has a part of a row, releases up to 1.0 can't read the
-        file, and its plain bytes are the padded chunks: see docs/format.rst. An array
-        without items is stored without chunks.
+        `chunk_size`. If a chunk has a part of a row, releases up to 0.16.0 find no
+        array in the file, and its plain bytes are the padded chunks: see
+        docs/format.rst. An array without items is stored without chunks.
     blosc_args, bloscpack_args, metadata_args
         The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. The item size
         replaces the type size.

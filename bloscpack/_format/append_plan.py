@@ -298,16 +298,10 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
     are stored beside the description of the array (`replaced_metadata`).
     """
     if is_array(metadata):
-        from .array_metadata import (  # imports NumPy
-            check_new_description,
-            check_new_grid,
-            grown_metadata,
-        )
+        from .array_metadata import check_new_description, grown_metadata
 
-        if is_grid(old) or is_grid(metadata):
-            check_new_grid(metadata, grown_metadata(old, nbytes, new_size))
-        else:
-            check_new_description(metadata, nbytes + new_size)
+        grown = grown_metadata(old, nbytes, new_size) if is_grid(old) else old
+        check_new_description(metadata, nbytes + new_size, grown)
         return replaced_metadata(old, metadata)
     if is_array(old):
         from .array_metadata import grown_metadata

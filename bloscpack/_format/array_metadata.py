@@ -51,18 +51,11 @@ from .grid import Grid, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol, TypeGuard
+    from typing import TypeGuard
 
+    from .._file.opened import OpenedFile
     from ..serializers import Json, JsonObject
     from .dtypes import Array, DType
-
-    class ChunkSizes(Protocol):
-        """The plain sizes of the chunks of a file."""
-
-        nbytes: int
-        nchunks: int
-        chunk_size: int
-
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)
@@ -240,7 +233,7 @@ class Description:
         if nbytes != self.stored_nbytes:
             raise DamageError(self.differs_from(nbytes), section="metadata")
 
-    def check_source(self, chunks: ChunkSizes) -> None:
+    def check_source(self, chunks: OpenedFile) -> None:
         """Raise `FormatError` unless the chunks of a file are those of the array."""
         self.check_nbytes(chunks.nbytes)
         if self.grid is not None:
@@ -298,32 +291,25 @@ def new_array(
         ) from error
 
 
-def check_new_description(metadata: Json, nbytes: int) -> None:
-    """Raise `DoesNotFit` unless these metadata describe an array of `nbytes`."""
-    try:
-        Description(metadata).check_nbytes(nbytes)
-    except FormatError as error:
-        raise DoesNotFit(error.message) from error
+def check_new_description(metadata: Json, nbytes: int, old: Json) -> None:
+    """Raise `DoesNotFit` unless these metadata describe an array of `nbytes`.
 
-
-def check_new_grid(metadata: Json, grown: Json) -> None:
-    """Raise `DoesNotFit` unless metadata describe the same array as those of the file.
-
-    The chunks of one of them divide every axis, and are padded: there is no other array
-    in their bytes.
+    `old` are the metadata of the file. The chunks of a grid are padded: there is no
+    other array in their bytes.
     """
+    if is_grid(metadata) or is_grid(old):
+        keys = "container", "dtype", "shape", CHUNKS
+        if not is_grid(old) or any(metadata.get(key) != old[key] for key in keys):
+            raise DoesNotFit(
+                "an array in chunks of every axis is to be replaced by another one, or "
+                "to replace it"
+            )
     try:
-        new, old = Description(metadata), Description(grown)
+        described = Description(metadata)
+        if described.grid is None:
+            described.check_nbytes(nbytes)
     except FormatError as error:
         raise DoesNotFit(error.message) from error
-    kept = [
-        (d.dtype, d.shape, None if d.grid is None else d.grid.chunk) for d in (new, old)
-    ]
-    if kept[0] != kept[1]:
-        raise DoesNotFit(
-            "the metadata of an array of dtype '%s', shape %s and chunks %s are to be "
-            "replaced by those of another one" % kept[1]
-        )
 
 
 def grown_metadata(metadata: Json, nbytes: int, new_size: int) -> Json:

@@ -146,7 +146,7 @@ def test_chunks(tmp_path):
     assert (array == bloscpack.load(path)).all()
 
 
-@pytest.mark.parametrize("text", ["8,", "a", "-1", "1.5", "9" * 99])
+@pytest.mark.parametrize("text", ["8,", "a", "1.5", "", "1,,2"])
 def test_chunks_that_are_none(path, text):
     with pytest.raises(WrongUsage, match="--chunks must be whole numbers"):
         blpk("--chunks=" + text, path)

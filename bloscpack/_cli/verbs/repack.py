@@ -25,8 +25,6 @@ SETTINGS = (
     *("auto", "typesize", "clevel", "shuffle", "cname", "checksum", "offsets"),
     *("shard", "max_app_chunks", "meta_checksum", "meta_codec", "max_meta_size"),
 )
-# Maximum number of digits of a length, besides one.
-MAX_DIGITS = 20
 HELP = """\
 rewrite files with other settings; what no option sets stays unchanged
 
@@ -92,13 +90,13 @@ def _settings(args: Namespace) -> dict[str, Any]:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
     if args.chunks is not None:
-        found = [text.strip() for text in args.chunks.split(",")]
-        if not all(text.isdecimal() and len(text) < MAX_DIGITS for text in found):
+        try:
+            lengths = [*map(int, args.chunks.split(","))]
+        except ValueError as error:
             raise WrongUsage(
                 "--chunks must be whole numbers with commas, like 96,45,60, not '%s'"
                 % args.chunks
-            )
-        lengths = [*map(int, found)]
+            ) from error
         settings["chunks"] = lengths if len(lengths) > 1 else lengths[0]
     if args.no_metadata and args.shard:
         raise WrongUsage(
