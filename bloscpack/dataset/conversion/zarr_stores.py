@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 MARKERS = ("zarr.json", ".zarray", ".zgroup")
 CONSOLIDATED = ".zmetadata"
 DOCUMENTS = (*MARKERS, ".zattrs", CONSOLIDATED)
-# An attribute of netCDF: the value of missing items.
 # The codecs and filters of zarr and numcodecs that run no code from a document or a
 # chunk. Names of format 3 may begin with the prefix.
 CODEC_PREFIX = "numcodecs."
