@@ -27,7 +27,7 @@ import os
 import stat
 from _thread import allocate_lock
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -149,15 +149,12 @@ class Pending:
         if not isinstance(store, FolderStore):
             # All users who may write the journal may write the dataset.
             return decode_json(store.read(JOURNAL, MAX_JSON, whole=True)[0], path)
-        file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
-        try:
+        with closing(folder_of_changes(store).open(JOURNAL.rpartition("/")[2])) as file:
             status = os.fstat(file.descriptor)
             if status.st_nlink == 0:  # the writer has completed it meanwhile
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             check_in_dataset(store, status)
             return decode_json(file.read_at(0, file.size), path)
-        finally:
-            file.close()
 
     def _take(self, journal: Json) -> None:
         """Note what is in a journal, which must name files in the dataset."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -131,12 +131,9 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     """
     if folder.names("") and detect(folder).layout != "folder":
         return
-    writer = writer_of(Found(folder, "zarr", "group"), sync)
-    try:
-        with writer.change() as change:
-            group_class("zarr").create(change, dict(() if attrs is None else attrs))
-    finally:
-        writer.close()
+    writing = closing(writer_of(Found(folder, "zarr", "group"), sync))
+    with writing as writer, writer.change() as change:
+        group_class("zarr").create(change, dict(() if attrs is None else attrs))
 
 
 class OpenMembers(NamedLocks):

@@ -12,7 +12,7 @@ import stat
 import tempfile
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -227,26 +227,20 @@ class FolderTarget(Target):
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
         # Perhaps the same task in another process has locked it.
-        lock = waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)
-        try:
+        with closing(waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)):
             if self._is_staged():
                 self._set_length(length)
                 put(self.hidden(), self.name, self.sync, self.mode)
             self._check_committed()
-        finally:
-            lock.close()
         self.abandon()
 
     def _set_length(self, length: int) -> None:
         folder = Folder(self.staged())
         folder.pending.read()
-        writer = writer_for(folder, self.kind, self.sync)
-        try:
-            with writer.change() as change:
-                for array in self.opened(folder).values():
-                    array.stage_length(change, length)
-        finally:
-            writer.close()
+        writing = closing(writer_for(folder, self.kind, self.sync))
+        with writing as writer, writer.change() as change:
+            for array in self.opened(folder).values():
+                array.stage_length(change, length)
 
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
@@ -514,7 +508,7 @@ def write(target: Target, start: int | Shape, columns: Mapping[str, Items]) -> N
             array = arrays[name]
             shape = array.shape
             corner = (
-                start if isinstance(start, tuple) else (start, *[0] * len(shape[1:]))
+                start if isinstance(start, tuple) else (start, *[0] * (len(shape) - 1))
             )
             grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
             steps = zip(grid.shape, corner, rows.shape, strict=True)
