@@ -73,8 +73,53 @@ class PointIndexing(OuterIndexing):
         return tuple(entries)
 
 
-class Indexable:
-    """An array with further kinds of indexes, as Zarr has them."""
+class StoredArray:
+    """The members of an array that follow from its shape, its dtype and its items."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dtype(self) -> DType: ...
+        def __getitem__(self, key: Any) -> Any: ...
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Number of bytes of an item."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Number of plain bytes of all items."""
+        return self.size * self.itemsize
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
+        """Return all items as an array of `dtype`; NumPy calls this."""
+        if copy is False:
+            raise ValueError("an array in a file can't be used without a copy")
+        array: Array = numpy.asarray(self[...])
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return iterate_rows(self.__getitem__, self.shape, self.itemsize)
 
     @property
     def oindex(self) -> OuterIndexing:
