@@ -6,14 +6,13 @@ chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._file.array_reader import CACHE_NBYTES
-from ._file.indexing import Indexable, Outer, iterate_rows
+from ._file.indexing import Outer, StoredArray
 from ._file.opened import OpenedFile, open_parts, reader_of
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     Origin = partial["LazyArray"]
 
 
-class LazyArray(Indexable):
+class LazyArray(StoredArray):
     """An array in a file; `open_ndarray` makes it. Indexing reads the selected items.
 
     Any number of threads may use it. It can be pickled if it was opened by name: the
@@ -56,28 +55,20 @@ class LazyArray(Indexable):
         The metadata that `pack_ndarray_to_file` got; None without any.
     """
 
+    shape: tuple[int, ...]
+    dtype: DType
+
     def __init__(self, parts: OpenedFile, origin: Origin | None = None) -> None:
         description = Description(parts.metadata)
         self._parts = parts
         self._origin = origin
-        self.dtype: DType = description.dtype
-        self.shape: tuple[int, ...] = description.shape
+        self.dtype = description.dtype
+        self.shape = description.shape
         self.order: str = description.order
         self.metadata: Json = parts.user_metadata
-        self.nbytes: int = description.nbytes
         self.cbytes: int = parts.cbytes
         self._reader = reader_of(parts, description)
         self._token: Hashable = parts.identity
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of items."""
-        return math.prod(self.shape)
 
     @property
     def chunks(self) -> tuple[int, ...]:
@@ -177,23 +168,6 @@ class LazyArray(Indexable):
             If `out` is not such an array.
         """
         return self._reader.read(out)
-
-    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
-        """Return all items as an array of `dtype`; NumPy calls this."""
-        if copy is False:
-            raise ValueError("an array in a file can't be used without a copy")
-        array = self.read()
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return iterate_rows(self.__getitem__, self.shape, self.dtype.itemsize)
 
     # Pickle and Dask
 

@@ -23,7 +23,7 @@ from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
-from .chunk_parts import BoxFilling, ChunkParts
+from .chunk_parts import ChunkParts
 from .indexing import (
     ArrayIndex,
     Filling,
@@ -337,19 +337,19 @@ class ArrayReader:
         size = result.nbytes // math.prod(axis.count for axis in axes)
         flat: Any = result.reshape(-1).view("u1")
         memory = memoryview(flat)
+        span, part = self._source.span, (offset, size)
         if self._source.grid is not None:
             parts = ChunkParts(axes, self._source.grid)
-            boxes = BoxFilling(parts, memory, axes, itemsize, (offset, size))
+            boxes = Filling(parts, memory, span, itemsize, part)
             self._source.load(parts.numbers(), boxes.copy, room=boxes.room)
             return
-        cell, part = self._unit, (offset, size)
+        cell = self._unit
         cell_axes = axes[:: self._direction]
         if cell != itemsize:  # a chunk may end inside an item
             cell = math.gcd(cell, offset, size)
             last = Steps(itemsize // cell, offset // cell, 1, size // cell)
             cell_axes, part = [*cell_axes, last], (0, cell)
         region = Region(cell_axes)
-        span = self._source.span
         start = region.start
         if start is not None and size == itemsize:
             self._source.read_into(memory, start * cell)

@@ -8,6 +8,7 @@ The number of a chunk is a sum, too, of a number for each entry.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 
 from .._format.grid import Grid, strides
-from .indexing import PositionList, Steps, address, independent, raw_dtype
+from .indexing import PositionList, Steps, independent
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
+    from .indexing import Piece
 
 
 class AxisPart(NamedTuple):
@@ -48,10 +50,14 @@ Part = tuple[tuple["slice | Array", ...], tuple["slice | Array", ...]]
 
 
 class ChunkParts:
-    """The parts of chunks that a selection has."""
+    """The parts of chunks that a selection has, for `Filling` as a `Region` has them.
+
+    The cells are the items of the padded chunks, one chunk behind the other.
+    """
 
     def __init__(self, axes: Sequence[Steps | PositionList], grid: Grid) -> None:
         self.grid = grid
+        self.axes = axes
         self.shape = tuple(axis.count for axis in axes)
         self._entries: list[list[AxisPart]] = []
         self._spans: list[slice] = []
@@ -91,6 +97,12 @@ class ChunkParts:
         ]
         pairs = zip(self._found, self._spans, strict=True)
         return self._joined([found[tuple(places[span])] for found, span in pairs])
+
+    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
+        """Yield the selected part of a chunk, which has the cells from `start` on."""
+        chunk = self.grid.chunk
+        target, source = self.of(start // math.prod(chunk))
+        yield target, 0, chunk, source
 
     def _joined(self, found: Sequence[AxisPart]) -> Part:
         target = tuple(each.target for each in found)
@@ -144,69 +156,3 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
                 i[group] - j * n for i, j, n in zip(where, place, chunk, strict=True)
             )
             yield part(place, axis.targets(group), source)
-
-
-class BoxFilling:
-    """The result of a read, while chunks of a grid are copied into it, in any order.
-
-    Parameters
-    ----------
-    parts
-        The selection.
-    buffer
-        The memory of the result: the selected items in C order.
-    axes
-        The entries of the selection.
-    itemsize
-        Size of an item in a chunk in bytes.
-    field
-        Position and size in bytes of the part of an item to be copied.
-    """
-
-    def __init__(
-        self,
-        parts: ChunkParts,
-        buffer: memoryview,
-        axes: Sequence[Steps | PositionList],
-        itemsize: int,
-        field: tuple[int, int],
-    ) -> None:
-        self._parts = parts
-        self._buffer = buffer
-        self._itemsize = itemsize
-        self._offset, size = field
-        self._is_whole = size == itemsize
-        self._dtype = raw_dtype(size)
-        self._items = numpy.ndarray(parts.shape, self._dtype, buffer)
-        flips: list[Any] = [slice(None, None, -1 if a.reversed else 1) for a in axes]
-        self._target = self._items[(*flips, ...)]  # a view also without axes
-
-    def room(self, number: int) -> memoryview | None:
-        """Return the memory for a chunk that is selected as a whole; None for others.
-
-        That is where its items follow each other in the result as in the chunk.
-        """
-        target, source = self._parts.of(number)
-        chunk = self._parts.grid.chunk
-        if not self._is_whole or not all(isinstance(i, slice) for i in target + source):
-            return None
-        if source != tuple(slice(0, n, 1) for n in chunk):
-            return None
-        view = self._target[(*target, ...)]
-        if not view.flags.c_contiguous:
-            return None
-        first = address(view) - address(self._items)
-        return self._buffer[first : first + view.nbytes]
-
-    def copy(self, number: int, plain: memoryview) -> None:
-        """Copy the selected items of a chunk.
-
-        Nothing is to be done if `plain` is the memory that `room` returned.
-        """
-        if plain.obj is self._buffer.obj:
-            return
-        target, source = self._parts.of(number)
-        chunk = self._parts.grid.chunk
-        steps = tuple(step * self._itemsize for step in strides(chunk))
-        box = numpy.ndarray(chunk, self._dtype, plain, self._offset, steps)
-        self._target[target] = box[source]

@@ -22,12 +22,15 @@ import numpy
 
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
+from .._format.grid import strides
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
+    from .chunk_parts import ChunkParts
 
 # A part of a box, to be copied: the index of its cells in the target; the position
-# of the first cell and the shape of the box; the index of the cells in the box.
+# of the first cell and the shape of the box; the index of the cells in the box. Both
+# are complete indexes of NumPy, also with several arrays.
 Piece = tuple[
     tuple["slice | Array", ...], int, tuple[int, ...], tuple["slice | Array", ...]
 ]
@@ -70,8 +73,53 @@ class PointIndexing(OuterIndexing):
         return tuple(entries)
 
 
-class Indexable:
-    """An array with further kinds of indexes, as Zarr has them."""
+class StoredArray:
+    """The members of an array that follow from its shape, its dtype and its items."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dtype(self) -> DType: ...
+        def __getitem__(self, key: Any) -> Any: ...
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Number of bytes of an item."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Number of plain bytes of all items."""
+        return self.size * self.itemsize
+
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
+        """Return all items as an array of `dtype`; NumPy calls this."""
+        if copy is False:
+            raise ValueError("an array in a file can't be used without a copy")
+        array: Array = numpy.asarray(self[...])
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return iterate_rows(self.__getitem__, self.shape, self.itemsize)
 
     @property
     def oindex(self) -> OuterIndexing:
@@ -694,16 +742,12 @@ class Region:
         first, after = axis.count_before(low), axis.count_before(high)
         if first == after:
             return
-        rest = tuple(a.target(0, a.count) for a in inner)
-        yield (
-            (*target, axis.target(first, after), *rest),
-            position,
-            (high - low, *(a.size for a in inner)),
-            (
-                axis.source(first, after, low),
-                *(a.source(0, a.count, 0) for a in inner),
-            ),
-        )
+        shape = high - low, *(a.size for a in inner)
+        rest = (a.target(0, a.count) for a in inner)
+        into = *target, axis.target(first, after), *rest
+        others = (a.source(0, a.count, 0) for a in inner)
+        source = axis.source(first, after, low), *others
+        yield independent(into, self.shape), position, shape, independent(source, shape)
 
 
 def needed_chunks(
@@ -770,7 +814,7 @@ class Filling:
     Parameters
     ----------
     region
-        The selected cells.
+        The selected cells: a `Region`, or the `ChunkParts` of a grid.
     buffer
         The memory of the result: the selected cells in C order.
     span
@@ -783,7 +827,7 @@ class Filling:
 
     def __init__(
         self,
-        region: Region,
+        region: Region | ChunkParts,
         buffer: memoryview,
         span: Callable[[int], tuple[int, int]],
         cell: int,
@@ -798,14 +842,13 @@ class Filling:
         # Maximum number of bytes that may follow each other in the file as they do in
         # the result: the last axis could not be joined with the one before it.
         self.longest = 0
-        axis = region.axes[-1]
-        if isinstance(axis, Steps) and axis.step == 1 and cell == size:
-            self.longest = axis.count * cell
+        for axis in region.axes[-1:]:
+            if isinstance(axis, Steps) and axis.step == 1 and cell == size:
+                self.longest = axis.count * cell
         ascending = numpy.ndarray(region.shape, self._dtype, buffer)
         self._address = address(ascending)
-        self._target = ascending[
-            tuple(slice(None, None, -1 if a.reversed else 1) for a in region.axes)
-        ]
+        flips: Any = (slice(None, None, -1 if a.reversed else 1) for a in region.axes)
+        self._target = ascending[(*flips, ...)]  # a view also without axes
 
     def room(self, number: int) -> memoryview | None:
         """Return the memory for a chunk that is selected as a whole; None for others.
@@ -813,7 +856,7 @@ class Filling:
         Each of its cells is selected once, in the order of the file.
         """
         start, stop = self._span(number)
-        if stop - start > self.longest:
+        if not self.longest:
             return None
         pieces = list(self._region.pieces(start // self._cell, stop // self._cell))
         if len(pieces) != 1:
@@ -823,7 +866,7 @@ class Filling:
         # `source` may contain arrays, which compare item by item.
         if not all(isinstance(part, slice) for part in target + source):
             return None
-        view = self._target[target]
+        view = self._target[(*target, ...)]
         once = source == whole and view.nbytes == stop - start
         if not (once and view.flags.c_contiguous):
             return None
@@ -840,10 +883,7 @@ class Filling:
         start = self._span(number)[0] // self._cell
         stop = start + len(plain) // self._cell
         for target, position, shape, source in self._region.pieces(start, stop):
-            strides = [self._cell] * len(shape)
-            for j in reversed(range(len(shape) - 1)):
-                strides[j] = strides[j + 1] * shape[j + 1]
+            steps = tuple(step * self._cell for step in strides(shape))
             offset = position * self._cell + self._offset
-            box = numpy.ndarray(shape, self._dtype, plain, offset, tuple(strides))
-            into = independent(target, self._target.shape)
-            self._target[into] = box[independent(source, shape)]
+            box = numpy.ndarray(shape, self._dtype, plain, offset, steps)
+            self._target[target] = box[source]

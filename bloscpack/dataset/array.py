@@ -14,7 +14,7 @@ import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from .._file.array_reader import ArrayReader, check_out
-from .._file.indexing import ArrayIndex, Indexable, iterate_rows, split_names
+from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import DType
 from .._format.grid import Grid, Shape, lengths, part
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .rows import RowStream
 
 
-class Array(Indexable, Node):
+class Array(StoredArray, Node):
     """An array in a folder of compressed files; `open_array` makes it.
 
     Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
@@ -92,21 +92,6 @@ class Array(Indexable, Node):
         return self._layout.dtype
 
     @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Number of items."""
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Number of plain bytes of all items."""
-        return self.size * self.dtype.itemsize
-
-    @property
     def cbytes(self) -> int:
         """Size in bytes of the files that hold the items."""
         return self._read(lambda: self._layout.cbytes)
@@ -135,11 +120,6 @@ class Array(Indexable, Node):
     def closed(self) -> bool:
         """Whether the array was closed."""
         return self._layout.reader.closed
-
-    @property
-    def itemsize(self) -> int:
-        """Number of bytes of an item."""
-        return self.dtype.itemsize
 
     @property
     def nchunks(self) -> int:
@@ -211,13 +191,6 @@ class Array(Indexable, Node):
             return self._layout.reader.get(key)
         return self._writer.read(lambda: self._layout.reader.get(key))
 
-    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Items:
-        """Return all items as an array of `dtype`; NumPy calls this."""
-        if copy is False:
-            raise ValueError("an array in files can't be used without a copy")
-        items: Items = self[:]
-        return items if dtype is None else items.astype(dtype, copy=False)
-
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
 
@@ -235,12 +208,6 @@ class Array(Indexable, Node):
             return out
 
         return self._read(fill)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return iterate_rows(self.__getitem__, self.shape, self.dtype.itemsize)
 
     def iter_chunks(self) -> Iterator[Items]:
         """Yield the rows of each chunk, in order, as arrays."""
