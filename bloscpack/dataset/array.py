@@ -18,7 +18,7 @@ from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import DType
 from .._format.grid import Grid, Shape, lengths, part
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .node import Node, import_dask, reopened
+from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
     blocks_of_fields,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .rows import RowStream
 
 
-class Array(StoredArray, Node):
+class Array(StoredArray, ItemsNode):
     """An array in a folder of compressed files; `open_array` makes it.
 
     Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
@@ -56,17 +56,13 @@ class Array(StoredArray, Node):
     _layout: ArrayLayout
 
     def __init__(
-        self,
-        layout: ArrayLayout,
-        writer: Writer | None = None,
-        is_column: bool = False,
+        self, layout: ArrayLayout, writer: Writer | None = None, is_column: bool = False
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
         # The table of a column that was opened without it, and whether to close it.
         self._table: Node | None = None
         self._closes_table = False
-        self._token: object = None  # what the files were when Dask got the array
 
     def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
@@ -187,9 +183,7 @@ class Array(StoredArray, Node):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        if self._writer is None:
-            return self._layout.reader.get(key)
-        return self._writer.read(lambda: self._layout.reader.get(key))
+        return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -214,18 +208,6 @@ class Array(StoredArray, Node):
         step = self.chunks[0]
         for start in range(0, len(self), step):
             yield self[start : start + step]
-
-    # Pickle and Dask
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens the array again, in any process, for reading."""
-        return reopened, (Array, self._layout, len(self))
-
-    def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return a value that is the same for the same state of the same array."""
-        if self._token is None:
-            self._token = self._layout.folder.version()
-        return self.path, self.shape, str(self.dtype), self._token
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as an array of Dask, of which each block is read separately.
@@ -339,11 +321,6 @@ class Array(StoredArray, Node):
         new = self._checked_shape(wanted)
         with writer.change(lambda: self.resized(new)) as change:
             self.stage_resize(change, new)
-
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        with self._check_resizable().turn():
-            self.resize((checked_trim(len(self), count), *self.shape[1:]))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -482,10 +459,3 @@ def checked_length(length: int) -> int:
     if length < 0:
         raise UsageValueError("the number of rows can't be %d" % length)
     return length
-
-
-def checked_trim(length: int, count: int) -> int:
-    """Return the number of rows without the last `count` ones."""
-    if not 0 <= operator.index(count) <= length:
-        raise UsageValueError("can't remove %d of %d rows" % (count, length))
-    return length - count

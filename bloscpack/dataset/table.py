@@ -21,7 +21,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .array import Array, checked_length, checked_trim
+from .array import Array, checked_length
 from .frames import (
     as_lines,
     columns_of,
@@ -32,7 +32,7 @@ from .frames import (
     shown_rows,
 )
 from .layouts.base import NewArray
-from .node import Node, import_dask, import_extra, reopened
+from .node import ItemsNode, import_dask, import_extra
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -81,7 +81,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table(Node):
+class Table(ItemsNode):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
@@ -105,7 +105,6 @@ class Table(Node):
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        self._token: object = None  # what the files were when Dask got the table
         self.columns = Columns()
         self._set_columns()
 
@@ -332,18 +331,6 @@ class Table(Node):
             name: (columns[name], columns.get(masks.get(name, ""))) for name in names
         }
 
-    # Pickle and Dask
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens the table again, in any process, for reading."""
-        return reopened, (Table, self._layout, len(self))
-
-    def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return a value that is the same for the same state of the same table."""
-        if self._token is None:
-            self._token = self._layout.folder.version()
-        return self.path, len(self), str(self.dtype), self._token
-
     def to_dask(self, rows: int | None = None, columns: list[str] | None = None) -> Any:
         """Return the table as a DataFrame of Dask.
 
@@ -426,11 +413,6 @@ class Table(Node):
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
 
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        with self._check_writer().turn():
-            self.resize(checked_trim(len(self), count))
-
     def _committed(self, length: int) -> None:
         for column in self._columns.values():
             column.resized((length, *column.shape[1:]))
@@ -443,11 +425,7 @@ class Table(Node):
                 "'%s': the columns had different lengths; rows that not all columns "
                 "have are removed" % self.path
             )
-            length = len(self)
-            taking_over = partial(self._committed, length)
-            with self._check_writer().change(taking_over) as change:
-                for column in self._columns.values():
-                    column.stage_resize(change, (length, *column.shape[1:]))
+            self.resize(len(self))
 
     def __setitem__(self, key: Any, rows: Any) -> None:
         """Assign to rows, or to all items of the column that `key` names.
