@@ -39,13 +39,7 @@ from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, attributes_in, is_new_folder
-from .trust import (
-    CHANGES,
-    JOURNAL,
-    REMEDY,
-    check_in_dataset,
-    folder_of_changes,
-)
+from .trust import CHANGES, JOURNAL, REMEDY, check_in_dataset, folder_of_changes
 
 if TYPE_CHECKING:
     from ..serializers import Json

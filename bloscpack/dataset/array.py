@@ -25,6 +25,7 @@ from .rows import (
     changed_blocks,
     check_mask,
     check_nbytes,
+    checked_shape,
     converted,
     is_array,
     items_of,
@@ -281,9 +282,9 @@ class Array(StoredArray, ItemsNode):
         items = values if is_array(values) else items_of(values)
         with writer.turn():
             old = self.shape
-            before, after = old[:axis], old[axis + 1 :]
-            found = tuple(items.shape)
-            if found[:axis] != before or found[axis + 1 :] != after or not found:
+            found, before, after = tuple(items.shape), old[:axis], old[axis + 1 :]
+            same = (*found[:axis], *found[axis + 1 :]) == before + after
+            if len(found) != len(old) or not same:
                 raise DoesNotFit(
                     "expected items of the shape %s apart from axis %d, found an array "
                     "of shape %s" % (old, axis, found)
@@ -291,13 +292,8 @@ class Array(StoredArray, ItemsNode):
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
             grid = self._layout.grid.resized(shape)
             index = (slice(None),) * axis + (slice(old[axis], None),)
-            if isinstance(items, numpy.ndarray):
-                items = converted(items, self.dtype)
-            else:
-                items = Boxes(items, self.dtype)
-            blocks = changed_blocks(
-                grid, ArrayIndex(index, shape).axes, items, self.__getitem__, old
-            )
+            axes, items = ArrayIndex(index, shape).axes, Boxes(items, self.dtype)
+            blocks = changed_blocks(grid, axes, items, self.__getitem__, old)
             with writer.change(lambda: self._layout.committed(shape)) as change:
                 check_nbytes(shape, self.dtype)
                 self._layout.stage(change, grid, blocks, extends=True)
@@ -423,21 +419,15 @@ class Array(StoredArray, ItemsNode):
         self._layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: tuple[int, ...]) -> Shape:
-        found = tuple(map(checked_length, shape))
-        old = self.shape
-        rows_only = not self._layout.cuts_all_axes
-        if len(found) != len(old) or (rows_only and found[1:] != old[1:]):
-            raise UsageValueError(
-                "an array of shape %s can't get the shape %s: %s"
-                % (
-                    old,
-                    shape,
-                    "only the first axis can change"
-                    if rows_only
-                    else "it has '%d' axes" % len(old),
-                )
-            )
-        return found
+        found, old = checked_shape(shape), self.shape
+        why = "it has '%d' axes" % len(old)
+        if not self._layout.cuts_all_axes and found[1:] != old[1:]:
+            why = "only the first axis can change"
+        elif len(found) == len(old):
+            return found
+        raise UsageValueError(
+            "an array of shape %s can't get the shape %s: %s" % (old, shape, why)
+        )
 
 
 def _refuse(*operands: object) -> Any:
@@ -451,11 +441,3 @@ def _refuse(*operands: object) -> Any:
 for _name, _operator in vars(NDArrayOperatorsMixin).items():
     if isinstance(_operator, FunctionType):
         setattr(Array, _name, _refuse)
-
-
-def checked_length(length: int) -> int:
-    """Return a number of rows; raise `UsageError` if it is negative."""
-    length = operator.index(length)
-    if length < 0:
-        raise UsageValueError("the number of rows can't be %d" % length)
-    return length

@@ -606,12 +606,9 @@ def copy_dataset(
 
 def shown_members(folder: Folder, most: int | None = None) -> list[str]:
     """Return a line for each member of a group, and for those inside of members."""
-    lines: list[str] = []
-    for line in _member_lines(folder, "  "):
-        if len(lines) == most:
-            return [*lines, "  ..."]
-        lines.append(line)
-    return lines
+    lines = _member_lines(folder, "  ")
+    shown = [*islice(lines, most)]
+    return [*shown, *("  ..." for _ in islice(lines, 1))]
 
 
 def _member_lines(folder: Folder, indent: str) -> Iterator[str]:

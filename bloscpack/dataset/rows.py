@@ -632,7 +632,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
     otherwise those of `data` by default.
     """
     wanted = None if dtype is None else numpy.dtype(dtype)
-    expected = None if shape is None else _checked_shape(shape)
+    expected = None if shape is None else checked_shape(shape)
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
@@ -683,7 +683,8 @@ def _new_from_blocks(
     return RowStream(pieces(), rows.dtype if dtype is None else dtype, inner, length)
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return a number of rows, or lengths, as a shape."""
     lengths = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
         found = tuple(map(operator.index, lengths))

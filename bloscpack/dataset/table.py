@@ -21,7 +21,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .array import Array, checked_length
+from .array import Array
 from .frames import (
     as_lines,
     columns_of,
@@ -40,6 +40,7 @@ from .rows import (
     as_columns,
     blocks_of,
     check_different,
+    checked_shape,
     items_of,
     naming_column,
 )
@@ -408,7 +409,7 @@ class Table(ItemsNode):
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
-        rows = checked_length(length)
+        (rows,) = checked_shape(length)
         with writer.change(lambda: self._committed(rows)) as change:
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
