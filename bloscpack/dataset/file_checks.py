@@ -86,10 +86,7 @@ class FileCheck(Report):
         grid, last = self.grid, first if last is None else last
         if not grid.shape:
             return 0, 1
-        shards = first // grid.slots, last // grid.slots
-        if grid.is_rows or shards[0] == shards[1]:
-            return grid.box(first)[0].start, grid.box(last)[0].stop
-        return grid.shard_box(shards[0])[0].start, grid.shard_box(shards[1])[0].stop
+        return grid.box(first)[0].start, grid.box(last)[0].stop
 
     def box_of(self, first: int, last: int) -> Box | None:
         """Return what chunks of one shard have if they are no whole rows, else None."""

@@ -36,7 +36,7 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
-from .._file.indexing import Steps
+from .._file.indexing import ArrayIndex
 from .._format.grid import Shape
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
@@ -507,13 +507,11 @@ def write(target: Target, start: int | Shape, columns: Mapping[str, Items]) -> N
         for name, rows in columns.items():
             array = arrays[name]
             shape = array.shape
-            corner = (
-                start if isinstance(start, tuple) else (start, *[0] * (len(shape) - 1))
-            )
+            corner = start if isinstance(start, tuple) else (start,)
             grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-            steps = zip(grid.shape, corner, rows.shape, strict=True)
-            axes = [Steps(n, first, 1, count) for n, first, count in steps]
-            blocks = changed_blocks(grid, axes, rows, None)
+            places = zip(corner, rows.shape, strict=False)
+            index = ArrayIndex(tuple(slice(i, i + n) for i, n in places), grid.shape)
+            blocks = changed_blocks(grid, index.axes, rows, None)
             array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
         change.commit()
 

@@ -208,10 +208,8 @@ class _Saver:
         if isinstance(node, ArrayLayout):
             arrays, found = {"": node}, array_class(layout)
         else:
-            arrays, found = (
-                self._columns_of(node, name),
-                table_class(layout).array_class,
-            )
+            arrays = self._columns_of(node, name)
+            found = table_class(layout).array_class
         saved = {
             column: SavedArray(
                 array, joined_name(name, column), self._damage, self._fill

@@ -550,9 +550,8 @@ class Table(ItemsNode):
         with self._check_writer().turn():
             if self._layout.folder.is_remote:
                 raise UsageError(
-                    "'%s': the dtype of a column can't change at a URL: add a column "
-                    "with the new dtype, remove the old one, and rename the new one"
-                    % self.path
+                    "'%s': dtypes can't change at a URL: add a new column, and remove "
+                    "the old one" % self.path
                 )
             types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
             copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
