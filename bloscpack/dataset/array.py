@@ -134,14 +134,8 @@ class Array(StoredArray, ItemsNode):
         return [[name, str(getattr(self, name))] for name in names]
 
     def __repr__(self) -> str:
-        return "<%sArray '%s' (%s): shape %s, dtype %s, chunks %s>" % (
-            "closed " if self.closed else "",
-            self.path,
-            self.layout,
-            self.shape,
-            self.dtype,
-            self.chunks,
-        )
+        facts = self._title(), self.shape, self.dtype, self.chunks
+        return "<%s: shape %s, dtype %s, chunks %s>" % facts
 
     # Closing and opening again
 

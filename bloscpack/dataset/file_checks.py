@@ -311,7 +311,10 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
         check.extents.clear()
     if not check.ok:
         return
-    _check_length(check)
+    if check.lost:
+        rows = check.rows_of(check.lost[0][0], check.numbers[-1])
+        message = "expected chunks up to row %d, found them up to row %d"
+        check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
     _check_index(check, storage, source)
     stated = place_of(metadata)
     if stated is None and sharding.identity is not None:
@@ -325,14 +328,6 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
             "interrupted, or items were removed" % (has, least)
         )
         check.note("metadata", "more-rows", message)
-
-
-def _check_length(check: FileCheck) -> None:
-    lost = check.lost
-    if lost:
-        rows = check.rows_of(lost[0][0], check.numbers[-1])
-        message = "expected chunks up to row %d, found them up to row %d"
-        check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 
 
 def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:

@@ -334,11 +334,7 @@ class Group(Node, Mapping[str, Node]):
         return self is other
 
     def __repr__(self) -> str:
-        title = "<%sGroup '%s' (%s)>" % (
-            "closed " if self._closed else "",
-            self.path,
-            self.layout,
-        )
+        title = "<%s>" % self._title()
         if self._closed or not self._layout.folder.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
@@ -562,16 +558,12 @@ class Group(Node, Mapping[str, Node]):
         elif last not in self:
             raise KeyError(key)
         else:
-            with self._members.closed_at(self._layout.folder.place_of(last)[0]):
-                self._remove(last)
-
-    def _remove(self, name: str) -> None:
-        """Remove a member that is not open here."""
-        if name not in self:  # another thread has removed it
-            raise KeyError(name)
-        folder, sync = self._layout.folder, self._options.sync
-        drop_copies(self.layout, folder, sync)
-        remove_dataset(folder, name, sync)
+            folder, sync = self._layout.folder, self._options.sync
+            with self._members.closed_at(folder.place_of(last)[0]):
+                if last not in self:  # another thread has removed it
+                    raise KeyError(key)
+                drop_copies(self.layout, folder, sync)
+                remove_dataset(folder, last, sync)
 
 
 class Lines(str):

@@ -108,6 +108,11 @@ class Node:
         """Whether it was closed."""
         raise NotImplementedError
 
+    def _title(self) -> str:
+        """Return how the repr begins, after the bracket."""
+        closed, kind = "closed " if self.closed else "", type(self).__name__
+        return "%s%s '%s' (%s)" % (closed, kind, self.path, self.layout)
+
     def _rows_of_html(self) -> list[list[str]]:
         """Return the cells that are shown in a notebook, below the first line."""
         raise NotImplementedError

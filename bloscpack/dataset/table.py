@@ -194,20 +194,12 @@ class Table(ItemsNode):
         return any(c._layout.reader.closed for c in self._columns.values())
 
     def __repr__(self) -> str:
-        lines = [
-            "<%sTable '%s' (%s): %d rows, %d columns>"
-            % (
-                "closed " if self.closed else "",
-                self.path,
-                self.layout,
-                len(self),
-                len(self._columns),
-            )
-        ]
+        counts = len(self), len(self._columns)
+        title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            return "\n".join([*lines, *as_lines(self._rows_of_html())])
+            return "\n".join([title, *as_lines(self._rows_of_html())])
         except (BloscpackError, OSError):  # closed or damaged
-            return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
+            return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
 
     def _rows_of_html(self) -> list[list[str]]:
         return shown_rows(self._columns, len(self))
