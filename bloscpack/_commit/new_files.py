@@ -77,7 +77,7 @@ class Datasets(Protocol):
 class Pending:
     """The new contents that a journal has committed, until they have their names.
 
-    FileAccess
+    Attributes
     ----------
     files
         The files that the change replaces, and where their new content is.
@@ -219,7 +219,7 @@ class Change:
 
     Names are relative to the dataset. Any thread may write and stage.
 
-    FileAccess
+    Attributes
     ----------
     store
         The files of the dataset.

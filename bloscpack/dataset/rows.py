@@ -293,14 +293,13 @@ def changed_blocks(
 
 def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
-    shape, rows_in_block = grid.shape, grid.chunk[0]
+    shape = grid.shape
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
     items = converted(values, fields.dtype)
     items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
     listed = [names] if isinstance(names, str) else names
     part = numpy.dtype([(name, dtype[name]) for name in listed])
-    for number, start in enumerate(range(0, shape[0], rows_in_block)):
-        rows = items[start : start + rows_in_block]
+    for number, rows in blocks_of(items, grid):
         block: Array = numpy.empty((len(rows), *shape[1:]), part)
         block[names] = rows
         yield number, block
