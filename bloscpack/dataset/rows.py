@@ -41,12 +41,14 @@ READ_NBYTES = 8 * 2**20
 # the attribute that it has, with the name of the other one.
 MASK_NAME = "%s_missing"
 MASK_OF = "mask-of"
+ENDS_IN_ZERO = "a value ends in a zero byte, which an array would lose"
 
 
 def items_of(values: Any) -> Array:
     """Return values as an array; text that a DataFrame has as objects becomes text.
 
-    Raises `UsageError` for text among other values, which NumPy would make text.
+    Raises `UsageError` for text among other values, which NumPy would make text, and
+    for text that NumPy would cut off.
     """
     check_mask(values)
     array: Array = numpy.asarray(values)
@@ -63,6 +65,8 @@ def items_of(values: Any) -> Array:
                 raise UsageTypeError(
                     "expected text in each item, found %.200r" % (item,)
                 )
+            if item[-1:] in ("\0", b"\0"):
+                raise UsageValueError(ENDS_IN_ZERO)
     return result
 
 
@@ -407,13 +411,6 @@ def naming_column(name: str, kind: str = "column") -> Iterator[None]:
         yield
     except UsageError as error:
         raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
-
-
-def ends_in_zero(name: str) -> UsageValueError:
-    """Return the error for a column with a text that NumPy would cut off."""
-    return UsageValueError(
-        "column '%s': a value ends in a zero byte, which an array would lose" % name
-    )
 
 
 def check_different(names: list[Any]) -> None:
