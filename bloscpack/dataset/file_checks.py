@@ -10,6 +10,7 @@ recovering a dataset are here, too.
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -136,6 +137,10 @@ class FileCheck(Report):
         self.nchunks = len(self.numbers)
         self.nintact = self.nchunks if self.ok else len(self.intact)
         self.nbytes_intact = sum(nbytes for nbytes, _ in self.intact.values())
+        if self.intact and not self.grid.is_rows:  # without padding
+            sizes = (math.prod(lengths(self.grid.box(n))) for n in self.intact)
+            full = math.prod(self.grid.chunk) * len(self.intact)
+            self.nbytes_intact = self.nbytes_intact * sum(sizes) // full
 
 
 def missing_files(
