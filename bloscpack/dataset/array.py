@@ -432,17 +432,28 @@ class Array(Indexable, Node):
     def stage_resize(self, change: Change, shape: Shape) -> None:
         """Let `change` set the shape."""
         check_nbytes(shape, self.dtype)
-        if shape != self.shape:
-            grid = self._layout.grid.resized(shape)
-            self._layout.stage(change, grid, self._filled_blocks(grid), extends=True)
-
-    def _filled_blocks(self, grid: Grid) -> Blocks:
-        """Yield the chunks with new items, which get the fill value."""
-        if all(map(operator.le, grid.shape, self.shape)):
+        old, stage = self.shape, self._layout.stage
+        if shape == old:
             return
-        old = tuple(map(min, grid.shape, self.shape))
+        grid = self._layout.grid.resized(shape)
+        if any(map(operator.gt, shape, old)):
+            # Readers of the old state need the items that another axis loses.
+            grid = grid.resized(tuple(map(max, shape, old)))
+        blocks = self._filled_blocks(grid, shape)
+        stage(change, grid, blocks, lambda: shape, extends=True)
+
+    def _filled_blocks(self, grid: Grid, new: Shape) -> Blocks:
+        """Yield the chunks with new items, which get the fill value.
+
+        `new` is the shape of the array after the change.
+        """
+        old = self.shape
+        if all(map(operator.le, new, old)):
+            return
         fill = numpy.array(self.fill_value, self.dtype)
         for shard in self._layout.shards_to_fill(grid):
+            if not all(map(operator.lt, grid.corner(shard * grid.slots), new)):
+                continue
             for number in grid.chunks_of(shard):
                 shape = lengths(grid.box(number))
                 kept = part(grid.corner(number), grid.chunk, old)

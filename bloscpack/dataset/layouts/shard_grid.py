@@ -73,7 +73,7 @@ FILE_NBYTES = 16 * 2**20
 SLOTS = 256
 # Size in bytes of a row from which the other axes are cut, too, unless a user wants
 # other chunks.
-ROW_NBYTES = 64 * 2**10
+ROW_NBYTES = 16 * 2**10
 # Number of rows that an array is supposed to get which has none yet.
 USUAL_ROWS = 1024
 
@@ -403,13 +403,17 @@ def _rows_of(wanted: int | Shape | None, inner: Shape, name: str) -> int | Shape
 
 
 def _divided(shape: Shape, itemsize: int, first: int) -> Shape:
-    """Return the shape of a chunk of about `CHUNK_NBYTES`, of equal sides if possible.
+    """Return the shape of a chunk of about `CHUNK_NBYTES`.
 
-    Axes in front of `first` are not divided.
+    Axes in front of `first` are not divided. The first axis is cut into about as many
+    parts as all others together: the items along it, such as a series of times, are in
+    as many chunks as those beside it, such as a map. The others get equal sides.
     """
     parts, sides = [1] * len(shape), list(shape)
     while math.prod(sides) * itemsize > CHUNK_NBYTES and max(sides[first:]) > 1:
-        axis = sides.index(max(sides[first:]), first)
+        inner = max(sides[1:], default=1)
+        along = not first and sides[0] > 1 and parts[0] <= math.prod(parts[1:])
+        axis = 0 if along or inner == 1 else sides.index(inner, 1)
         parts[axis] *= 2
         sides[axis] = -(-shape[axis] // parts[axis])
     return tuple(sides)
