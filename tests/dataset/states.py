@@ -21,10 +21,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from indexes import indexes
 
 from bloscpack import dataset
 from bloscpack.verify import verify
-from indexes import indexes
 
 try:
     import fsspec
