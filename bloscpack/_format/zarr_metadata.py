@@ -29,7 +29,7 @@ from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from .dtypes import DType, refuse, shown
-from .grid import Grid, Shape
+from .grid import MAX_SLOTS, Grid, Shape
 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
@@ -469,6 +469,9 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+    cut = Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True)))
+    if not cut.is_rows and cut.slots > MAX_SLOTS:
+        raise _unsupported("a shard has more than %d chunks" % MAX_SLOTS)
     names = document.get("dimension_names")
     if names is not None and (
         not isinstance(names, list)
@@ -481,7 +484,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         refuse("'attributes' to be an object in JSON", attributes)
     return ArrayDocument(
         dtype,
-        Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True))),
+        cut,
         fill_value=decode_fill_value(dtype, document.get("fill_value")),
         attributes=attributes,
         dimension_names=names,

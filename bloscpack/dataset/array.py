@@ -237,22 +237,24 @@ class Array(Indexable, Node):
         return self._read(fill)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        return iterate_rows(self.__getitem__, self.shape, self.dtype.itemsize)
+        shape = len(self), *self.shape[1:]
+        return iterate_rows(self.__getitem__, shape, self.dtype.itemsize)
 
     def iter_chunks(self) -> Iterator[Items]:
         """Yield the rows of each chunk, in order, as arrays."""
-        step = self.chunks[0]
-        for start in range(0, len(self), step):
-            yield self[start : start + step]
+        for start in range(0, len(self), self.chunks[0]):
+            yield self[start : start + self.chunks[0]]
 
     # Pickle and Dask
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the array again, in any process, for reading."""
-        return reopened, (Array, self._layout, len(self))
+        return reopened, (Array, self._layout, *self.shape[:1])
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same array."""
@@ -287,6 +289,8 @@ class Array(Indexable, Node):
                 "the columns of a table have the same length: append to the table, or "
                 "resize it"
             )
+        if not self.shape:
+            raise UsageError("an array without axes can't get another shape")
         return writer
 
     def append(self, values: Any, axis: int = 0) -> None:
@@ -308,8 +312,6 @@ class Array(Indexable, Node):
             If the rows don't fit, or if the array was opened for reading.
         """
         writer = self._check_resizable()
-        if not self.shape:
-            raise UsageError("an array without axes can't grow")
         if not -self.ndim <= operator.index(axis) < self.ndim:
             raise UsageValueError(
                 "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)

@@ -345,8 +345,8 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
         Size of a row in the largest chunks in bytes, if only the first axis can be cut.
     """
     inner = tuple(max(1, n) for n in new.shape[1:])
-    chunks = _rows_of(new.chunks, inner, "chunks")
-    shards = _rows_of(new.shards, inner, "shards")
+    chunks = _rows_of(new.chunks, new.shape, "chunks")
+    shards = _rows_of(new.shards, new.shape, "shards")
     row = new.row_nbytes if row_nbytes is None else row_nbytes
     most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
     in_rows = not (isinstance(chunks, tuple) or isinstance(shards, tuple))
@@ -390,16 +390,17 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
     return Grid(new.shape, chunks, tuple(per_shard))
 
 
-def _rows_of(wanted: int | Shape | None, inner: Shape, name: str) -> int | Shape | None:
+def _rows_of(wanted: int | Shape | None, shape: Shape, name: str) -> int | Shape | None:
     """Return the number of rows if the other axes of a wanted shape are whole."""
     if not isinstance(wanted, tuple):
         return wanted
-    if len(wanted) != len(inner) + 1 or min(wanted) < 1:
+    if len(wanted) != len(shape) or min(wanted, default=1) < 1:
         raise UsageValueError(
             "%s: expected a positive length for each of the '%d' axes, found %s"
-            % (name, len(inner) + 1, wanted)
+            % (name, len(shape), wanted)
         )
-    return wanted[0] if wanted[1:] == inner else wanted
+    is_rows = wanted[1:] == tuple(max(1, n) for n in shape[1:])
+    return next(iter(wanted), None) if is_rows else wanted
 
 
 def _divided(shape: Shape, itemsize: int, first: int) -> Shape:

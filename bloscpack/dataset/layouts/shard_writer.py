@@ -22,6 +22,7 @@ from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format.chunks import compress
+from ..._format.grid import MAX_SLOTS as MAX_SLOTS_OF_GRID
 from ..._format.grid import Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import Trailer
@@ -250,10 +251,11 @@ class ShardWriter:
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.grid = sharding.grid
-        if self.grid.slots > MAX_SLOTS:
+        most = MAX_SLOTS if self.grid.is_rows else MAX_SLOTS_OF_GRID
+        if self.grid.slots > most:
             raise UsageError(
                 "a file with room for '%d' chunks can't be written: the tables in it "
-                "have room for at most '%d'" % (self.grid.slots, MAX_SLOTS)
+                "have room for at most '%d'" % (self.grid.slots, most)
             )
         self.sizes: dict[str, int] = {}
         self.sharding = sharding
