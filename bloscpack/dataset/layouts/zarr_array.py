@@ -429,8 +429,10 @@ class ZarrArray(ArrayLayout):
             place = self.grid.corner(number * self.grid.slots)
             if number not in stored and all(map(int.__lt__, place, grid.shape)):
                 self._source.file(number)  # raises the error: it is lost
-        names = shard_names(grid)
-        found = {self.folder.full(names(n)) for n in self.shards_to_fill(grid)}
+        listed = map(shard_names(grid), self.shards_to_fill(grid))
+        if not self.folder.is_remote:  # a folder may have lost its last shard
+            listed = filter(self.folder.exists, listed)
+        found = set(map(self.folder.full, listed))
         return len(found | set(written.sizes)) < grid.nshards
 
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
