@@ -579,3 +579,16 @@ def test_an_array_of_rows_gets_longer_rows(path, wide):
     recovery = dataset.recover(path, path.with_name("b"))
     assert recovery.complete
     same(expected[:, :10], dataset.open(path.with_name("b"))[:])
+
+
+def test_a_folder_without_shards_is_no_shard(path):
+    """Shards of a folder were removed: those that it gets later are missing."""
+    cut = {"chunks": (2, 2), "shards": (2, 4)}
+    with dataset.create_array(path, ITEMS, **cut) as array:
+        array.resize((2, 10))
+        assert [] == [*(path / "c/2").rglob("*")]
+        array.resize((6, 4))
+        expected = np.zeros((6, 4), "i4")
+        expected[:2] = ITEMS[:2, :4]
+        same(expected, array[:])
+    same(expected, dataset.open(path)[:])

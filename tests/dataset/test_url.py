@@ -124,7 +124,7 @@ def test_http_requests_for_a_grid(web):
     assert items[:, 700].tolist() == array[:, 700].tolist()
     shards = {name for _, name in web.requests}
     assert {"grid/c/0/0", "grid/c/1/0"} == shards
-    assert web.nbytes < 5 * 64 * 250 * 8  # four of 24 chunks
+    assert web.nbytes < 6 * 64 * 250 * 8  # four of 24 chunks, and two indexes
     web.requests.clear()
     assert items[140, [740, 760]].tolist() == array[140, [740, 760]].tolist()
     assert {"grid/c/1/0", "grid/c/1/1"} == shards | {name for _, name in web.requests}
