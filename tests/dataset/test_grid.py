@@ -592,3 +592,21 @@ def test_a_folder_without_shards_is_no_shard(path):
         expected[:2] = ITEMS[:2, :4]
         same(expected, array[:])
     same(expected, dataset.open(path)[:])
+
+
+def test_a_shard_of_rows_that_ends_in_a_chunk(path):
+    """It stays as it was when the array gets longer rows."""
+    with dataset.create_array(path, ITEMS[:5], chunks=4, shards=8) as array:
+        array.append(ITEMS[:5, :3], axis=1)
+    expected = np.concatenate([ITEMS[:5], ITEMS[:5, :3]], axis=1)
+    assert [] == dataset.verify(path).findings
+    assert dataset.recover(path, path.with_name("b")).complete
+    same(expected, dataset.open(path.with_name("b"))[:])
+    # Of a damaged file, the chunks are found without the index.
+    file = path / "c/0/0"
+    file.write_bytes(file.read_bytes()[:-1])
+    report = dataset.verify(path)
+    assert not report.ok
+    recovery = dataset.recover(path, path.with_name("d"))
+    assert [] == recovery.losses
+    same(expected, dataset.open(path.with_name("d"))[:])
