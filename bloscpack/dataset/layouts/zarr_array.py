@@ -430,9 +430,9 @@ class ZarrArray(ArrayLayout):
             if number not in stored and all(map(int.__lt__, place, grid.shape)):
                 self._source.file(number)  # raises the error: it is lost
         listed = map(shard_names(grid), self.shards_to_fill(grid))
-        if not self.folder.is_remote:  # a folder may have lost its last shard
-            listed = filter(self.folder.exists, listed)
-        found = set(map(self.folder.full, listed))
+        # A folder may have lost its last shard.
+        exists = bool if self.folder.is_remote else self.folder.exists
+        found = {self.folder.full(name) for name in listed if exists(name)}
         return len(found | set(written.sizes)) < grid.nshards
 
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
