@@ -445,9 +445,9 @@ def losses_of(name: str, checks: list[FileCheck]) -> list[RowLoss]:
     """Return what is lost of a part of an array: its rows, or items of them."""
     found = []
     for first, last in _lost_chunks(checks):
-        box = checks[0].box_of(first, last)
-        items = "" if box is None else checks[0].grid.described(box)
-        found.append(RowLoss(name, checks[0].rows_of(first, last), items))
+        check = checks[0]
+        region = check.region_of(first, last)
+        found.append(RowLoss(name, check.rows_of(first, last), region))
     return found
 
 

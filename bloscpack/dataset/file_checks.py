@@ -17,9 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._check.files import Inspection
-from .._check.findings import NOTE, Finding, Pair, Record, Report, counted
+from .._check.findings import (
+    NOTE,
+    Finding,
+    Pair,
+    Record,
+    Report,
+    counted,
+    plain_place,
+)
 from .._format.array_metadata import Description
-from .._format.grid import Box, lengths
+from .._format.grid import lengths
 from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import count_slots
@@ -92,12 +100,13 @@ class FileCheck(Report):
             return grid.box(first)[0].start, grid.box(last)[0].stop
         return grid.shard_box(shards[0])[0].start, grid.shard_box(shards[1])[0].stop
 
-    def box_of(self, first: int, last: int) -> Box | None:
+    def region_of(self, first: int, last: int) -> tuple[Pair, ...] | None:
         """Return what chunks of one shard have if they are no whole rows, else None."""
         grid = self.grid
         if grid.is_rows or not grid.shape or first // grid.slots != last // grid.slots:
             return None
-        return grid.box(first) if first == last else grid.shard_box(first // grid.slots)
+        box = grid.box(first) if first == last else grid.shard_box(first // grid.slots)
+        return tuple((each.start, each.stop) for each in box)
 
     @property
     def all_rows(self) -> tuple[int, int]:
@@ -112,9 +121,7 @@ class FileCheck(Report):
         number = where.pop("number", None)
         if number is not None:
             where["rows"] = self.rows_of(number)
-            box = self.box_of(number, number)
-            if box is not None:
-                message += "; it has the %s" % self.grid.described(box)
+            where["region"] = self.region_of(number, number)
         super().add(section, kind, message, file=self.file, **where)
 
     def add_of_file(self, finding: Finding) -> None:
@@ -288,7 +295,12 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
             continue
         number = numbers[i]
         start, stop = source.span(number)
-        if stop - start <= nbytes <= source.chunk_size:
+        least = stop - start
+        if source.grid is not None and described is not None and not described.grid:
+            # It was written when only the first axis was cut: its end may be short.
+            rows, size = lengths(source.cut.box(number))[0], source.cut.chunk[0]
+            least = rows * (source.chunk_size // size)
+        if least <= nbytes <= source.chunk_size:
             check.intact[number] = stop - start, cbytes
             check.extents[number] = offset, cbytes
             continue
@@ -368,17 +380,19 @@ class RowLoss(Record):
         dataset itself.
     rows
         The rows, as (start, stop); None if nothing of the array can be read.
-    items
-        The part of these rows that is lost, in words; empty if they all are.
+    region
+        Start and stop along each axis of the items that are lost, if they are only a
+        part of these rows; else None.
     """
 
     member: str
     rows: Pair | None
-    items: str = ""
+    region: tuple[Pair, ...] | None = None
+
+    optional = ("region",)
 
     def __str__(self) -> str:
-        text = "all of it" if self.rows is None else "rows %d to %d" % self.rows
-        text = self.items or text
+        text = ", ".join(plain_place(None, self.rows, self.region)) or "all of it"
         return "'%s': %s" % (self.member, text) if self.member else text
 
     def __repr__(self) -> str:

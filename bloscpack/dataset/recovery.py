@@ -402,7 +402,8 @@ class SavedArray:
                     place = place[name]
                 shape_of_part = (*shape, *place.shape[len(shape) :])
                 size = math.prod(shape_of_part) * place.dtype.itemsize
-                found: Array = numpy.frombuffer(plain[:size], place.dtype)
+                plain = plain[:size].ljust(size, b"\0")  # an end may be short
+                found: Array = numpy.frombuffer(plain, place.dtype)
                 place[...] = found.reshape(shape_of_part)[source]
         return items
 

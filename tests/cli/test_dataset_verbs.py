@@ -88,7 +88,7 @@ def test_info(capfd):
         "chunk shape: (10,)",
         "shards:      (30,)",
         "fill value:  7",
-        "codec:       blosclz, level 7, filter shuffle",
+        "codec:       lz4, level 5, filter shuffle",
         "files:       4",
         'attributes:  {"unit":"m"}',
     ):

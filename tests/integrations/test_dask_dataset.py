@@ -170,6 +170,34 @@ def test_array_is_written(tmp_path, layout):
     assert (5, 2) == dataset.open(tmp_path / "a").shape
 
 
+@pytest.mark.parametrize("blocks", [(37, 20), (64, 50), (100, 17)])
+def test_a_grid_is_written(tmp_path, blocks):
+    items = np.arange(150 * 90, dtype=">i4").reshape(150, 90)
+    lazy = da.from_array(items, chunks=blocks)
+    cut = {"chunks": (16, 10), "shards": (32, 50)}
+    array = dataset.from_dask(lazy, tmp_path / "a", **cut, fill_value=3)
+    assert ((16, 10), (32, 50)) == (array.chunks, array.shards)
+    np.testing.assert_array_equal(items, array[:])
+    assert items.dtype == array.dtype
+    assert [] == dataset.verify(tmp_path / "a").findings
+    found = array.to_dask()
+    assert ((32, 32, 32, 32, 22), (50, 40)) == found.chunks
+    np.testing.assert_array_equal(items.sum(axis=0), found.sum(axis=0).compute())
+    np.testing.assert_array_equal(items[::7, 3:80:9], found[::7, 3:80:9].compute())
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.append(items[:, :20], axis=1)
+        array[140:, 100] = items[140:, 100 - 90]
+        expected = np.concatenate([items, items[:, :20]], axis=1)
+        np.testing.assert_array_equal(expected, array[:])
+
+
+def test_an_array_without_axes(tmp_path):
+    with pytest.raises(UsageError, match="without axes"):
+        dataset.from_dask(da.from_array(np.array(5.5)), tmp_path / "a")
+    array = dataset.create_array(tmp_path / "a", 5.5)
+    assert 6.5 == (array.to_dask() + 1).compute()
+
+
 def test_shards_are_whole_files(tmp_path):
     lazy = da.from_array(ROWS.astype(">f4"), chunks=(100, 2))
     dataset.from_dask(tmp_path / "a", lazy, chunks=16, shards=64)

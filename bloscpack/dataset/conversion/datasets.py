@@ -66,7 +66,7 @@ def _content(
         raise
     request.resources.enter_context(found)
     if isinstance(found, Array):
-        return _array_content(found, found.shape[:1])
+        return _array_content(found, found.shape)
     if isinstance(found, Table):
         return _table_content(found)
     # The copy of a group must not lack a member without a word.
@@ -96,17 +96,17 @@ def _add_files(
         request.note_loss("the file '%s'" % join(path, file))
 
 
-def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
-    """Return the first rows of an array."""
+def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
+    """Return an array, or the first rows of it: `shape` says how many."""
     parts = array._layout.parts()
     return ArrayContent(
         array.dtype,
-        (*length, *array.shape[1:]),
-        None,
+        shape,
+        None if shape else lambda: [array[...]],
         array.attrs.asdict(),
         array.fill_value,
         array.dims,
-        array=array,
+        array=array if shape else None,
         # The fields of an item may have files of their own.
         chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
     )
@@ -115,7 +115,7 @@ def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
 def _table_content(table: Table) -> TableContent:
     length = len(table)
     columns = {
-        name: replace(_array_content(column, (length,)), dims=None)
+        name: replace(_array_content(column, (length, *column.shape[1:])), dims=None)
         for name, column in table.columns.items()
     }
     attrs = table.attrs.asdict()

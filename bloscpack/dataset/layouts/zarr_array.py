@@ -435,8 +435,10 @@ class ZarrArray(ArrayLayout):
             place = self.grid.corner(number * self.grid.slots)
             if number not in stored and all(map(int.__lt__, place, grid.shape)):
                 self._source.file(number)  # raises the error: it is lost
-        names = shard_names(grid)
-        found = {self.folder.full(names(n)) for n in self.shards_to_fill(grid)}
+        listed = map(shard_names(grid), self.shards_to_fill(grid))
+        # A folder may have lost its last shard.
+        exists = bool if self.folder.is_remote else self.folder.exists
+        found = {self.folder.full(name) for name in listed if exists(name)}
         return len(found | set(written.sizes)) < grid.nshards
 
     def shards_to_fill(self, grid: Grid) -> Iterable[int]:
