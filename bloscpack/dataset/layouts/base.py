@@ -180,6 +180,8 @@ class NodeLayout(ABC):
         Whether it was opened so that Python objects may be read.
     changed_elsewhere
         Whether another program has written the description, or it is damaged.
+    has_digests
+        Whether chunks have digests.
     is_column
         Whether it was made as a column of a table; None if its files do not say so.
     """
@@ -189,6 +191,7 @@ class NodeLayout(ABC):
     writable = True
     allow_pickle = False
     changed_elsewhere = False
+    has_digests = True
     is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
