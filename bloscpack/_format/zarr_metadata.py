@@ -27,7 +27,7 @@ import numpy
 
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ..exceptions import UsageError, UsageTypeError, UsageValueError
+from ..exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from .dtypes import DType, refuse, shown
 from .grid import Grid, Shape
@@ -61,7 +61,8 @@ LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 # The names of chunks: their encoding, and what separates the numbers in them.
 KEYS = "default", "/"
 SEPARATORS = {"default": "/", "v2": "."}
-# The end of each error for an array that only other programs read.
+# Start and end of each error for an array that only other programs read.
+NOT_OPENED = "this library does not open this Zarr array: "
 READ_OTHERWISE = ". zarr-python may read it; 'blpk convert' copies it into a dataset"
 # Keys of the document of an array. A reader must refuse others, unless they say that
 # it need not understand them.
@@ -390,9 +391,7 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
 
 
 def _unsupported(reason: str) -> UsageError:
-    return UsageError(
-        "this library does not open this Zarr array: %s%s" % (reason, READ_OTHERWISE)
-    )
+    return UsageError(NOT_OPENED + reason + READ_OTHERWISE)
 
 
 def _named(stored: Json) -> tuple[str | None, JsonObject]:
@@ -461,6 +460,17 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         packing=packing,
         keys=keys,
     )
+
+
+def why_not_native(document: JsonObject) -> str | None:
+    """Return why an array is not read by this library; None if it is, or is damaged."""
+    try:
+        decode_array(document)
+    except UsageError as error:
+        return str(error).removeprefix(NOT_OPENED).removesuffix(READ_OTHERWISE)
+    except FormatError:
+        pass
+    return None
 
 
 def _check_others(document: JsonObject) -> None:

@@ -87,6 +87,12 @@ LAYOUTS = {
         {"array": "bcolz.BcolzArray", "table": "bcolz.BcolzTable"},
         "bcolz.detect",
     ),
+    "zarr-python": Layout(
+        {"array": "zarr_python.OtherArray", "group": "zarr_python.OtherGroup"},
+        "zarr_python.detect",
+        instead="zarr",
+        changes_at_urls=True,
+    ),
     "folder": Layout(
         {"group": "base.PlainFolder"}, instead="zarr", changes_at_urls=True
     ),

@@ -195,7 +195,7 @@ class NodeLayout(ABC):
     is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
-    description_files: tuple[str, ...] = ()
+    description_files: Sequence[str] = ()
 
     @abstractmethod
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
