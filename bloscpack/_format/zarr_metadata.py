@@ -40,6 +40,8 @@ ZARR_JSON = "zarr.json"
 # A key of a group with copies of the documents of all members, which zarr-python reads
 # in their place. A change would make it wrong.
 CONSOLIDATED = "consolidated_metadata"
+# The file with these copies in format 2.
+OLD_CONSOLIDATED = ".zmetadata"
 # Data types that every reader of Zarr format 3 knows, by kind and item size.
 DATA_TYPES = {
     **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},

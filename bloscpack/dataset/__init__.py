@@ -209,9 +209,12 @@ def find(
     ('zarr', 'array')
     """
     path = local_path(path)
-    if not is_url(path) and not os.path.isdir(path):
+    store = None
+    if is_url(path) or os.path.exists(path):
+        store = store_at(path, storage_options)
+    if store is None or (store.can_rename and not os.path.isdir(path)):
         return None
-    found = find_any(Folder(store_at(path, storage_options)))
+    found = find_any(Folder(store))
     return None if found is None else (found.layout, found.kind)
 
 

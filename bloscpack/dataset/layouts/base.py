@@ -195,7 +195,7 @@ class NodeLayout(ABC):
     is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
-    description_files: Sequence[str] = ()
+    description_files: tuple[str, ...] = ()
 
     @abstractmethod
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -278,6 +278,14 @@ class ArrayLayout(NodeLayout):
         """Close the files that are kept open, when no thread reads them any more."""
         for _, source in self.parts():
             source.close()
+
+    @property
+    def codec_settings(self) -> Mapping[str, Any]:
+        """The codec of new chunks and its settings, with the names of those of Blosc.
+
+        Some are missing if the codec does not have them.
+        """
+        return self.new_array().settings
 
     @abstractmethod
     def new_array(self) -> NewArray:

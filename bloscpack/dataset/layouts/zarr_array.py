@@ -232,6 +232,15 @@ class ZarrArray(ArrayLayout):
             sparse=sparse,
         )
 
+    @property
+    def codec_settings(self) -> Mapping[str, Any]:
+        """The codec of new chunks and its settings."""
+        packing = self._packing
+        if packing.codec == "blosc":
+            return super().codec_settings
+        name, level = packing.codec or None, packing.configuration.get("level")
+        return {"cname": name, "clevel": level}
+
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         document = read_array_document(self.folder).array

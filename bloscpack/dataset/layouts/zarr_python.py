@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 
+from ..._compat import import_extra
 from ..._file.array_reader import ArrayReader, Room
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
@@ -28,7 +29,6 @@ from ..._format.zarr_metadata import SEPARATORS, ZARR_JSON, why_not_native
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageValueError
 from ..folder import Folder
-from ..node import import_extra
 from .array_files import ChunkFiles, placed
 from .base import ArrayLayout, GroupLayout, NewArray
 from .identity import KEY
@@ -291,9 +291,7 @@ class OtherArray(ArrayLayout):
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         is_old = folder.exists(ZARRAY)
-        self.description_files = [ZARRAY if is_old else ZARR_JSON]
-        if is_old and folder.exists(ZATTRS):
-            self.description_files.append(ZATTRS)
+        self.description_files = old_files(folder, ZARRAY) if is_old else (ZARR_JSON,)
         self._document = folder.read_object(self.description_files[0])
         found = _open(folder, 2 if is_old else 3)
         with _named(folder.path()):
@@ -302,7 +300,7 @@ class OtherArray(ArrayLayout):
             self.shards = getattr(found, "shards", None)
             self.fill_value = found.fill_value
             dims = getattr(found.metadata, "dimension_names", None)
-        self._dims = dims if any(dims or ()) else None
+        self.dims = dims if any(dims or ()) else None
         if not self.is_text:
             check_known(self.dtype)
         # A chunk may be much larger than the array.
@@ -359,6 +357,17 @@ class OtherArray(ArrayLayout):
         found.pop(KEY, None)
         return found
 
+    @property
+    def codec_settings(self) -> JsonObject:
+        """The names of the codecs and filters."""
+        names = []
+        for key in ("filters", "compressor", "codecs"):
+            found = self._document.get(key)
+            for codec in found if isinstance(found, list) else [found]:
+                codec = codec if isinstance(codec, dict) else {"name": codec}
+                names.append(codec.get("id", codec.get("name")))
+        return {"cname": ", ".join(n for n in names if n not in (None, "bytes"))}
+
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         grid = self.grid
@@ -370,7 +379,7 @@ class OtherArray(ArrayLayout):
         return NewArray(
             *(self.dtype, self.shape, grid.chunk, self.fill_value),
             shards=grid.shard,
-            dims=self._dims,
+            dims=self.dims,
         )
 
     def check_writable(self) -> None:
@@ -403,17 +412,21 @@ class OtherGroup(GroupLayout):
 
     name = "zarr-python"
     writable = False
-    description_files = [ZGROUP]
+    description_files: tuple[str, ...] = (ZGROUP,)
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         folder.read_object(ZGROUP)
-        if folder.exists(ZATTRS):
-            self.description_files = [ZGROUP, ZATTRS]
+        self.description_files = old_files(folder, ZGROUP)
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
         return read_old_attributes(self.folder)
+
+
+def old_files(folder: Folder, name: str) -> tuple[str, ...]:
+    """Return the names of the documents of an array or group of format 2."""
+    return (name, ZATTRS) if folder.exists(ZATTRS) else (name,)
 
 
 def read_old_attributes(folder: Folder) -> JsonObject:
