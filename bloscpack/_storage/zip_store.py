@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import IO
+from weakref import finalize
 
 from .._format.zip_format import ENCRYPTED, LOCAL, LOCAL_SIGNATURE
 from ..constants import MAX_BUFFERSIZE
@@ -117,10 +118,9 @@ class OpenZip:
         status = os.fstat(self._fp.fileno())
         self.version = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         self.storage = whole_file(self._fp)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_fp"):
-            self._fp.close()
+        # Not by `__del__`: in a cycle, the files might be freed first.
+        finalize(self, self.archive.close)
+        finalize(self, self._fp.close)
 
 
 class ZipStore(Store):
