@@ -373,7 +373,9 @@ class ShardWriter:
             padded = numpy.full(grid.chunk, self.sharding.fill_value, items.dtype)
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
-        plain: Any = numpy.ascontiguousarray(items).reshape(-1).view("u1")
+        # An item of an array without axes is a scalar, whose text may be shorter.
+        items = numpy.ascontiguousarray(items, self.sharding.dtype)
+        plain: Any = items.reshape(-1).view("u1")
         chunk = self._finish_chunk(packing.encode(memoryview(plain), self._args))
         return number, shape, chunk, packing.digest(chunk)
 

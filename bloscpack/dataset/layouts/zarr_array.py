@@ -30,6 +30,7 @@ from ..._format.sections import Beginning, read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
+    SEPARATORS,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
@@ -121,7 +122,12 @@ def read_array_document(folder: Folder) -> OwnDocument:
     stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
     identity, is_own = read_identity(content, stated)
     try:
-        return OwnDocument(decode_array(document), identity, is_own)
+        found = decode_array(document)
+        encoding, separator = found.keys
+        if SEPARATORS[encoding] != separator and not is_own and seems_signed(content):
+            # One flipped bit may have done that: all shards would seem to be missing.
+            raise UsageError("its files have other names than 'c/0/0'")
+        return OwnDocument(found, identity, is_own)
     except (FormatError, UsageError) as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
