@@ -209,10 +209,8 @@ def find(
     ('zarr', 'array')
     """
     path = local_path(path)
-    store = None
-    if is_url(path) or os.path.exists(path):
-        store = store_at(path, storage_options)
-    if store is None or (store.can_rename and not os.path.isdir(path)):
+    store = store_at(path, storage_options)
+    if store.can_rename and not os.path.isdir(path):
         return None
     found = find_any(Folder(store))
     return None if found is None else (found.layout, found.kind)

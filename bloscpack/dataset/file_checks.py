@@ -10,6 +10,7 @@ recovering a dataset are here, too.
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -55,8 +56,8 @@ class FileCheck(Report):
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
-    grid
-        How the array is cut.
+    grid, itemsize
+        How the array is cut, and the size of an item in bytes.
     certain
         Whether it is proven that the intact chunks have these numbers.
     nfiles
@@ -73,7 +74,7 @@ class FileCheck(Report):
         self.source = file
         self.certain = True
         self.nfiles = 1
-        self.grid = layout.grid
+        self.grid, self.itemsize = layout.grid, layout.dtype.itemsize
         self._may_lack_rows = layout.may_lack_files
 
     @property
@@ -239,7 +240,10 @@ def _check_by_reading(
             assert isinstance(source, ShardFiles)
             size = source.sharding.packing.digest_size
             cbytes = 0 if extent is None else extent[1] - size
-        check.intact[number] = sizes[0], cbytes
+        # The plain bytes of a chunk of a grid are padded.
+        box = lengths(check.grid.box(number))
+        nbytes = math.prod(box) * check.itemsize if source.grid else sizes[0]
+        check.intact[number] = nbytes, cbytes
 
 
 # Shards
