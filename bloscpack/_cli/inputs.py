@@ -20,7 +20,6 @@ from contextlib import contextmanager
 
 from .. import log
 from .._commit import journal
-from .._format.zip_format import LOCAL_SIGNATURE
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
@@ -43,6 +42,8 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
+# The first bytes of a ZIP file that is not empty.
+ZIP_MAGIC = b"PK\x03\x04"
 # Files whose bytes are not plain data, by their first bytes, with advice for each.
 NOT_PLAIN = {
     NPY_MAGIC: ".npy file: --npy appends its rows",
@@ -64,7 +65,7 @@ def is_dataset(path: str) -> bool:
         outer = place  # a name in a ZIP file follows that of the file
         while outer and not os.path.exists(outer):
             outer = os.path.dirname(outer)
-        return begins_with(outer, LOCAL_SIGNATURE) and _is_zip_store(place)
+        return begins_with(outer, ZIP_MAGIC) and _is_zip_store(place)
     from .. import dataset
 
     found = dataset.find(place)
