@@ -149,7 +149,7 @@ class Array(Indexable, Node):
     @property
     def codec(self) -> str | None:
         """The name of the codec that compresses new chunks."""
-        found = self._read(self._layout.new_array).settings.get("cname")
+        found = self._read(lambda: self._layout.codec_settings).get("cname")
         return None if found is None else str(found)
 
     def _rows_of_html(self) -> list[list[str]]:

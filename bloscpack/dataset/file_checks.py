@@ -30,7 +30,7 @@ from .._format.array_metadata import Description
 from .._format.grid import lengths
 from .._format.rows import union, without
 from .._format.sections import read_beginning
-from .._format.shard import count_slots
+from .._format.shard import DEFAULT_SHARD_CHECKSUM, count_slots
 from .._storage.base import Storage
 from .._storage.stream import StorageCursor
 from ..constants import MAGIC
@@ -38,7 +38,7 @@ from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
-from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
+from .layouts.shard_grid import ShardIndex, place_of
 
 MISSING = "missing"
 SHORT = "short"
@@ -64,8 +64,8 @@ class FileCheck(Report):
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
-    grid
-        How the array is cut.
+    grid, itemsize
+        How the array is cut, and the size of an item in bytes.
     certain
         Whether it is proven that the intact chunks have these numbers.
     nfiles
@@ -82,7 +82,7 @@ class FileCheck(Report):
         self.source = file
         self.certain = True
         self.nfiles = 1
-        self.grid = layout.grid
+        self.grid, self.itemsize = layout.grid, layout.dtype.itemsize
         self._may_lack_rows = layout.may_lack_files
 
     @property
@@ -248,8 +248,13 @@ def _check_by_reading(
         cbytes = check.cbytes
         if extents is not None:
             extent = extents[number % source.slots]
-            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
-        check.intact[number] = sizes[0], cbytes
+            assert isinstance(source, ShardFiles)
+            size = source.sharding.packing.digest_size
+            cbytes = 0 if extent is None else extent[1] - size
+        # The plain bytes of a chunk of a grid are padded.
+        box = lengths(check.grid.box(number))
+        nbytes = math.prod(box) * check.itemsize if source.grid else sizes[0]
+        check.intact[number] = nbytes, cbytes
 
 
 # Shards
@@ -258,6 +263,14 @@ def _check_by_reading(
 def _check_shard(
     check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
+    if not source.sharding.packing.is_own:
+        try:
+            extents = ShardIndex(storage, source.sharding).extents
+        except FormatError as error:
+            check.add("chunks", "damaged", error.message, rows=check.all_rows)
+            return
+        _check_by_reading(check, source, extents)
+        return
     if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)
@@ -315,7 +328,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     metadata, header, sharding = beginning.metadata, beginning.header, source.sharding
     differences: list[tuple[str, object, object]] = [
         ("chunks in a file", source.slots, count_slots(header)),
-        ("the checksum", CHECKSUM.name, header.checksum),
+        ("the checksum", DEFAULT_SHARD_CHECKSUM, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]
     differences += sharding.differences(check.numbers[0] // source.slots, metadata)

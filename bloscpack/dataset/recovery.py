@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from .._check.note import with_note
-from .._commit.access import FolderLimits
+from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
+from .._commit.ownership import AccessLimits
 from .._engine.blosc_settings import own_settings
 from .._file.chunk_parts import ChunkParts
 from .._file.indexing import ArrayIndex
@@ -27,6 +28,7 @@ from .._format.grid import Grid, lengths
 from .._format.rows import common, count, union, without
 from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
+from .._storage.zip_store import find_zip
 from ..abstract_io import Progress
 from ..exceptions import (
     DamageError,
@@ -168,7 +170,7 @@ class _Saver:
             inner = joined_name(name, file)
             self.recovery.losses.append(RowLoss(inner, None))
             self._remark("'%s' is a file by itself: recover it separately" % inner)
-        limits = FolderLimits(node.folder.in_folder)
+        limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
             for inner in filter(None, self._nodes):
@@ -235,7 +237,7 @@ class _Saver:
                 behind = length, part.length
                 new.attrs = self._noted(own, part.name, part.lost_rows(), behind)
             columns[column] = new, part.blocks(found, new, length, dropped)
-        limits = FolderLimits(node.folder.in_folder)
+        limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             if isinstance(node, ArrayLayout):
                 found.create(change, "", *columns[""])
@@ -481,3 +483,11 @@ def places_of(kept: Rows, start: int, stop: int) -> Rows:
 def whole_files(rows: Rows, size: int, length: int) -> Rows:
     """Return all rows of the files of `size` rows that have some of `rows`."""
     return union((a - a % size, min(-(-b // size) * size, length)) for a, b in rows)
+
+
+def _limits_of(folder: Folder) -> AccessLimits | None:
+    """Return the limits for readers of a copy of a dataset, or of one in a ZIP."""
+    if folder.store.can_rename:
+        return FolderLimits(folder.in_folder)
+    found = find_zip(folder.root)
+    return None if found is None else limits_of(found[0])
