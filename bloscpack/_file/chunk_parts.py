@@ -68,7 +68,6 @@ class ChunkParts:
             self._entries.append(list(_cut(axis, grid, span)))
             first = span.stop
         self._found = [{part.places: part for part in e} for e in self._entries]
-        self._has_joint = first > len(axes)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the chunks, ascending."""
@@ -105,14 +104,17 @@ class ChunkParts:
         yield target, 0, chunk, source
 
     def _joined(self, found: Sequence[AxisPart]) -> Part:
-        target = tuple(each.target for each in found)
-        source = tuple(index for each in found for index in each.source)
-        if self._has_joint:
-            return target, source
-        return (
-            independent(target, self.shape),
-            independent(source, self.grid.chunk),
-        )
+        target = independent(tuple(each.target for each in found), self.shape)
+        sources = [each.source for each in found]
+        if sum(not isinstance(source[0], slice) for source in sources) < 2:
+            return target, tuple(index for source in sources for index in source)
+        # NumPy would combine the items of arrays of different entries.
+        index: list[Array] = []
+        for number, span in enumerate(self._spans):
+            shape = (-1, *[1] * (len(sources) - number - 1))
+            pairs = zip(self.grid.chunk[span], sources[number], strict=True)
+            index += (numpy.arange(n)[i].reshape(shape) for n, i in pairs)
+        return target, tuple(index)
 
 
 def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPart]:

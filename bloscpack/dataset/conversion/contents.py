@@ -239,9 +239,7 @@ class ArrayContent:
 
     def rows(self) -> Iterable[Array]:
         """Return blocks of rows."""
-        if self.read is not None:
-            return self.read()
-        return self.parts(range(self.shape[0])) if self.shape else [self.array[...]]
+        return self.parts(range(self.shape[0])) if self.read is None else self.read()
 
     def parts(self, rows: range) -> Iterator[Array]:
         """Yield some rows in blocks, without reading the others if that is possible."""
