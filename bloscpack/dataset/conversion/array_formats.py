@@ -333,26 +333,19 @@ def content_of(lazy: LazyArray) -> ArrayContent:
     return ArrayContent(
         lazy.dtype,
         lazy.shape,
-        partial(_rows_of_lazy, lazy),
-        attributes_of(lazy.metadata),
-        read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+        attrs=attributes_of(lazy.metadata),
+        read_stored=partial(_rows_of_transpose, lazy) if fortran else None,
         array=lazy,
         chunks=lazy._parts,
     )
 
 
-def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
-    """Yield blocks of rows of the array, or of its transpose."""
-    if not lazy.shape:
-        yield lazy[...]
-        return
-    length = lazy.shape[-1 if transposed else 0]
-    reads_all = lazy.order == "F" and not transposed
-    factor = FORTRAN_FACTOR if reads_all else 1
-    step = rows_in_block(lazy.nbytes // max(1, length), factor=factor)
+def _rows_of_transpose(lazy: LazyArray) -> Iterator[Array]:
+    """Yield blocks of rows of the transpose of an array."""
+    length = lazy.shape[-1]
+    step = rows_in_block(lazy.nbytes // max(1, length))
     for start in range(0, length, step):
-        part = slice(start, start + step)
-        yield lazy[..., part].T if transposed else lazy[part]
+        yield lazy[..., start : start + step].T
 
 
 def attributes_of(metadata: Json) -> JsonObject:
