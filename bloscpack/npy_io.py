@@ -24,13 +24,7 @@ from ._format.dtypes import check_unit, encode_dtype, parse_literal
 from ._format.grid import lengths
 from ._storage.base import naming_errors, read_up_to, write_all
 from ._storage.paths import without_url
-from ._storage.protocols import (
-    Buffer,
-    Path,
-    Readable,
-    StorageOptions,
-    Writable,
-)
+from ._storage.protocols import Buffer, Path, Readable, StorageOptions, Writable
 from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from

@@ -101,12 +101,7 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
-from ..serializers import (
-    SERIALIZERS_LOOKUP,
-    is_grid,
-    is_shard,
-    replaced_metadata,
-)
+from ..serializers import SERIALIZERS_LOOKUP, is_grid, is_shard, replaced_metadata
 from .repack_plan import RepackPlan as CopyPlan
 from .repack_plan import Settings, Survey, bytes_behind, log_dropped
 from .repack_writing import repack_fp, write_planned
@@ -190,10 +185,7 @@ def append_locked(
 
 
 def append_chunks(
-    target: Target,
-    new_content_fp: Readable,
-    new_size: int,
-    how: AppendSettings,
+    target: Target, new_content_fp: Readable, new_size: int, how: AppendSettings
 ) -> int:
     """Append bytes of a file object; return by how many chunks the file has grown."""
     new_size = checked_size(new_size)

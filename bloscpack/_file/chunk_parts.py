@@ -109,10 +109,7 @@ class ChunkParts:
         source = tuple(index for each in found for index in each.source)
         if self._has_joint:
             return target, source
-        return (
-            independent(target, self.shape),
-            independent(source, self.grid.chunk),
-        )
+        return (independent(target, self.shape), independent(source, self.grid.chunk))
 
 
 def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPart]:

@@ -18,13 +18,7 @@ from ..console import (
 )
 from ..display import say_json
 from ..exit_codes import WrongUsage
-from ..options import (
-    add,
-    add_codec_options,
-    lengths_of_option,
-    rows_or_shape,
-    set_help,
-)
+from ..options import add, add_codec_options, lengths_of_option, rows_or_shape, set_help
 from ..outputs import Clock, check_free, checked_stream
 from ..progress import shown
 

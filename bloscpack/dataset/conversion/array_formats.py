@@ -458,10 +458,7 @@ def plain_bytes(block: Array) -> memoryview:
 
 def write_npz(content: Content, request: Request) -> None:
     """Write arrays and columns; an array without a name is called ``arr_0``."""
-    with (
-        request.new_file() as out_fp,
-        zipfile.ZipFile(out_fp, "w") as archive,
-    ):
+    with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
         for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:
