@@ -64,9 +64,8 @@ from .._format.shard import (
     CRC_LENGTH,
     SEPARATOR,
     Trailer,
-    count_slots,
     inner_size,
-    slots_of,
+    trailer_of,
 )
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
@@ -252,9 +251,7 @@ def _begin_trailer(
     """Return the trailer of a shard with the chunks that stay; None for others."""
     if plan.inner_nbytes is None:
         return None
-    header = plan.header
-    slots = count_slots(header, metadata), slots_of(header, metadata)
-    trailer = Trailer(plan.inner_nbytes, slots[0], header.checksum_impl, slots[1])
+    trailer = trailer_of(plan.inner_nbytes, plan.header, metadata)
     for start, stop in pairwise(boundaries[: plan.first_chunk + 1]):
         trailer.add(start, stop)
     return trailer
