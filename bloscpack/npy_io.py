@@ -352,8 +352,8 @@ class GridNpySink(NpySink):
         if self._band is None:
             shape = *lengths(box[:1]), *grid.shape[1:]
             self._band = new_array(shape, self._description.dtype)
-        rows = tuple(slice(0, each.stop - each.start) for each in box[:1])
-        put_chunk(self._band, rows + box[1:], plain, grid)
+        rows = slice(0, len(self._band))
+        put_chunk(self._band, (rows, *box[1:]), plain, grid)
         if number + 1 == grid.nchunks or grid.box(number + 1)[:1] != box[:1]:
             PlainFPSink.store(self, self._band.reshape(-1).view("u1").data)
             self._band = None

@@ -427,9 +427,8 @@ class ArrayIndex:
 
 def _entry(entry: Any) -> Any:
     """Return an entry of an index as None, ``...``, a slice, an integer or an array."""
-    if type(entry) is int:
-        return entry
-    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+    is_plain = type(entry) is int or entry is None or entry is Ellipsis
+    if is_plain or isinstance(entry, slice):
         return entry
     if not isinstance(entry, bool):
         try:
