@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import groupby, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,15 +62,13 @@ class ChunkParts:
             self._entries.append(list(_cut(axis, grid, span)))
             first = span.stop
         self._has_joint = first > len(axes)
-
-    @cached_property
-    def _chunks(self) -> dict[int, tuple[AxisPart, ...]]:
-        """The parts of the entries that are in each chunk, by its number, ascending."""
-        found = (parts for shard in self.shards() for parts in product(*shard))
-        return {sum(each.number for each in parts): parts for parts in found}
+        # The parts of the entries that are in each chunk, by its number.
+        self._chunks: dict[int, tuple[AxisPart, ...]] = {}
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the chunks, ascending."""
+        """Return the numbers of the chunks, ascending; `of` knows them from then on."""
+        found = (parts for shard in self.shards() for parts in product(*shard))
+        self._chunks = {sum(each.number for each in parts): parts for parts in found}
         return list(self._chunks)
 
     def shards(self) -> Iterator[tuple[list[AxisPart], ...]]:
