@@ -203,6 +203,15 @@ def both(*changes: Change) -> Change:
     return change
 
 
+def grid(**changes: object) -> Change:
+    """Cut an array of 7 x 2 numbers into two chunks of 8 x 1, and change its metadata."""
+    described = {"container": "grid", "shape": [7, 2], "chunks": [8, 1], **changes}
+    return both(
+        in_pieces(PLAIN[:CHUNK_SIZE], PLAIN[:CHUNK_SIZE]),
+        lambda parts: describe(parts, **described),
+    )
+
+
 def in_pieces(*plain: bytes) -> Change:
     """Give a file with a table these chunks, the first of which is the largest."""
 
@@ -515,6 +524,18 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "shard-entries-many": (
         "S6 S7", shard(broken=another_entry),
     ),
+    # Chunks in every axis
+    "grid-chunks-missing": ("G1", grid(chunks=...)),
+    "grid-chunks-zero": ("G1", grid(chunks=[8, 0])),
+    "grid-chunks-few": ("G1", grid(chunks=[8])),
+    "grid-chunks-large": ("G1", grid(chunks=[2**20, 2**20])),
+    "grid-order": ("G1", grid(order="F")),
+    "grid-shape-none": ("G1", grid(shape=[0, 2])),
+    "grid-count": ("G2", grid(shape=[17, 2])),
+    "grid-size": ("G2", grid(chunks=[16, 1])),
+    "grid-shard-number": ("G7", grid(shard=4)),
+    "grid-shard-part": ("G7", grid(shard=[12, 2])),
+    "grid-shard-small": ("G7", grid(shard=[8, 1])),
     "shard-crc": ("S7", shard(broken=set_in_trailer(crc=b"nope"))),
     "shard-crc32": ("S7", shard(broken=zlib_crc)),
 }  # fmt: skip
