@@ -217,3 +217,17 @@ def encode_int32(fourbyte: int) -> bytes:
 def encode_int64(eightbyte: int) -> bytes:
     """Return a signed number as eight bytes."""
     return _INT64.pack(eightbyte)
+
+
+def import_extra(name: str, extra: str) -> ModuleType:
+    """Return a module that an extra installs; raise `UsageError` without it."""
+    from importlib import import_module
+
+    from .exceptions import UsageError, install_hint
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
+        ) from error

@@ -68,7 +68,7 @@ Everything is checked. bcolz has no digests.
   $ blpk verify day prices
   day: ok (zarr array, 7 chunks in 3 files, 252.0B)
   prices: ok (bcolz table, 6 chunks in 6 files, 720.0B)
-    note: '.': there are no digests: damage is found only where Blosc fails (section 'chunks')
+    note: '.': there are no digests: damage is found only where the codec fails (section 'chunks')
   $ blpk info --chunks day | tail -n 1
     252.0B    *  7 chunks, 0 damaged: day (glob)
 

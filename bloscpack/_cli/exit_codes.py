@@ -66,7 +66,6 @@ EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 DATASET = "a dataset"
 BIGFILE_TREE = "a BigFile tree"
-ZARR_STORE = "a Zarr store of another program"
 # What to use for a folder in place of a verb for files; %s is its name.
 INSTEAD = {
     DATASET: {
@@ -81,7 +80,6 @@ INSTEAD = {
         "compress": "'blpk convert %s NEW.zarr' compresses it",
         "verify": "'blpk bigfile verify %s' checks it",
     },
-    ZARR_STORE: {"": "'blpk convert %s NEW.zarr' reads it"},
 }
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
@@ -194,7 +192,6 @@ def kind_of_folder(name: str) -> str | None:
     """Return what a folder is that verbs for files refuse, or None."""
     from ..dataset import find
     from ..dataset.conversion.bigfile_trees import is_tree
-    from ..dataset.conversion.zarr_stores import is_store
 
     try:
         found = find(name)
@@ -202,9 +199,7 @@ def kind_of_folder(name: str) -> str | None:
             return DATASET
         if not os.path.isdir(name):
             return None
-        if is_tree(name):
-            return BIGFILE_TREE
-        return ZARR_STORE if is_store(name) else None
+        return BIGFILE_TREE if is_tree(name) else None
     except (BloscpackError, OSError):
         return None
 

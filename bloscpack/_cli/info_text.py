@@ -136,6 +136,11 @@ def _codec(codec: str, filter_: str, copied: bool) -> str:
     return "%s, filter %s%s" % (codec, filter_, stored)
 
 
+def _codec_text(codec: str, level: int | None, filter_: str) -> str:
+    of_level = "" if level is None else ", level %d" % level
+    return "%s%s, filter %s" % (codec, of_level, filter_)
+
+
 def _shard(shard: JsonObject) -> str:
     states = {True: "with an index", False: "without an index", None: "index unknown"}
     counts = shard["rows"], shard["slots"], states[shard["index"]]
@@ -166,7 +171,7 @@ FACTS: tuple[tuple[str, tuple[str, ...], Callable[..., str]], ...] = (
     ("shard", ("shard",), _shard),
     ("fill value", ("fill_value",), str),
     ("typesize", ("typesize",), str),
-    ("codec", ("codec", "level", "filter"), "{}, level {}, filter {}".format),
+    ("codec", ("codec", "level", "filter"), _codec_text),
     ("codec", ("codec", "filter", "copied"), _codec),
     ("checksum", ("checksum",), str),
     ("room", ("room",), str),

@@ -42,6 +42,8 @@ Job = tuple[str, str]
 
 # Names of unfinished outputs: see `disk.create_beside`.
 LEFT_OVER = re.compile(r"\..*\.\d+-\d+\.tmp", re.DOTALL)
+# The first bytes of a ZIP file that is not empty.
+ZIP_MAGIC = b"PK\x03\x04"
 # Files whose bytes are not plain data, by their first bytes, with advice for each.
 NOT_PLAIN = {
     NPY_MAGIC: ".npy file: --npy appends its rows",
@@ -50,7 +52,7 @@ NOT_PLAIN = {
 
 
 def is_dataset(path: str) -> bool:
-    """Return whether a path is the folder of a dataset.
+    """Return whether a path is the folder of a dataset, or a ZIP file of Zarr.
 
     A plain folder that contains datasets is one, too, unless it contains `.blp` files.
     """
@@ -60,13 +62,28 @@ def is_dataset(path: str) -> bool:
 
         return is_dataset_at(place)
     if not os.path.isdir(place):
-        return False
+        outer = place  # a name in a ZIP file follows that of the file
+        while outer and not os.path.exists(outer):
+            outer = os.path.dirname(outer)
+        return begins_with(outer, ZIP_MAGIC) and _is_zip_store(place)
     from .. import dataset
 
     found = dataset.find(place)
     if found is None or found[0] != "folder":
         return found is not None
     return not any(name.endswith(EXTENSION) for name in os.listdir(place))
+
+
+def _is_zip_store(path: str) -> bool:
+    """Return whether a ZIP file has a Zarr store that `savez` has not written."""
+    from .._storage.zip_store import find_zip
+    from ..dataset.conversion import source_format
+
+    try:
+        found = find_zip(os.path.abspath(path))
+        return found is not None and bool(source_format(found[0]).layout)
+    except BloscpackError:
+        return False
 
 
 def has_description(path: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .._format.dtypes import DType
-from .._format.zarr_metadata import ZARR_JSON, ArrayDocument, decode_array
+from .._format.zarr_metadata import KEYS, ZARR_JSON, ArrayDocument, decode_array
 from .._format.zip_format import (
     TAIL_LENGTH,
     Directory,
@@ -182,7 +182,10 @@ class ArchiveFile:
         """Return the description of an array in its ``zarr.json``."""
         document = self.json(self.member(document_name(name)))
         try:
-            return decode_array(document)
+            found = decode_array(document)
+            if not found.packing.is_own or found.keys != KEYS:
+                raise UsageError("'savez' does not write this Zarr array")
+            return found
         except UsageError as error:
             error.filename = shown_name(self.label(name))
             raise

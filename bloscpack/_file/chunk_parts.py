@@ -56,12 +56,13 @@ class ChunkParts:
         self.axes = axes
         self.shape = tuple(axis.count for axis in axes)
         self._entries: list[list[AxisPart]] = []
+        self._spans: list[slice] = []
         first = 0
         for axis in axes:
             span = slice(first, first + len(axis.shape))
+            self._spans.append(span)
             self._entries.append(list(_cut(axis, grid, span)))
             first = span.stop
-        self._has_joint = first > len(axes)
         # The parts of the entries that are in each chunk, by its number.
         self._chunks: dict[int, tuple[AxisPart, ...]] = {}
 
@@ -96,11 +97,17 @@ class ChunkParts:
         yield target, 0, chunk, source
 
     def _joined(self, found: Sequence[AxisPart]) -> Part:
-        target = tuple(each.target for each in found)
-        source = tuple(index for each in found for index in each.source)
-        if self._has_joint:
-            return target, source
-        return (independent(target, self.shape), independent(source, self.grid.chunk))
+        target = independent(tuple(each.target for each in found), self.shape)
+        sources = [each.source for each in found]
+        if sum(not isinstance(source[0], slice) for source in sources) < 2:
+            return target, tuple(index for source in sources for index in source)
+        # NumPy would combine the items of arrays of different entries.
+        index: list[Array] = []
+        for number, span in enumerate(self._spans):
+            shape = (-1, *[1] * (len(sources) - number - 1))
+            pairs = zip(self.grid.chunk[span], sources[number], strict=True)
+            index += (numpy.arange(n)[i].reshape(shape) for n, i in pairs)
+        return target, tuple(index)
 
 
 def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPart]:

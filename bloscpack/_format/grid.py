@@ -15,6 +15,10 @@ import math
 from collections.abc import Sequence
 from itertools import product
 
+# Maximum number of chunks of a shard that is cut along other axes than the first one:
+# their numbers are listed.
+MAX_SLOTS = 2**20
+
 Shape = tuple[int, ...]
 Box = tuple[slice, ...]
 

@@ -221,6 +221,11 @@ class Trailer:
         The checksum of the chunks.
     slots
         The number of the entry of each chunk, by default 0, 1, 2 ….
+
+    Attributes
+    ----------
+    numbers
+        Offsets and sizes of the frames in turn.
     """
 
     def __init__(
@@ -234,12 +239,12 @@ class Trailer:
         self._nslots = nslots
         self._checksum = checksum
         self._slots = slots
-        self._numbers = array("Q")
+        self.numbers = array("Q")
         self._last = b""
 
     def add(self, start: int, stop: int) -> None:
         """Add the extent of a chunk and its digest, in bytes of the file."""
-        self._numbers.extend((start, stop - start))
+        self.numbers.extend((start, stop - start))
 
     def add_frame(self, offset: int, compressed: Buffer) -> int:
         """Add a chunk at `offset`, which may be the last one; return its plain size."""
@@ -252,7 +257,7 @@ class Trailer:
     def blocks(self, end: int) -> list[bytes]:
         """Return the trailer behind the last frame, which ends at `end`."""
         copy = self._padded_copy()
-        numbers = self._numbers[:]
+        numbers = self.numbers[:]
         if self._last:
             del numbers[-2:]
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)

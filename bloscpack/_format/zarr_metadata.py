@@ -1,4 +1,4 @@
-"""The documents of Zarr format 3, ``zarr.json``: of sharded arrays, and of groups.
+"""The documents of Zarr format 3, ``zarr.json``: of arrays, and of groups.
 
 ::
 
@@ -7,6 +7,8 @@
      "chunk_key_encoding": default, "/"
      "fill_value": ..., "attributes": {...}, "dimension_names": [...],
      "codecs": [sharding_indexed: inner chunks; bytes, blosc, crc32c]}
+
+Other programs write arrays without shards, too, and with other codecs: see `packing`.
 
 JSON values to objects and back, no files. Keys of a document that are unknown here are
 kept when it is encoded again. `decode_array` accepts only arrays of this structure.
@@ -26,10 +28,11 @@ import numpy
 
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ..exceptions import UsageError, UsageTypeError, UsageValueError
+from ..exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
 from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
 from .dtypes import DType, refuse, shown
-from .grid import Grid, Shape
+from .grid import MAX_SLOTS, Grid, Shape
+from .packing import CODECS, OWN, Packing
 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
@@ -38,6 +41,8 @@ ZARR_JSON = "zarr.json"
 # A key of a group with copies of the documents of all members, which zarr-python reads
 # in their place. A change would make it wrong.
 CONSOLIDATED = "consolidated_metadata"
+# The file with these copies in format 2.
+OLD_CONSOLIDATED = ".zmetadata"
 # Data types that every reader of Zarr format 3 knows, by kind and item size.
 DATA_TYPES = {
     **{("i", n): "int%d" % (8 * n) for n in (1, 2, 4, 8)},
@@ -56,12 +61,15 @@ CRC32C = {"name": "crc32c"}
 # Byte orders, by their names in the codec of bytes.
 ENDIANS = {"little": "<", "big": ">", None: "="}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
-KEY_ENCODING = {"name": "default", "configuration": {"separator": "/"}}
 # The attribute with the value of missing items. xarray stores a float as the bytes of a
 # double in base64.
 MASK = "_FillValue"
-# The end of each error for an array that only other programs read.
-READ_OTHERWISE = ". zarr-python reads it; 'blpk convert' copies it into a dataset"
+# The names of chunks: their encoding, and what separates the numbers in them.
+KEYS = "default", "/"
+SEPARATORS = {"default": "/", "v2": "."}
+# Start and end of each error for an array that only other programs read.
+NOT_OPENED = "this library does not open this Zarr array: "
+READ_OTHERWISE = ". zarr-python may read it; 'blpk convert' copies it into a dataset"
 # Keys of the document of an array. A reader must refuse others, unless they say that
 # it need not understand them.
 ARRAY_KEYS = frozenset(
@@ -75,7 +83,7 @@ ARRAY_KEYS = frozenset(
 
 @dataclass(eq=False)
 class ArrayDocument:
-    """The document of an array whose shards are files of this library.
+    """The document of an array.
 
     Attributes
     ----------
@@ -92,6 +100,10 @@ class ArrayDocument:
     blosc
         Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2)
         and ``typesize``.
+    packing
+        How chunks are stored.
+    keys
+        How files are named: encoding and separator.
     others
         Keys that are unknown here, and their values.
     """
@@ -103,6 +115,8 @@ class ArrayDocument:
     dimension_names: Sequence[str | None] | None = None
     blosc: Mapping[str, Any] = field(default_factory=dict)
     others: JsonObject = field(default_factory=dict)
+    packing: Packing = OWN
+    keys: tuple[str, str] = KEYS
 
     def __post_init__(self) -> None:
         if self.fill_value is None:
@@ -123,21 +137,31 @@ class ArrayDocument:
 
     def document(self) -> JsonObject:
         """Return the document."""
-        codecs = [bytes_codec(self.dtype), blosc_codec(**self.blosc), CRC32C]
-        sharding = {
-            "chunk_shape": list(self.grid.chunk),
-            "codecs": codecs,
-            "index_codecs": [LITTLE, CRC32C],
-            "index_location": "end",
-        }
+        packing = self.packing
+        codecs = [bytes_codec(self.dtype)]
+        if packing.codec == "blosc":
+            codecs.append(blosc_codec(**self.blosc))
+        elif packing.codec:
+            configuration = packing.configuration
+            codecs.append({"name": packing.codec, "configuration": configuration})
+        codecs += [CRC32C] * packing.has_digests
+        if packing.has_index:
+            sharding = {
+                "chunk_shape": list(self.grid.chunk),
+                "codecs": codecs,
+                "index_codecs": [LITTLE, *([CRC32C] * packing.index_has_digest)],
+                "index_location": "start" if packing.index_at_start else "end",
+            }
+            codecs = [{"name": "sharding_indexed", "configuration": sharding}]
         document = array_document(
             self.shape,
             encode_data_type(self.dtype),
             self.grid.shard,
             encode_fill_value(self.dtype, self.fill_value),
-            [{"name": "sharding_indexed", "configuration": sharding}],
+            codecs,
             self.attributes,
             self.dimension_names,
+            self.keys,
         )
         return document | self.others
 
@@ -154,6 +178,7 @@ def array_document(
     codecs: list[JsonObject],
     attributes: JsonObject,
     dimension_names: Sequence[str | None] | None,
+    keys: tuple[str, str] = KEYS,
 ) -> JsonObject:
     """Return the document of an array whose chunks form a regular grid."""
     document: JsonObject = {
@@ -165,7 +190,10 @@ def array_document(
             "name": "regular",
             "configuration": {"chunk_shape": list(chunk_shape)},
         },
-        "chunk_key_encoding": KEY_ENCODING,
+        "chunk_key_encoding": {
+            "name": keys[0],
+            "configuration": {"separator": keys[1]},
+        },
         "fill_value": fill_value,
         "codecs": codecs,
         "attributes": attributes,
@@ -417,9 +445,7 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
 
 
 def _unsupported(reason: str) -> UsageError:
-    return UsageError(
-        "this library does not open this Zarr array: %s%s" % (reason, READ_OTHERWISE)
-    )
+    return UsageError(NOT_OPENED + reason + READ_OTHERWISE)
 
 
 def _named(stored: Json) -> tuple[str | None, JsonObject]:
@@ -455,13 +481,15 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         )
     _check_others(document)
     shape = _lengths(document.get("shape"), "shape", 0)
-    grid, codecs = _decode_grid(document), _decode_codecs(document)
-    chunk = _lengths(codecs.get("chunk_shape"), "chunk_shape")
+    grid, keys = _decode_grid(document)
+    codecs, sharding = _decode_codecs(document)
+    stated = None if sharding is None else sharding.get("chunk_shape")
+    chunk = grid if sharding is None else _lengths(stated, "chunk_shape")
     if not len(grid) == len(chunk) == len(shape):
         refuse("chunks and shards of '%d' axes" % len(shape), [grid, chunk])
     if any(n % m for n, m in zip(grid, chunk, strict=True)):
         raise _unsupported("shards of shape %s are no multiple of %s" % (grid, chunk))
-    endian, blosc = _decode_inner(codecs)
+    endian, blosc, packing = _decode_inner(codecs, sharding)
     dtype = decode_data_type(document.get("data_type"), endian)
     check_itemsize(dtype)
     if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
@@ -469,6 +497,9 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
+    cut = Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True)))
+    if not cut.is_rows and cut.slots > MAX_SLOTS:
+        raise _unsupported("a shard has more than %d chunks" % MAX_SLOTS)
     names = document.get("dimension_names")
     if names is not None and (
         not isinstance(names, list)
@@ -481,13 +512,26 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         refuse("'attributes' to be an object in JSON", attributes)
     return ArrayDocument(
         dtype,
-        Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True))),
+        cut,
         fill_value=decode_fill_value(dtype, document.get("fill_value")),
         attributes=attributes,
         dimension_names=names,
         blosc=blosc,
         others={k: v for k, v in document.items() if k not in ARRAY_KEYS},
+        packing=packing,
+        keys=keys,
     )
+
+
+def why_not_native(document: JsonObject) -> str | None:
+    """Return why an array is not read by this library; None if it is, or is damaged."""
+    try:
+        decode_array(document)
+    except UsageError as error:
+        return str(error).removeprefix(NOT_OPENED).removesuffix(READ_OTHERWISE)
+    except FormatError:
+        pass
+    return None
 
 
 def _check_others(document: JsonObject) -> None:
@@ -500,37 +544,50 @@ def _check_others(document: JsonObject) -> None:
             raise _unsupported("its metadata have the key '%s'" % key)
 
 
-def _decode_grid(document: JsonObject) -> tuple[int, ...]:
-    """Return the shape of a shard."""
+def _decode_grid(document: JsonObject) -> tuple[Shape, tuple[str, str]]:
+    """Return the shape of a shard, and how the shards are named."""
     name, grid = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
     encoding, keys = _named(document.get("chunk_key_encoding"))
-    if encoding != "default" or keys.get("separator", "/") != "/":
-        raise _unsupported("its chunks have other names than 'c/0/0'")
-    return _lengths(grid.get("chunk_shape"), "chunk_shape")
+    separator: Json = keys.get("separator", SEPARATORS.get(encoding or "", ""))
+    if encoding not in SEPARATORS or separator not in tuple(SEPARATORS.values()):
+        raise _unsupported("the names of its chunks have an unknown encoding")
+    return _lengths(grid.get("chunk_shape"), "chunk_shape"), (encoding, separator)
 
 
-def _decode_codecs(document: JsonObject) -> JsonObject:
-    """Return the configuration of the sharding codec."""
-    codecs = _list(document.get("codecs"), 1)
-    name, sharding = _named(codecs[0]) if codecs else (None, {})
+def _decode_codecs(document: JsonObject) -> tuple[Json, JsonObject | None]:
+    """Return the codecs of the chunks, and the configuration of the shards, if any."""
+    codecs: Json = document.get("codecs")
+    name, sharding = _named(codecs[0] if isinstance(codecs, list) and codecs else None)
     if name != "sharding_indexed":
-        raise _unsupported("its only codec is not 'sharding_indexed'")
-    names = [_named(codec) for codec in _list(sharding.get("index_codecs"), 2)]
-    if names != [("bytes", {"endian": "little"}), ("crc32c", {})]:
-        raise _unsupported("the codecs of its index are not 'bytes' and 'crc32c'")
-    if sharding.get("index_location", "end") != "end":
-        raise _unsupported("the index of a shard is at its start")
-    return sharding
+        return codecs, None
+    if codecs[1:]:
+        raise _unsupported("there is a codec behind 'sharding_indexed'")
+    return sharding.get("codecs"), sharding
 
 
-def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
-    """Return the byte order and the settings of Blosc of the inner chunks."""
-    found = [_named(codec) for codec in _list(sharding.get("codecs"), 3)]
-    if [name for name, _ in found] != ["bytes", "blosc", "crc32c"]:
-        raise _unsupported("the codecs of its chunks are not bytes, blosc and crc32c")
-    word, stored = found[0][1].get("endian"), found[1][1]
+def _decode_inner(
+    codecs: Json, sharding: JsonObject | None
+) -> tuple[str, dict[str, Any], Packing]:
+    """Return byte order, settings of Blosc, and how chunks are stored."""
+    found = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
+    has_digests = len(found) > 1 and found[-1][0] == CRC32C["name"]
+    inner = found[1 : -1 if has_digests else None]
+    codec, stored = (inner or [("", {})])[0]
+    if (found[:1] and found[0][0] != "bytes") or len(inner) > 1 or not found:
+        names = ", ".join(str(name) for name, _ in found)
+        raise _unsupported("its chunks have the codecs %s" % shown(names))
+    if codec not in CODECS or not CODECS[codec].reads(stored):
+        raise _unsupported("its chunks have the codec %s" % shown([codec, stored]))
+    packing = Packing(
+        codec,
+        {} if codec == "blosc" else stored,
+        has_digests,
+        sharding is not None,
+        *_decode_index({} if sharding is None else sharding),
+    )
+    word = found[0][1].get("endian")
     if word not in tuple(ENDIANS):  # a list has no hash
         refuse("'endian' to be 'little' or 'big'", word)
     endian = ENDIANS[word]
@@ -543,9 +600,16 @@ def _decode_inner(sharding: JsonObject) -> tuple[str, dict[str, Any]]:
         blosc["shuffle"] = SHUFFLES.index(stored["shuffle"])
     if type(stored.get("typesize")) is int and 1 <= stored["typesize"] <= 255:
         blosc["typesize"] = stored["typesize"]
-    return endian, blosc
+    return endian, blosc, packing
 
 
-def _list(value: Json, length: int) -> list[Json]:
-    """Return a list of this length; an empty list for anything else."""
-    return value if isinstance(value, list) and len(value) == length else []
+def _decode_index(sharding: JsonObject) -> tuple[bool, bool]:
+    """Return whether an index is at the start of a shard, and has a digest."""
+    place: Json = sharding.get("index_location", "end")
+    codecs: Json = sharding.get("index_codecs", [LITTLE, CRC32C])
+    names = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
+    has_digest = names[1:] == [("crc32c", {})]
+    is_little = names[:1] == [("bytes", {"endian": "little"})]
+    if not is_little or (names[1:] and not has_digest) or place not in ("start", "end"):
+        raise _unsupported("the index of its shards has an unknown form")
+    return place == "start", has_digest

@@ -1,7 +1,8 @@
 """A store: what the rest of the package may do with named files in one place.
 
-`FolderStore` is a folder that is held open, `ObjectStore` any store of fsspec, and
-`MemoryStore` a dictionary. They are siblings. What a store can't do is a property: the
+`FolderStore` is a folder that is held open, `ObjectStore` any store of fsspec,
+`ZipStore` a ZIP file, and `MemoryStore` a dictionary. They are siblings.
+What a store can't do is a property: the
 rules of `_commit` ask for `can_rename`, and call only the methods of their kind.
 
 Names are relative to the store; they have slashes and safe parts only.
@@ -52,6 +53,8 @@ class Store:
         Whether each read of a file is a round trip to another machine.
     lists
         Whether the names in it can be listed.
+    is_writable
+        Whether files in it can be changed.
     can_rename
         Whether it has locks, folders that can be synced, and names that can be changed.
         Then it is a `FolderStore`. In any other store, a file is stored in one step if
@@ -61,6 +64,7 @@ class Store:
     root: str
     is_remote = False
     lists = True
+    is_writable = True
     can_rename = False
 
     @property

@@ -212,9 +212,10 @@ def find(
     ('zarr', 'array')
     """
     path = local_path(path)
-    if not is_url(path) and not os.path.isdir(path):
+    store = store_at(path, storage_options)
+    if store.can_rename and not os.path.isdir(path):
         return None
-    found = find_any(Folder(store_at(path, storage_options)))
+    found = find_any(Folder(store))
     return None if found is None else (found.layout, found.kind)
 
 

@@ -129,7 +129,7 @@ class Array(StoredArray, Node):
     @property
     def codec(self) -> str | None:
         """The name of the codec that compresses new chunks."""
-        found = self._read(self._layout.new_array).settings.get("cname")
+        found = self._read(lambda: self._layout.codec_settings).get("cname")
         return None if found is None else str(found)
 
     def _rows_of_html(self) -> list[list[str]]:
@@ -211,15 +211,14 @@ class Array(StoredArray, Node):
 
     def iter_chunks(self) -> Iterator[Items]:
         """Yield the rows of each chunk, in order, as arrays."""
-        step = self.chunks[0]
-        for start in range(0, len(self), step):
-            yield self[start : start + step]
+        for start in range(0, len(self), self.chunks[0]):
+            yield self[start : start + self.chunks[0]]
 
     # Pickle and Dask
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the array again, in any process, for reading."""
-        return reopened, (Array, self._layout, len(self))
+        return reopened, (Array, self._layout, *self.shape[:1])
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
         """Return a value that is the same for the same state of the same array."""
@@ -254,6 +253,8 @@ class Array(StoredArray, Node):
                 "the columns of a table have the same length: append to the table, or "
                 "resize it"
             )
+        if not self.shape:
+            raise UsageError("an array without axes can't get another shape")
         return writer
 
     def append(self, values: Any, axis: int = 0) -> None:
@@ -275,8 +276,6 @@ class Array(StoredArray, Node):
             If the rows don't fit, or if the array was opened for reading.
         """
         writer = self._check_resizable()
-        if not self.shape:
-            raise UsageError("an array without axes can't grow")
         if not -self.ndim <= operator.index(axis) < self.ndim:
             raise UsageValueError(
                 "axis %d is out of bounds for an array of %d axes" % (axis, self.ndim)
@@ -399,17 +398,28 @@ class Array(StoredArray, Node):
     def stage_resize(self, change: Change, shape: Shape) -> None:
         """Let `change` set the shape."""
         check_nbytes(shape, self.dtype)
-        if shape != self.shape:
-            grid = self._layout.grid.resized(shape)
-            self._layout.stage(change, grid, self._filled_blocks(grid), extends=True)
-
-    def _filled_blocks(self, grid: Grid) -> Blocks:
-        """Yield the chunks with new items, which get the fill value."""
-        if all(map(operator.le, grid.shape, self.shape)):
+        old, stage = self.shape, self._layout.stage
+        if shape == old:
             return
-        old = tuple(map(min, grid.shape, self.shape))
+        grid = self._layout.grid.resized(shape)
+        if any(map(operator.gt, shape, old)):
+            # Readers of the old state need the items that another axis loses.
+            grid = grid.resized(tuple(map(max, shape, old)))
+        blocks = self._filled_blocks(grid, shape)
+        stage(change, grid, blocks, lambda: shape, extends=True)
+
+    def _filled_blocks(self, grid: Grid, new: Shape) -> Blocks:
+        """Yield the chunks with new items, which get the fill value.
+
+        `new` is the shape of the array after the change.
+        """
+        old = self.shape
+        if all(map(operator.le, new, old)):
+            return
         fill = numpy.array(self.fill_value, self.dtype)
         for shard in self._layout.shards_to_fill(grid):
+            if not all(map(operator.lt, grid.corner(shard * grid.slots), new)):
+                continue
             for number in grid.chunks_of(shard):
                 shape = lengths(grid.box(number))
                 kept = part(grid.corner(number), grid.chunk, old)

@@ -38,7 +38,6 @@ from .file_checks import (
 )
 from .folder import Folder
 from .layouts import (
-    LAYOUTS,
     array_class,
     detect,
     find_member,
@@ -205,8 +204,9 @@ class DatasetCheck:
                     message = "a folder of datasets, and no group: it has no document"
                     self.report.note("metadata", "no-document", message, file=inner)
                 self._check_changing(found.folder, inner, found.layout, found.kind)
-        if not LAYOUTS[layout].has_digests:
-            message = "there are no digests: damage is found only where Blosc fails"
+        columns = node.columns.values() if isinstance(node, TableLayout) else ()
+        if not all(each.has_digests for each in (node, *columns)):
+            message = "there are no digests: damage is found only where the codec fails"
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)
@@ -445,9 +445,9 @@ def losses_of(name: str, checks: list[FileCheck]) -> list[RowLoss]:
     """Return what is lost of a part of an array: its rows, or items of them."""
     found = []
     for first, last in _lost_chunks(checks):
-        box = checks[0].box_of(first, last)
-        items = "" if box is None else checks[0].grid.described(box)
-        found.append(RowLoss(name, checks[0].rows_of(first, last), items))
+        check = checks[0]
+        region = check.region_of(first, last)
+        found.append(RowLoss(name, check.rows_of(first, last), region))
     return found
 
 

@@ -15,6 +15,7 @@ import numpy
 
 from .._format.dtypes import DType
 from .._format.grid import Shape
+from .._storage.paths import check_place
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .folder import Folder
@@ -36,8 +37,8 @@ SHARD_NBYTES = 16 * 2**20
 
 
 def from_dask(
-    collection: Any,
     path: Path,
+    collection: Any,
     *,
     layout: str = "zarr",
     chunks: int | tuple[int, ...] | None = None,
@@ -58,13 +59,13 @@ def from_dask(
 
     Parameters
     ----------
+    path
+        The folder, in a file system that all workers have under the same name; or a
+        URL.
     collection
         An array of Dask, whose blocks become shards; or a DataFrame, which becomes a
         table. Lengths of blocks and partitions that Dask does not know are computed
         first, and so are the lengths of text.
-    path
-        The folder, in a file system that all workers have under the same name; or a
-        URL.
     layout
         ``'zarr'`` or ``'superchunk'``; only ``'zarr'`` at a URL.
     chunks, shards, dims, attrs, sync, storage_options, settings
@@ -89,6 +90,7 @@ def from_dask(
     FileExistsError
         If there is a file or folder of this name.
     """
+    check_place(path, "from_dask(path, collection)")
     is_array = _is_array(collection)
     target = target_of(path, mode, sync, storage_options)
     options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}

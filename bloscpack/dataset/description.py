@@ -169,11 +169,10 @@ def _described(
 
 
 def _describe_array(layout: ArrayLayout) -> JsonObject:
-    new = layout.new_array()
     parts = layout.parts()
     nbytes = math.prod(layout.shape) * layout.dtype.itemsize
     cbytes = layout.cbytes
-    settings = new.settings
+    settings = layout.codec_settings
     named: JsonObject = {"dims": list(layout.dims)} if layout.dims else {}
     return named | {
         "shape": list(layout.shape),
@@ -184,7 +183,7 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
         "codec": settings.get("cname"),
         "level": settings.get("clevel"),
         "filter": FILTERS[int(settings.get("shuffle", 0))],
-        "checksum": "None" if layout.shards is None else "crc32c",
+        "checksum": "crc32c" if layout.has_digests else "None",
         "nbytes": nbytes,
         "cbytes": cbytes,
         "ratio": ratio_of(nbytes, cbytes),
@@ -195,6 +194,8 @@ def _describe_array(layout: ArrayLayout) -> JsonObject:
 
 def dtype_text(dtype: DType) -> str:
     """Return a dtype as `.blp` files store it, without quotation marks."""
+    if dtype.kind == "T":
+        return "text"
     return "object" if dtype.hasobject else encode_dtype(dtype).strip("'")
 
 

@@ -10,18 +10,27 @@ recovering a dataset are here, too.
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from .._check.files import Inspection
-from .._check.findings import NOTE, Finding, Pair, Record, Report, counted
+from .._check.findings import (
+    NOTE,
+    Finding,
+    Pair,
+    Record,
+    Report,
+    counted,
+    plain_place,
+)
 from .._format.array_metadata import Description
-from .._format.grid import Box, lengths
+from .._format.grid import lengths
 from .._format.rows import union, without
 from .._format.sections import read_beginning
-from .._format.shard import count_slots
+from .._format.shard import DEFAULT_SHARD_CHECKSUM, count_slots
 from .._storage.base import Storage
 from .._storage.stream import StorageCursor
 from ..constants import MAGIC
@@ -29,7 +38,7 @@ from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout
 from .layouts.shard_files import ShardFiles
-from .layouts.shard_grid import CHECKSUM, ShardIndex, place_of
+from .layouts.shard_grid import ShardIndex, place_of
 
 MISSING = "missing"
 SHORT = "short"
@@ -55,8 +64,8 @@ class FileCheck(Report):
         The name that an intact file states, if that of another file of the array.
     source
         The name of the file with the extents: another one, if it states this place.
-    grid
-        How the array is cut.
+    grid, itemsize
+        How the array is cut, and the size of an item in bytes.
     certain
         Whether it is proven that the intact chunks have these numbers.
     nfiles
@@ -73,7 +82,7 @@ class FileCheck(Report):
         self.source = file
         self.certain = True
         self.nfiles = 1
-        self.grid = layout.grid
+        self.grid, self.itemsize = layout.grid, layout.dtype.itemsize
         self._may_lack_rows = layout.may_lack_files
 
     @property
@@ -91,12 +100,13 @@ class FileCheck(Report):
             return grid.box(first)[0].start, grid.box(last)[0].stop
         return grid.shard_box(shards[0])[0].start, grid.shard_box(shards[1])[0].stop
 
-    def box_of(self, first: int, last: int) -> Box | None:
+    def region_of(self, first: int, last: int) -> tuple[Pair, ...] | None:
         """Return what chunks of one shard have if they are no whole rows, else None."""
         grid = self.grid
         if grid.is_rows or not grid.shape or first // grid.slots != last // grid.slots:
             return None
-        return grid.box(first) if first == last else grid.shard_box(first // grid.slots)
+        box = grid.box(first) if first == last else grid.shard_box(first // grid.slots)
+        return tuple((each.start, each.stop) for each in box)
 
     @property
     def all_rows(self) -> tuple[int, int]:
@@ -111,9 +121,7 @@ class FileCheck(Report):
         number = where.pop("number", None)
         if number is not None:
             where["rows"] = self.rows_of(number)
-            box = self.box_of(number, number)
-            if box is not None:
-                message += "; it has the %s" % self.grid.described(box)
+            where["region"] = self.region_of(number, number)
         super().add(section, kind, message, file=self.file, **where)
 
     def add_of_file(self, finding: Finding) -> None:
@@ -136,6 +144,10 @@ class FileCheck(Report):
         self.nchunks = len(self.numbers)
         self.nintact = self.nchunks if self.ok else len(self.intact)
         self.nbytes_intact = sum(nbytes for nbytes, _ in self.intact.values())
+        if self.intact and not self.grid.is_rows:  # without padding
+            sizes = (math.prod(lengths(self.grid.box(n))) for n in self.intact)
+            full = math.prod(self.grid.chunk) * len(self.intact)
+            self.nbytes_intact = self.nbytes_intact * sum(sizes) // full
 
 
 def missing_files(
@@ -236,8 +248,13 @@ def _check_by_reading(
         cbytes = check.cbytes
         if extents is not None:
             extent = extents[number % source.slots]
-            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
-        check.intact[number] = sizes[0], cbytes
+            assert isinstance(source, ShardFiles)
+            size = source.sharding.packing.digest_size
+            cbytes = 0 if extent is None else extent[1] - size
+        # The plain bytes of a chunk of a grid are padded.
+        box = lengths(check.grid.box(number))
+        nbytes = math.prod(box) * check.itemsize if source.grid else sizes[0]
+        check.intact[number] = nbytes, cbytes
 
 
 # Shards
@@ -246,6 +263,14 @@ def _check_by_reading(
 def _check_shard(
     check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
+    if not source.sharding.packing.is_own:
+        try:
+            extents = ShardIndex(storage, source.sharding).extents
+        except FormatError as error:
+            check.add("chunks", "damaged", error.message, rows=check.all_rows)
+            return
+        _check_by_reading(check, source, extents)
+        return
     if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)
@@ -283,7 +308,12 @@ def _take_chunks(check: FileCheck, inspection: Inspection, source: ShardFiles) -
             continue
         number = numbers[i]
         start, stop = source.span(number)
-        if stop - start <= nbytes <= source.chunk_size:
+        least = stop - start
+        if source.grid is not None and described is not None and not described.grid:
+            # It was written when only the first axis was cut: its end may be short.
+            rows, size = lengths(source.cut.box(number))[0], source.cut.chunk[0]
+            least = rows * (source.chunk_size // size)
+        if least <= nbytes <= source.chunk_size:
             check.intact[number] = stop - start, cbytes
             check.extents[number] = offset, cbytes
             continue
@@ -298,7 +328,7 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
     metadata, header, sharding = beginning.metadata, beginning.header, source.sharding
     differences: list[tuple[str, object, object]] = [
         ("chunks in a file", source.slots, count_slots(header)),
-        ("the checksum", CHECKSUM.name, header.checksum),
+        ("the checksum", DEFAULT_SHARD_CHECKSUM, header.checksum),
     ]
     differences = [found for found in differences if found[1] != found[2]]
     differences += sharding.differences(check.numbers[0] // source.slots, metadata)
@@ -363,17 +393,19 @@ class RowLoss(Record):
         dataset itself.
     rows
         The rows, as (start, stop); None if nothing of the array can be read.
-    items
-        The part of these rows that is lost, in words; empty if they all are.
+    region
+        Start and stop along each axis of the items that are lost, if they are only a
+        part of these rows; else None.
     """
 
     member: str
     rows: Pair | None
-    items: str = ""
+    region: tuple[Pair, ...] | None = None
+
+    optional = ("region",)
 
     def __str__(self) -> str:
-        text = "all of it" if self.rows is None else "rows %d to %d" % self.rows
-        text = self.items or text
+        text = ", ".join(plain_place(None, self.rows, self.region)) or "all of it"
         return "'%s': %s" % (self.member, text) if self.member else text
 
     def __repr__(self) -> str:

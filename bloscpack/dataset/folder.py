@@ -23,7 +23,7 @@ from .._commit.new_files import MAX_JSON as MAX_JSON
 from .._commit.new_files import Pending, decode_json
 from .._commit.trust import CHANGES, parent_of
 from .._format.dtypes import shown
-from .._format.zarr_metadata import CONSOLIDATED, ZARR_JSON
+from .._format.zarr_metadata import CONSOLIDATED, OLD_CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
@@ -360,7 +360,7 @@ class Folder:
         it has copies of theirs, as ``zarr.consolidate_metadata`` makes them.
         """
         if not self.lists and (paths := self._consolidated()) is not None:
-            return sorted(path for path in paths if is_member_name(path))
+            return sorted(path for path in set(paths) if is_member_name(path))
         entries = dict(self.entries())
         if self.is_remote and CHANGES in entries and self.is_leftover:
             return []
@@ -372,6 +372,9 @@ class Folder:
         with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
             document = self.read_json(ZARR_JSON)
             return list(document[CONSOLIDATED]["metadata"])
+        with suppress(FileNotFoundError, FormatError, TypeError, KeyError):
+            names = self.read_json(OLD_CONSOLIDATED)["metadata"]
+            return [name.rpartition("/")[0] for name in names if "/" in name]
         outer, name = self._outer or (None, "")
         paths = None if outer is None else outer._consolidated()
         if paths is None:
@@ -386,10 +389,19 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
     if is_url(path):
         from .._storage.object_store import ObjectStore
 
-        store = ObjectStore(path, storage_options)
-        store.check()  # before an error names a file in the folder
-        return store
-    return FolderStore(os.path.abspath(os.fsdecode(path)))
+        remote = ObjectStore(path, storage_options)
+        remote.check()  # before an error names a file in the folder
+        return remote
+    place = os.path.abspath(os.fsdecode(path))
+    found = None
+    if not os.path.isdir(place) and os.fspath(path):
+        from .._storage.zip_store import ZipStore, find_zip
+
+        found = find_zip(place)
+    if found is None:
+        return FolderStore(place)
+    store = ZipStore(found[0])
+    return store.subfolder(found[1]) if found[1] else store
 
 
 def _check_exists(store: FolderStore, path: Path) -> None:

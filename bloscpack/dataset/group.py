@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
+from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
@@ -35,7 +36,7 @@ from .layouts import (
     group_class,
     table_class,
 )
-from .node import Node, import_extra, reopened
+from .node import Node, reopened
 from .opening import (
     Options,
     check_changeable,

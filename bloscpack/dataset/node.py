@@ -12,16 +12,14 @@ import errno
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import checked
+from .._compat import import_extra
 from ..exceptions import (
     BloscpackError,
     StorageError,
-    UsageError,
     UsageValueError,
-    install_hint,
 )
 
 if TYPE_CHECKING:
@@ -51,16 +49,6 @@ def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
 def import_dask(name: str) -> Any:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
     return import_extra(name, "dask")
-
-
-def import_extra(name: str, extra: str) -> Any:
-    """Return a module that an extra installs; raise `UsageError` without it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UsageError(
-            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
-        ) from error
 
 
 class Node:

@@ -135,7 +135,12 @@ def writer_of(found: Found, sync: bool) -> Writer:
 
 
 def check_changeable(found: Found) -> None:
-    """Raise `UsageError` if a dataset at a URL can only be read."""
+    """Raise `UsageError` if a dataset can only be read where it is."""
+    if not found.folder.store.is_writable:
+        raise UsageError(
+            "'%s' is in a ZIP file, and can only be read: 'blpk convert' copies it "
+            "into a folder" % found.folder.path()
+        )
     if not found.folder.is_remote:
         return
     check_writable(found.folder.root)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from .._check.note import with_note
-from .._commit.access import FolderLimits
+from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
+from .._commit.ownership import AccessLimits
 from .._engine.blosc_settings import own_settings
 from .._file.chunk_parts import ChunkParts
 from .._file.indexing import ArrayIndex
@@ -27,6 +28,7 @@ from .._format.grid import Grid, lengths
 from .._format.rows import common, count, union, without
 from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
+from .._storage.zip_store import find_zip
 from ..abstract_io import Progress
 from ..exceptions import (
     DamageError,
@@ -36,7 +38,7 @@ from ..exceptions import (
     UsageValueError,
 )
 from ..headers import check_range
-from .checking import DatasetCheck, joined_name, lost_rows
+from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
@@ -168,7 +170,7 @@ class _Saver:
             inner = joined_name(name, file)
             self.recovery.losses.append(RowLoss(inner, None))
             self._remark("'%s' is a file by itself: recover it separately" % inner)
-        limits = FolderLimits(node.folder.in_folder)
+        limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             group_class(layout).create(change, attributes)
             for inner in filter(None, self._nodes):
@@ -218,13 +220,13 @@ class _Saver:
             )
             for column, array in arrays.items()
         }
-        length = min(array.shape[0] for array in arrays.values())
+        lengths = [part.length for part in saved.values()]
+        length, most = min(lengths), max(lengths)
         for part in saved.values():
-            self.recovery.losses += part.losses(length)
+            self.recovery.losses += part.losses(length, drop=self._drop)
         lost = (run for part in saved.values() for run in part.lost_rows())
         lost_rows = union(lost)
         dropped = lost_rows if self._drop else []
-        most = max(array.shape[0] for array in arrays.values())
         attributes = self._noted(attributes, name, lost_rows, (length, most))
         columns = {}
         for column, part in saved.items():
@@ -232,10 +234,10 @@ class _Saver:
             new.attrs = attributes
             if column:
                 own = self._attributes(part.layout, part.name)
-                behind = length, part.layout.shape[0]
+                behind = length, part.length
                 new.attrs = self._noted(own, part.name, part.lost_rows(), behind)
             columns[column] = new, part.blocks(found, new, length, dropped)
-        limits = FolderLimits(node.folder.in_folder)
+        limits = _limits_of(node.folder)
         with creating(target, mode, self._sync, limits) as change:
             if isinstance(node, ArrayLayout):
                 found.create(change, "", *columns[""])
@@ -302,6 +304,8 @@ class SavedArray:
             for fields, source in layout.parts()
         ]
         self._inner = layout.shape[1:]
+        # An item without axes is like a row.
+        self.length = layout.shape[0] if layout.shape else 1
         self._row_nbytes = math.prod(self._inner) * layout.dtype.itemsize
         # A sparse array gets the rows that are lost only if they have a value.
         self._writes_lost = fill is not None
@@ -311,13 +315,19 @@ class SavedArray:
             content = bytes([fill]) * layout.dtype.itemsize
             self._fill = numpy.frombuffer(content, layout.dtype, 1)[0]
 
-    def losses(self, length: int) -> Iterator[RowLoss]:
-        """Yield the rows that each part has lost, and those behind row `length`."""
+    def losses(self, length: int, *, drop: bool) -> Iterator[RowLoss]:
+        """Yield what each part has lost, and the rows behind row `length`.
+
+        With `drop`, all of a row is lost with an item of it.
+        """
         for part in self._parts:
-            for rows in part.lost_rows():
-                yield RowLoss(joined_name(self.name, *part.fields), rows)
-        if self.layout.shape[0] > length:
-            yield RowLoss(self.name, (length, self.layout.shape[0]))
+            name = joined_name(self.name, *part.fields)
+            if drop:
+                yield from (RowLoss(name, rows) for rows in part.lost_rows())
+            else:
+                yield from losses_of(name, part.checks)
+        if self.length > length:
+            yield RowLoss(self.name, (length, self.length))
 
     def lost_rows(self) -> Rows:
         """Return the rows that any part has lost."""
@@ -333,10 +343,11 @@ class SavedArray:
         """
         kept = without([(0, length)], dropped)
         total = count(kept)
-        new.shape = (total, *new.shape[1:])
+        if new.shape:
+            new.shape = (total, *new.shape[1:])
         grid = target.grid_for(new)
         written = [(0, total)] if self._row_nbytes else []
-        if self.layout.may_lack_files and target.sparse:
+        if self.layout.may_lack_files and target.sparse and grid.shape:
             lost = self.lost_rows() if self._writes_lost else ()
             rows = union([*self._stored(), *lost])
             written = whole_files(moved(kept, rows), grid.shard[0], total)
@@ -359,6 +370,9 @@ class SavedArray:
 
     def _blocks(self, kept: Rows, written: Rows, grid: Grid) -> Blocks:
         """Yield the chunks of new rows that are in `written`."""
+        if not grid.shape:
+            yield from ((0, self._rows(0, 1)) for _ in written)
+            return
         step = grid.chunk[0] if grid.is_rows else grid.shard[0]
         for first, last in written:
             for start in range(first, last, step):
@@ -370,9 +384,13 @@ class SavedArray:
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
         layout, grid = self.layout, self.layout.grid
-        items = new_array((stop - start, *self._inner), layout.dtype)
+        if grid.shape:
+            index = ArrayIndex(slice(start, stop), layout.shape)
+            items = new_array((stop - start, *self._inner), layout.dtype)
+        else:
+            index = ArrayIndex(..., ())
+            items = new_array((), layout.dtype)
         items[...] = self._fill
-        index = ArrayIndex(slice(start, stop), layout.shape)
         parts = ChunkParts(index.axes, grid)
         for number in parts.numbers():
             target, source = parts.of(number)
@@ -381,12 +399,13 @@ class SavedArray:
                 plain = part.read(number)
                 if plain is None:
                     continue
-                place = items[target]
+                place = items[(*target, ...)]
                 for name in part.fields:
                     place = place[name]
                 shape_of_part = (*shape, *place.shape[len(shape) :])
                 size = math.prod(shape_of_part) * place.dtype.itemsize
-                found: Array = numpy.frombuffer(plain[:size], place.dtype)
+                plain = plain[:size].ljust(size, b"\0")  # an end may be short
+                found: Array = numpy.frombuffer(plain, place.dtype)
                 place[...] = found.reshape(shape_of_part)[source]
         return items
 
@@ -404,23 +423,23 @@ class SavedPart:
         self.fields = fields
         self._layout = layout
         self._source = source
-        self._checks = checks
+        self.checks = checks
         self._starts = [check.numbers[0] for check in checks]
 
     def lost_rows(self) -> Rows:
         """Return the rows whose chunks are not intact."""
-        return lost_rows(self._checks)
+        return lost_rows(self.checks)
 
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
         boxes = map(self._layout.grid.shard_box, self._source.stored())
-        found = union((box[0].start, box[0].stop) for box in boxes)
+        found = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
         return without(found, self.lost_rows())
 
     def _check_of(self, number: int) -> FileCheck | None:
         """Return the check of the damaged file of a chunk; None if it is sound."""
         i = bisect_right(self._starts, number) - 1
-        found = self._checks[i] if i >= 0 else None
+        found = self.checks[i] if i >= 0 else None
         return found if found is not None and number in found.numbers else None
 
     def read(self, number: int) -> bytes | None:
@@ -464,3 +483,11 @@ def places_of(kept: Rows, start: int, stop: int) -> Rows:
 def whole_files(rows: Rows, size: int, length: int) -> Rows:
     """Return all rows of the files of `size` rows that have some of `rows`."""
     return union((a - a % size, min(-(-b // size) * size, length)) for a, b in rows)
+
+
+def _limits_of(folder: Folder) -> AccessLimits | None:
+    """Return the limits for readers of a copy of a dataset, or of one in a ZIP."""
+    if folder.store.can_rename:
+        return FolderLimits(folder.in_folder)
+    found = find_zip(folder.root)
+    return None if found is None else limits_of(found[0])

@@ -540,7 +540,7 @@ class RowStream:
         step = grid.shard[0]
         if grid.is_rows:  # a shard need not be in memory
             row = math.prod(inner) * self.dtype.itemsize
-            count = READ_NBYTES // max(1, grid.chunk[0] * row)
+            count = READ_NBYTES // 4 // max(1, grid.chunk[0] * row)
             step = grid.chunk[0] * min(max(1, count), grid.slots)
         while len(rows := self._next(grid, step - start % step)):
             stop = start + len(rows)

@@ -12,6 +12,7 @@ import numpy
 
 from .. import log
 from .._commit.new_files import StagedChange
+from .._compat import import_extra
 from .._format.dtypes import DType
 from ..exceptions import (
     BloscpackError,
@@ -32,7 +33,7 @@ from .frames import (
     shown_rows,
 )
 from .layouts.base import NewArray
-from .node import Node, import_dask, import_extra, reopened
+from .node import Node, import_dask, reopened
 from .rows import (
     MASK_NAME,
     MASK_OF,

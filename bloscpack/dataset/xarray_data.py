@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._compat import import_extra
 from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
@@ -24,7 +25,6 @@ from .group import Group, create_group, open_node
 from .labels import STRUCTURE
 from .layouts import detect
 from .layouts.zarr_group import COLUMN_ORDER
-from .node import import_extra
 from .opening import Options
 from .rows import items_of, naming_column
 

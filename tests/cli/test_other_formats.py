@@ -135,6 +135,7 @@ def test_a_wrong_end_of_the_name(folder, capfd):
 
 
 def test_convert_names_the_format(folder, capfd):
+    pytest.importorskip("h5py")
     for name, found in (("x.tiff", "a TIFF image"), ("x.nc", NETCDF)):
         (folder / name).write_bytes(FORMATS[found])
         with pytest.raises(SystemExit):

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from indexes import indexes
 
 from bloscpack import dataset
 from bloscpack.verify import verify
@@ -336,6 +337,91 @@ class TableMachine(Machine):
             assert len(self) == len(table)
             for name, items in self.expected.items():
                 assert_same(items, table[name][:])
+
+
+@st.composite
+def lengths(draw, most):
+    """Return a length for each of two axes."""
+    return draw(st.tuples(*[st.integers(0, n) for n in most]))
+
+
+class GridMachine(Machine):
+    """An array that is cut in both axes, and grows and shrinks in both."""
+
+    @initialize(
+        shape=lengths((9, 12)),
+        chunks=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+        slots=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+        number=st.integers(0, 99),
+    )
+    def create(self, shape, chunks, slots, number):
+        self.start()
+        dtype = self.known.dtypes[number % len(self.known.dtypes)]
+        self.expected = numbers_of(dtype, shape, 0)
+        self.fill = 5 if self.expected.dtype.kind in "if" else 0
+        self.opened = dataset.create_array(
+            self.path,
+            self.expected,
+            chunks=chunks,
+            shards=tuple(np.multiply(chunks, slots).tolist()),
+            fill_value=self.fill or None,
+            **self.made,
+        )
+
+    def new(self, shape):
+        return numbers_of(self.expected.dtype, shape, self.next())
+
+    @rule(axis=st.sampled_from([0, 1, -1]), count=st.integers(0, 9))
+    def append(self, axis, count):
+        shape = list(self.expected.shape)
+        shape[axis] = count
+        new = self.new(tuple(shape))
+        dtype = self.expected.dtype
+        self.expected = np.concatenate([self.expected, new], axis, dtype=dtype)
+        self.opened.append(new, axis=axis)
+
+    @rule(shape=lengths((14, 14)))
+    def resize(self, shape):
+        old, kept = self.expected, tuple(map(slice, shape))
+        self.expected = np.full(shape, self.fill, "i8").astype(old.dtype)
+        if old.dtype.kind in "SU":
+            self.expected = np.zeros(shape, old.dtype)
+        kept = old[kept]
+        self.expected[tuple(map(slice, kept.shape))] = kept
+        self.opened.resize(shape)
+
+    @rule(count=st.integers(0, 9))
+    def trim(self, count):
+        count = min(count, len(self.expected))
+        self.expected = self.expected[: len(self.expected) - count]
+        self.opened.trim(count)
+
+    @rule(data=st.data())
+    def assign(self, data):
+        index = data.draw(indexes(self.expected.shape))
+        try:
+            shape = self.expected[index].shape
+        except IndexError:
+            with pytest.raises(IndexError):
+                self.opened[index]
+            return
+        self.expected = self.expected.copy()
+        new = self.new(shape)
+        if shape and data.draw(st.booleans()):
+            new = new[:1]
+        self.expected[index] = new
+        self.opened[index] = new
+
+    def arrays(self):
+        return {self.path: self.expected}
+
+    def check(self):
+        assert_same(self.expected, self.opened[:])
+        assert_same(self.expected, dataset.open_array(self.path)[:])
+
+    def teardown(self):
+        assert self.opened is None or dataset.verify(self.path).ok
+        super().teardown()
 
 
 MACHINES = (ArrayMachine, TableMachine)

@@ -328,7 +328,7 @@ def test_what_is_no_dataset(tmp_path):
     damage.new_array("a", "zarr")
 
     def change(value):
-        value["codecs"] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+        value["codecs"] = [{"name": "unknown"}]
 
     damage.edit_json("a/zarr.json", change)
     with pytest.raises(UsageError, match="zarr"):

@@ -83,6 +83,13 @@ def zarr_array(path):
     dataset.create_array(path, data, **arguments).close()
 
 
+def grid_array(path):
+    """Write an array of four shards, which is cut in both axes."""
+    data = np.arange(60, dtype="i4").reshape(6, 10)
+    arguments = {"chunks": (2, 3), "shards": (4, 6), "attrs": {"a": 1}}
+    dataset.create_array(path, data, fill_value=3, **arguments).close()
+
+
 def superchunk(path):
     data = np.arange(50, dtype="i4")
     arguments = {"chunks": 8, "shards": 16, "attrs": {"a": 1}, "fill_value": 3}
@@ -220,6 +227,18 @@ ARRAY_CHANGES = {
     "empty": lambda a: a.resize(0),
     "attributes": lambda a: a.attrs.update(b=2),
 }
+# The same for an array with two axes.
+GRID_CHANGES = {
+    "append": lambda a: a.append(np.arange(30).reshape(3, 10)),
+    "append along the second axis": lambda a: a.append(np.ones((6, 5), int), axis=1),
+    "assign one chunk": assign((3, slice(4, 6)), 7),
+    "assign some": assign(([0, 5, 3], [9, 1, 4]), [6, 7, 8]),
+    "grow": lambda a: a.resize((8, 13)),
+    "shrink and grow": lambda a: a.resize((3, 13)),
+    "grow and shrink": lambda a: a.resize((7, 5)),
+    "empty": lambda a: a.resize((6, 0)),
+    "attributes": lambda a: a.attrs.update(b=2),
+}
 LEAVES = [("x", "<i4"), ("p", [("u", ">f4")])]
 # The same for items with fields.
 LEAVES_CHANGES = {
@@ -296,6 +315,7 @@ OPERATIONS = {
         "%s: %s" % (make.__name__, name): (make, change(each))
         for make, changes in (
             (zarr_array, ARRAY_CHANGES),
+            (grid_array, GRID_CHANGES),
             (superchunk, ARRAY_CHANGES),
             (superchunk_leaves, LEAVES_CHANGES),
             (table, TABLE_CHANGES),
@@ -349,7 +369,7 @@ OPERATIONS = {
 
 # What can be written in each place: only Zarr in a store of objects, and nothing moves
 # in one step there.
-OF_ZARR = (zarr_array, zarr_table, zarr_group)
+OF_ZARR = (zarr_array, grid_array, zarr_table, zarr_group)
 CASES = [
     pytest.param(place, name, id="%s-%s" % (place, name))
     for place in PLACES
@@ -408,9 +428,14 @@ def check_after_crash(place, found):
     with dataset.open(place.name, "r+", sync=False) as opened:
         assert found == content(place.name)
         if isinstance(opened, dataset.Array):
-            more = np.ones(20, opened.dtype)
-            opened.append(more)
-            assert found[0] + more.tolist() == opened[:].tolist()
+            expected = np.array(found[0], opened.dtype).reshape(opened.shape)
+            for axis in reversed(range(opened.ndim)):
+                shape = list(opened.shape)
+                shape[axis] = 20 // opened.ndim
+                more = np.ones(shape, opened.dtype)
+                opened.append(more, axis=axis)
+                expected = np.concatenate([expected, more], axis)
+            assert expected.tolist() == opened[:].tolist()
         elif isinstance(opened, dataset.Table):
             opened.append(opened[:20])
         else:
@@ -456,7 +481,7 @@ def test_readers_without_the_journal(name, tmp_path, monkeypatch):
 
 
 MAKERS = (
-    *(array, zarr_array, superchunk, superchunk_leaves),
+    *(array, zarr_array, grid_array, superchunk, superchunk_leaves),
     *(table, zarr_table, superchunk_table, group, zarr_group),
     *(parallel, parallel_superchunk, parallel_table),
 )
@@ -545,6 +570,7 @@ LOSSES = (
     "assign after failure",
     "zarr_array: assign all",
     "zarr_array: shrink",
+    "grid_array: shrink and grow",
     "superchunk: assign some",
     "zarr_table: remove",
     "group: replace",

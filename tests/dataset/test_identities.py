@@ -343,7 +343,7 @@ def test_an_array_of_dask_is_complete(tmp_path):
     memory = pytest.importorskip("fsspec").filesystem("memory")
     path = tmp_path / "a"
     for place in (path, "memory://complete"):
-        dataset.from_dask(array.ones(50, chunks=10), place, **SHARDED).close()
+        dataset.from_dask(place, array.ones(50, chunks=10), **SHARDED).close()
     texts = (path / "zarr.json").read_bytes(), memory.cat("/complete/zarr.json")
     for text in texts:
         assert documents.is_signed(text)

@@ -191,5 +191,5 @@ def test_hdf5(tmp_path):
 def test_dask(tmp_path):
     da = pytest.importorskip("dask.array")
     path = tmp_path / "a"
-    found = dataset.from_dask(da.ones((4, 3)), path, dims=["t", "x"])
+    found = dataset.from_dask(path, da.ones((4, 3)), dims=["t", "x"])
     assert ("t", "x") == found.dims

@@ -73,6 +73,59 @@ def test_appends_and_assignments(tmp_path, layout):
     assert dataset.verify(tmp_path / "a").ok
 
 
+def test_changes_of_a_grid(place):
+    """Threads assign to regions that share shards, append to both axes, and read."""
+    cut = {"chunks": (2, 3), "shards": (4, 6), "sync": False}
+    array = dataset.create_array(place, np.zeros((8, 12), "i8"), **cut)
+
+    def work(number):
+        rows = slice(2 * number, 2 * number + 2)
+        for value in range(1, 5):
+            array[rows, value::2] = value
+            found = array[rows]
+            assert (found[:, value:12:2] == value).all()
+            assert 1 == len({*found[0].tolist()} - {0, *range(1, value + 1)} | {0})
+        array.append(np.full((2, array.shape[1]), number))
+
+    in_threads(work)
+    in_threads(lambda i: array.append(np.full((16, 1), i), axis=1))
+    assert (16, 16) == array.shape
+    assert [0, 1, 2, 3] == sorted(array[5, 12:].tolist())
+    assert [0, 1, 2, 3] == sorted(array[8:16:2, 0].tolist())
+    array.close()
+    row = [0, 1, 2, 3, 4, 3, 4, 3, 4, 3, 4, 3]
+    assert [row] * 8 == dataset.open(place)[:8, :12].tolist()
+    assert dataset.verify(place).ok
+
+
+def test_reading_while_a_grid_changes(tmp_path):
+    """Each read of one shard has one state; a row that grows is old or new."""
+    cut = {"chunks": (2, 2), "shards": (4, 4), "sync": False}
+    array = dataset.create_array(tmp_path / "a", np.zeros((8, 8), "i8"), **cut)
+    done = threading.Event()
+    errors = []
+
+    def read():
+        while not done.is_set():
+            reader = dataset.open(tmp_path / "a")
+            shard = reader[:4, :4]
+            if len(set(shard.ravel().tolist())) > 1 or reader.shape[0] != 8:
+                errors.append(shard)
+            reader.close()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for value in range(1, 12):
+            array[:] = value
+            array.append(np.full((8, 3), value), axis=1)
+    finally:
+        done.set()
+        thread.join()
+        array.close()
+    assert [] == errors
+
+
 def test_appends_at_a_place(place):
     array = dataset.create_array(place, shape=(0,), dtype="i8", chunks=4, shards=8)
     in_threads(lambda i: [array.append([10 * i + n]) for n in range(5)])

@@ -113,6 +113,25 @@ def test_stores_with_lists(url):
         assert [2.0, 3.0] == dataset.open_array(url + "/in/a b")[1].tolist()
 
 
+def test_http_requests_for_a_grid(web):
+    """Only the chunks that hold the items are read, apart from indexes of shards."""
+    items = np.random.default_rng(1).integers(0, 2**60, (256, 1500))
+    cut = {"chunks": (64, 250), "shards": (128, 750)}
+    dataset.create_array(web.root / "grid", items, **cut).close()
+    array = dataset.open(web.url + "/grid")
+    web.requests.clear()
+    web.nbytes = 0
+    assert items[:, 700].tolist() == array[:, 700].tolist()
+    shards = {name for _, name in web.requests}
+    assert {"grid/c/0/0", "grid/c/1/0"} == shards
+    assert web.nbytes < 6 * 64 * 250 * 8  # four of 24 chunks, and two indexes
+    web.requests.clear()
+    assert items[140, [740, 760]].tolist() == array[140, [740, 760]].tolist()
+    assert {"grid/c/1/1"} == {name for _, name in web.requests}
+    assert items.tolist() == array[:].tolist()
+    assert [] == dataset.verify(web.url + "/grid").findings
+
+
 @pytest.mark.parametrize("ranges", [True, False])
 def test_http(web, ranges):
     web.ranges = ranges

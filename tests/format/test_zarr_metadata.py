@@ -95,11 +95,18 @@ OTHERS = {
     "storage transformers": document(storage_transformers=[1]),
     "the key 'x'": document(x=1),
     "grid is not regular": document(chunk_grid={"name": "rectangular"}),
-    "other names": document(chunk_key_encoding={"name": "v2"}),
-    "is not 'sharding_indexed'": document(codecs=[{"name": "bytes"}]),
-    "codecs of its index": sharding(index_codecs=[{"name": "bytes"}]),
-    "at its start": sharding(index_location="start"),
-    "not bytes, blosc and crc32c": sharding(codecs=[{"name": "bytes"}]),
+    "unknown encoding": document(chunk_key_encoding={"name": "v1"}),
+    "have the codecs ''": document(codecs=[]),
+    "have the codecs 'transpose, bytes'": document(
+        codecs=[{"name": "transpose"}, {"name": "bytes"}]
+    ),
+    "have the codec \\['bz2'": sharding(codecs=[{"name": "bytes"}, {"name": "bz2"}]),
+    "have the codec \\['zstd'": sharding(
+        codecs=[{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 99}}]
+    ),
+    "codec behind": document(codecs=[*document()["codecs"], {"name": "gzip"}]),
+    "index of its shards": sharding(index_codecs=[{"name": "bytes"}]),
+    "index of .* form": sharding(index_location="middle"),
     "no multiple of": grid(21, 2),
     "its data type is 'r8'": document(data_type="r8"),
 }

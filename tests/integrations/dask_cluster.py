@@ -93,7 +93,7 @@ def check(path):
 def array(path):
     with cluster():
         lazy = numbers().map_blocks(make_block, dtype="f8")
-        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        dataset.from_dask(path, lazy, shards=SHARD_ROWS)
         check(path)
 
 
@@ -102,7 +102,7 @@ def table(path):
 
     with cluster():
         lazy = dd.from_map(make_frame, range(0, NBYTES // 24, 250_000))
-        found = dataset.from_dask(lazy, path, shards=2**18)
+        found = dataset.from_dask(path, lazy, shards=2**18)
         assert found.nbytes == NBYTES > LIMIT
         count = len(found)
         sums = found.to_dask().sum().compute()
@@ -114,7 +114,7 @@ def killed(path):
     marker = path + ".killed"
     with cluster():
         lazy = numbers().map_blocks(make_slow_block, kill_at=marker, dtype="f8")
-        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        dataset.from_dask(path, lazy, shards=SHARD_ROWS)
         check(path)
     assert os.path.exists(marker)
 
@@ -125,7 +125,7 @@ def lost(path):
 
     with cluster() as client:
         lazy = numbers()[:20000].map_blocks(make_block, dtype="f8")
-        task = dataset.from_dask(lazy, path, shards=SHARD_ROWS, compute=False)
+        task = dataset.from_dask(path, lazy, shards=SHARD_ROWS, compute=False)
         future = client.compute(task)
         wait(future)
         ((worker,),) = client.who_has(future).values()
@@ -143,10 +143,10 @@ def retried(path):
     with cluster(failures=0):
         lazy = numbers().map_blocks(make_slow_block, kill_at=marker, dtype="f8")
         with pytest.raises(Exception, match=r"killed|died|restarting"):
-            dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+            dataset.from_dask(path, lazy, shards=SHARD_ROWS)
         assert not os.path.exists(path)
     with cluster():
-        dataset.from_dask(lazy, path, shards=SHARD_ROWS)
+        dataset.from_dask(path, lazy, shards=SHARD_ROWS)
         check(path)
 
 

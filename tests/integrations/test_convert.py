@@ -395,17 +395,15 @@ class TestZarr:
         inner.create_array("z", data=np.array(["a", "bcd", ""]))
         if opened is not store:
             opened.close()
-        with pytest.raises(UsageError, match="at least one axis"):
-            dataset.convert(store, "b.zarr")
         assert ["the attributes", "the names of the axes"] == dataset.convert(
             store, "b.npz"
         ).lost
         with np.load("b.npz") as found:
             assert {"x", "g/y", "g/z"} == set(found.files)
             assert ["a", "bcd", ""] == found["g/z"].tolist()
+        dataset.convert(store, "b.zarr")
         if opened is store:
-            del inner["y"]
-            dataset.convert("a", "b.zarr")
+            assert 5 == dataset.open("b.zarr")["g/y"][...]
             assert ("t",) == zarr.open("b.zarr")["x"].metadata.dimension_names
             assert {"a": 1} == dict(dataset.open("b.zarr").attrs)
             assert ["a", "bcd", ""] == dataset.open("b.zarr")["g/z"][:].tolist()
@@ -453,8 +451,7 @@ class TestZarr:
         with np.load("b.npz") as found:
             for name, array in arrays.items():
                 np.testing.assert_array_equal(array, found[name])
-        lost = dataset.convert(source, "b.zarr").lost
-        assert ["'g/t'", "'s'"] == sorted(text.partition(" ")[0] for text in lost)
+        assert [] == dataset.convert(source, "b.zarr").lost
         assert_same(rows, dataset.open_table("b.zarr/st")[:])
 
     def test_files_beside_members(self, zarr):
@@ -472,7 +469,7 @@ class TestZarr:
             fp.write(b"no chunk")
         with pytest.raises(FormatError, match="zarr can't read it") as caught:
             dataset.convert("a", "b.npy")
-        assert "a" == caught.value.filename
+        assert "a" == os.path.basename(caught.value.filename)
         assert ["a"] == os.listdir()
         with open("a/.zarray", "w") as fp:
             json.dump({"zarr_format": 2}, fp)

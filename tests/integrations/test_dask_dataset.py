@@ -120,7 +120,7 @@ def test_bytes(tmp_path, frames):
     dataset.create_table(tmp_path / "t", {"b": np.array(items)}).close()
     lazy = dataset.open(tmp_path / "t").to_dask()
     assert items == lazy.compute()["b"].tolist()
-    table = dataset.from_dask(lazy, tmp_path / "u")
+    table = dataset.from_dask(tmp_path / "u", lazy)
     assert items == table["b"][:].tolist()
 
 
@@ -155,7 +155,7 @@ def test_array_is_written(tmp_path, layout):
     lazy = da.from_array(ROWS, chunks=(37, 1)) + 1
     options = {"layout": layout, "chunks": 16, "shards": 64, "cname": "zstd"}
     attrs = {"unit": "m"}
-    array = dataset.from_dask(lazy, tmp_path / "a", attrs=attrs, **options)
+    array = dataset.from_dask(tmp_path / "a", lazy, attrs=attrs, **options)
     assert (ROWS + 1).tolist() == array[:].tolist()
     assert ((16, 2), (64, 2), attrs) == (array.chunks, array.shards, dict(array.attrs))
     assert not os.path.exists(tmp_path / "a/.bloscpack")
@@ -165,14 +165,42 @@ def test_array_is_written(tmp_path, layout):
         array[3] = 0
         assert (ROWS + 1)[4:].tolist() == array[4:500].tolist()
     with pytest.raises(FileExistsError):
-        dataset.from_dask(lazy, tmp_path / "a")
-    dataset.from_dask(lazy[:5], tmp_path / "a", mode="w")
+        dataset.from_dask(tmp_path / "a", lazy)
+    dataset.from_dask(tmp_path / "a", lazy[:5], mode="w")
     assert (5, 2) == dataset.open(tmp_path / "a").shape
+
+
+@pytest.mark.parametrize("blocks", [(37, 20), (64, 50), (100, 17)])
+def test_a_grid_is_written(tmp_path, blocks):
+    items = np.arange(150 * 90, dtype=">i4").reshape(150, 90)
+    lazy = da.from_array(items, chunks=blocks)
+    cut = {"chunks": (16, 10), "shards": (32, 50)}
+    array = dataset.from_dask(lazy, tmp_path / "a", **cut, fill_value=3)
+    assert ((16, 10), (32, 50)) == (array.chunks, array.shards)
+    np.testing.assert_array_equal(items, array[:])
+    assert items.dtype == array.dtype
+    assert [] == dataset.verify(tmp_path / "a").findings
+    found = array.to_dask()
+    assert ((32, 32, 32, 32, 22), (50, 40)) == found.chunks
+    np.testing.assert_array_equal(items.sum(axis=0), found.sum(axis=0).compute())
+    np.testing.assert_array_equal(items[::7, 3:80:9], found[::7, 3:80:9].compute())
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.append(items[:, :20], axis=1)
+        array[140:, 100] = items[140:, 100 - 90]
+        expected = np.concatenate([items, items[:, :20]], axis=1)
+        np.testing.assert_array_equal(expected, array[:])
+
+
+def test_an_array_without_axes(tmp_path):
+    with pytest.raises(UsageError, match="without axes"):
+        dataset.from_dask(da.from_array(np.array(5.5)), tmp_path / "a")
+    array = dataset.create_array(tmp_path / "a", 5.5)
+    assert 6.5 == (array.to_dask() + 1).compute()
 
 
 def test_shards_are_whole_files(tmp_path):
     lazy = da.from_array(ROWS.astype(">f4"), chunks=(100, 2))
-    dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    dataset.from_dask(tmp_path / "a", lazy, chunks=16, shards=64)
     for number in range(8):
         expected = ROWS[number * 64 : number * 64 + 64]
         found = bp.unpack_ndarray_from_file(str(tmp_path / ("a/c/%d/0" % number)))
@@ -183,21 +211,21 @@ def test_shards_are_whole_files(tmp_path):
 def test_few_rows(tmp_path, count):
     empty = da.zeros((0, 2))
     lazy = da.concatenate([empty, da.from_array(ROWS[:count], chunks=(10, 1)), empty])
-    array = dataset.from_dask(lazy, tmp_path / "a", chunks=16, shards=64)
+    array = dataset.from_dask(tmp_path / "a", lazy, chunks=16, shards=64)
     assert ROWS[:count].tolist() == array[:].tolist()
 
 
 def test_unknown_lengths(tmp_path):
     lazy = da.from_array(ROWS, chunks=(100, 2))
     lazy = lazy[lazy[:, 0] % 3 == 0]
-    array = dataset.from_dask(lazy, tmp_path / "a", chunks=8, shards=16)
+    array = dataset.from_dask(tmp_path / "a", lazy, chunks=8, shards=16)
     assert ROWS[ROWS[:, 0] % 3 == 0].tolist() == array[:].tolist()
     assert np.isnan(lazy.shape[0])
 
 
 def test_delayed(tmp_path):
     lazy = da.from_array(ROWS, chunks=(100, 2))
-    task = dataset.from_dask(lazy, tmp_path / "a", compute=False)
+    task = dataset.from_dask(tmp_path / "a", lazy, compute=False)
     assert not (tmp_path / "a").exists()
     for _ in range(2):  # again: nothing happens
         assert str(tmp_path / "a") == task.compute()
@@ -220,12 +248,12 @@ def test_frame_is_written(tmp_path, layout, frames):
     lazy = lazy[lazy["n"] % 10 != 3]
     expected = frame[frame["n"] % 10 != 3]
     path = tmp_path / "t"
-    table = dataset.from_dask(lazy, path, layout=layout, chunks=8, shards=16)
+    table = dataset.from_dask(path, lazy, layout=layout, chunks=8, shards=16)
     assert ["key", "n", "x", "text"] == table.names
     assert expected.reset_index().equals(table.to_pandas().astype({"text": "str"}))
     assert {16} == {column.shards[0] for column in table.columns.values()}
     assert "<U4" == table["text"].dtype
-    default = dataset.from_dask(lazy, path, mode="w")
+    default = dataset.from_dask(path, lazy, mode="w")
     assert expected["n"].tolist() == default["n"][:].tolist()
 
 
@@ -234,7 +262,7 @@ def test_frame_is_written_to_a_url(frames):
 
     frame = pandas.DataFrame({"n": np.arange(100), "text": list("abcde") * 20})
     lazy = frames.from_pandas(frame, npartitions=3)
-    table = dataset.from_dask(lazy, "memory://frame/t", chunks=8, shards=16)
+    table = dataset.from_dask("memory://frame/t", lazy, chunks=8, shards=16)
     assert frame.to_numpy().tolist() == table.to_pandas().to_numpy().tolist()
 
 
@@ -245,9 +273,9 @@ def test_columns_without_rows(tmp_path, frames):
     frame = pandas.DataFrame({"n": [1, 2], "s": ["x", "y"], "o": ["x", "y"]})
     lazy = frames.from_pandas(frame, npartitions=2)
     for each in (lazy[lazy["n"] > 5], frames.from_pandas(frame[:0], npartitions=1)):
-        table = dataset.from_dask(each, tmp_path / "t", mode="w")
+        table = dataset.from_dask(tmp_path / "t", each, mode="w")
         assert ["i", "U", "U"] == [table[name].dtype.kind for name in table.names]
-    table = dataset.from_dask(lazy[lazy["n"] > 1], tmp_path / "t", mode="w")
+    table = dataset.from_dask(tmp_path / "t", lazy[lazy["n"] > 1], mode="w")
     assert [(2, "y", "y")] == table[:].tolist()
 
 
@@ -258,7 +286,7 @@ def test_columns_that_are_refused(tmp_path, frames):
     for index, message in ((["u", "v"], "the index has no name"), (times, "Timestamp")):
         frame = pandas.DataFrame({"a": [1, 2]}, index=index)
         with pytest.raises(UsageError, match=message):
-            dataset.from_dask(frames.from_pandas(frame, npartitions=1), tmp_path / "t")
+            dataset.from_dask(tmp_path / "t", frames.from_pandas(frame, npartitions=1))
     for items, message in (
         (["x\0", "y"], "'a': a value ends in a zero byte"),
         (["x", None], "the column 'a' has missing items"),
@@ -270,7 +298,7 @@ def test_columns_that_are_refused(tmp_path, frames):
     ):
         lazy = frames.from_pandas(pandas.DataFrame({"a": items}), npartitions=1)
         with pytest.raises(UsageError, match=message):
-            dataset.from_dask(lazy, tmp_path / "t")
+            dataset.from_dask(tmp_path / "t", lazy)
     frame = frames.from_pandas(pandas.DataFrame({0: [1]}), npartitions=1)
     for lazy, message in (
         (frame, "the name of a column"),
@@ -279,9 +307,9 @@ def test_columns_that_are_refused(tmp_path, frames):
         (frame[0].sum(), "array or a DataFrame"),
     ):
         with pytest.raises(UsageError, match=message):
-            dataset.from_dask(lazy, tmp_path / "t")
+            dataset.from_dask(tmp_path / "t", lazy)
     with pytest.raises(UsageError, match="a chunk must have 1 to"):
-        dataset.from_dask(frame.rename(columns={0: "a"}), tmp_path / "t", chunks=0)
+        dataset.from_dask(tmp_path / "t", frame.rename(columns={0: "a"}), chunks=0)
     assert [] == os.listdir(tmp_path)
 
 
@@ -312,22 +340,22 @@ def test_columns_that_are_refused(tmp_path, frames):
 )
 def test_arrays_that_are_refused(tmp_path, make, message):
     with pytest.raises(UsageError, match=message):
-        dataset.from_dask(make(), tmp_path / "a")
+        dataset.from_dask(tmp_path / "a", make())
     assert [] == os.listdir(tmp_path)
 
 
 def test_calls_that_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no shards"):
-        dataset.from_dask(da.ones(5), tmp_path / "a", layout="bcolz")
+        dataset.from_dask(tmp_path / "a", da.ones(5), layout="bcolz")
     for name in ("chunks", "shards"):
-        with pytest.raises(UsageError, match="%s: expected a number of rows" % name):
-            dataset.from_dask(da.ones(5), tmp_path / "a", **{name: (4, 2)})
+        with pytest.raises(UsageError, match="%s: expected a positive length" % name):
+            dataset.from_dask(tmp_path / "a", da.ones(5), **{name: (4, 2)})
     with pytest.raises(UsageError, match="HTTP is for reading"):
-        dataset.from_dask(da.ones(5), "http://localhost/a")
+        dataset.from_dask("http://localhost/a", da.ones(5))
     with pytest.raises(UsageError, match="only the layout 'zarr'"):
-        dataset.from_dask(da.ones(5), "memory://refused", layout="superchunk")
+        dataset.from_dask("memory://refused", da.ones(5), layout="superchunk")
     with pytest.raises(UsageError, match="mode must be"):
-        dataset.from_dask(da.ones(5), tmp_path / "a", mode="a")
+        dataset.from_dask(tmp_path / "a", da.ones(5), mode="a")
     assert [] == os.listdir(tmp_path)
 
 
@@ -565,10 +593,10 @@ def test_a_failed_task(place, mode):
     lazy = da.from_array(ROWS, chunks=(64, 2)).map_blocks(fail, dtype="f8")
     options = {"mode": mode, "chunks": 16, "shards": 64}
     with pytest.raises(RuntimeError, match="no more"):
-        dataset.from_dask(lazy, place, **options)
+        dataset.from_dask(place, lazy, **options)
     assert before == files(place)
     failing[0] = False
-    array = dataset.from_dask(lazy, place, **options)
+    array = dataset.from_dask(place, lazy, **options)
     assert ROWS.tolist() == array[:].tolist()
     assert 9 == len(files(place))
 
@@ -576,7 +604,7 @@ def test_a_failed_task(place, mode):
 def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
     dataset.create_array(tmp_path / "a", ROWS, chunks=16, shards=64).close()
     lazy = dataset.open(tmp_path / "a").to_dask() * 2
-    array = dataset.from_dask(lazy, tmp_path / "a", mode="w")
+    array = dataset.from_dask(tmp_path / "a", lazy, mode="w")
     assert (ROWS * 2).tolist() == array[:].tolist()
 
 

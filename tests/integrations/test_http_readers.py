@@ -88,6 +88,10 @@ def web(tmp_path):
         array[70] = -1
         columns = {"x": np.arange(70, dtype=">i4"), "y": np.arange(70) % 2 > 0}
         group.create_table("t", columns, chunks=8, shards=16, cname="zstd")
+        grid = np.arange(50 * 40, dtype=">i4").reshape(50, 40)
+        array = group.create_array("grid", grid, chunks=(8, 7), shards=(16, 14))
+        array.append(grid[:, :9], axis=1)
+        array[3:40:9, 5] = -1
         group.create_array("empty", shape=(40,), dtype="u2", fill_value=9, chunks=8)
     with serving_folder(tmp_path) as web:
         yield web
@@ -96,7 +100,7 @@ def web(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 def test_values(web, read, request):
-    for name in ("g/a", "g/t/x", "g/empty"):
+    for name in ("g/a", "g/t/x", "g/grid", "g/empty"):
         url = "%s/%s" % (web.url, name)
         expected = dataset.open(url)[:]
         assert expected.tolist() == dataset.open(web.root / name)[:].tolist()

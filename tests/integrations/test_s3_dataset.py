@@ -78,13 +78,13 @@ def test_from_dask(options):
     left.begin(lambda path: dataset.create_array(path, ROWS[:0], **settings))
     write(left, 0, {"": ROWS[:64] + 1})
     lazy = da.from_array(ROWS, chunks=(50, 1))
-    array = dataset.from_dask(lazy, url, **keys, **settings)
+    array = dataset.from_dask(url, lazy, **keys, **settings)
     write(left, 0, {"": ROWS[:64] + 1})
     assert ROWS.tolist() == array[:].tolist()
     assert ROWS.sum() == array.to_dask().sum().compute()
     with pytest.raises(FileExistsError):
-        dataset.from_dask(lazy, url, **keys)
-    array = dataset.from_dask(lazy[:70], url, mode="w", **keys, **settings)
+        dataset.from_dask(url, lazy, **keys)
+    array = dataset.from_dask(url, lazy[:70], mode="w", **keys, **settings)
     assert ROWS[:70].tolist() == array[:].tolist()
     names = s3fs.S3FileSystem(**options).find("bucket/d")
     expected = ["c/0/0", "c/1/0", "zarr.json"]

@@ -299,6 +299,7 @@ class FolderHandler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(data)
+            self.web.nbytes += len(data)
 
 
 class FolderServer:
@@ -310,6 +311,8 @@ class FolderServer:
         The folder.
     requests
         Method and path of each request.
+    nbytes
+        Number of bytes of all answers.
     refused
         Paths that the client must not read.
     ranges
@@ -319,6 +322,7 @@ class FolderServer:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.requests: list[tuple[str, str]] = []
+        self.nbytes = 0
         self.refused: set[str] = set()
         self.ranges = True
 

@@ -22,12 +22,13 @@ from ..._format.dtypes import check_unit
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.protocols import Path
+from ..._storage.zip_store import is_zip
 from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
-from .array_formats import UNKNOWN_LENGTH, is_own_archive, is_zip, open_zip
+from .array_formats import UNKNOWN_LENGTH, is_own_archive
 from .contents import (
     Request,
     TableContent,
@@ -150,8 +151,7 @@ PLAIN = ("npy", "npz", "bigfile")
 MAX_RATIO = 1000
 # The folder of the names of streams, which have no suffix: text from a stream is CSV.
 DEVICES = "/dev/"
-# A store of Zarr that is no dataset of this package, and a plain folder of datasets.
-STORE = Format("store", "zarr_stores")
+# A plain folder of datasets.
 FOLDER = Format("folder", "datasets")
 # A ZIP file of `savez`, whose members are all `.blp` files.
 ARCHIVE = Format("archive", "array_formats", reader="read_archive")
@@ -190,14 +190,10 @@ def source_format(path: str) -> Format:
 
 
 def _url_format(path: str) -> Format:
-    from .zarr_stores import CONSOLIDATED, MARKERS
-
     folder = Folder.open(path)
     dataset = find_any(folder)
     if dataset is not None:
         return FORMATS.get(dataset.layout, FOLDER)
-    if any(map(folder.exists, (*MARKERS, CONSOLIDATED))):
-        return STORE
     raise NotReadable(
         "at a URL, expected a .blp file, a dataset or a Zarr store: download a file of "
         "another format first",
@@ -211,12 +207,10 @@ def _file_format(path: str, begin: bytes) -> Format | None:
         if found.begins and begin.startswith(found.begins):
             return found
     if is_zip(path, begin):
-        with open_zip(path, path) as archive:
-            from .zarr_stores import is_zip_store
-
-            if not is_zip_store(archive.namelist()):
-                return FORMATS["npz"]
-        return ARCHIVE if is_own_archive(path) else STORE
+        store = find_any(Folder.open(path))
+        if store is None:
+            return FORMATS["npz"]
+        return ARCHIVE if is_own_archive(path) else FORMATS.get(store.layout, FOLDER)
     if begin and path.startswith(DEVICES):
         return FORMATS["csv"] if _is_text(begin) else None
     by_name = _by_suffix(path)
@@ -234,13 +228,10 @@ def _is_text(begin: bytes) -> bool:
 
 def _folder_format(path: str) -> Format:
     from .bigfile_trees import is_tree
-    from .zarr_stores import is_store
 
     found = find_any(Folder.open(path))
     if found is not None:
         return FORMATS.get(found.layout, FOLDER)
-    if is_store(path):
-        return STORE
     if is_tree(path):
         return FORMATS["bigfile"]
     raise NotReadable(
@@ -281,7 +272,7 @@ class Conversion:
     source, target
         The names of the files or folders.
     source_format, target_format
-        The names of their formats; ``'store'`` for a Zarr store of another program.
+        The names of their formats; ``'zarr-python'`` for what only that package reads.
     kind
         ``'array'``, ``'table'`` or ``'group'``.
     nbytes

@@ -12,13 +12,10 @@ bytes before anything is allocated.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
-import struct
 import sys
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
@@ -30,10 +27,10 @@ import numpy
 
 from ..._file.archive_reading import ArchiveFile
 from ..._format.zarr_metadata import ZARR_JSON, group_document
-from ..._format.zip_format import LOCAL_SIGNATURE
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
+from ..._storage.zip_store import open_zip, zip_errors
 from ...abstract_io import PlainSource
 from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
@@ -52,11 +49,6 @@ from .contents import (
     rows_in_block,
 )
 
-try:
-    from lzma import LZMAError
-except ImportError:  # Python was built without it
-    LZMAError = zipfile.BadZipFile  # type: ignore
-
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
     from ...serializers import Json, JsonObject
@@ -72,19 +64,6 @@ UNKNOWN_LENGTH = -1
 SUFFIX = ".npy"
 # The name of the attribute for metadata that are no JSON object.
 METADATA = "metadata"
-# Maximum number of plain bytes for each stored byte of a member, by its method. Deflate
-# reaches 1032 at most. The other methods have no limit of their own: `OTHER_RATIO`
-# bounds the sizes that a member may claim.
-MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
-OTHER_RATIO = 2**20
-# A message about wrong bytes, with the error of `zipfile`.
-DAMAGED = "the ZIP file is damaged: %s"
-# The errors that `zipfile` and the modules that it uses raise for wrong bytes.
-WRONG_BYTES = (
-    *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
-    *(EOFError, ValueError, OverflowError, LookupError),
-)
-
 # Reading
 
 
@@ -371,64 +350,6 @@ def _check_room(expected: int, found: int) -> None:
 
 
 # ZIP files of other programs
-
-
-@contextmanager
-def zip_errors(name: str) -> Iterator[None]:
-    """Turn the errors about the bytes of a ZIP file into `FormatError`."""
-    try:
-        yield
-    except BloscpackError:
-        raise
-    except Exception as error:
-        if _is_damage(error):
-            raise DamageError(DAMAGED % error, filename=name) from error
-        if isinstance(error, RuntimeError):  # encrypted, or an unknown method
-            text = "this ZIP file is not supported: %s" % error
-            raise NotReadable(text, filename=name) from error
-        raise
-
-
-def _is_damage(error: Exception) -> bool:
-    """Return whether an error is about wrong bytes."""
-    # The module `bz2` raises an OSError without a number, and so does a seek to a
-    # negative offset, or one with the number EINVAL.
-    return isinstance(error, WRONG_BYTES) or (
-        isinstance(error, OSError) and error.errno in (None, errno.EINVAL)
-    )
-
-
-def is_zip(path: str, begin: bytes) -> bool:
-    """Return whether a file is a ZIP file; `begin` are its first bytes.
-
-    Raises `FormatError` if only its end is missing.
-    """
-    with zip_errors(path):
-        if begin.startswith(b"PK") and zipfile.is_zipfile(path):
-            return True
-    if begin.startswith(LOCAL_SIGNATURE):
-        text = DAMAGED % "expected an end record, found none: the file was cut off"
-        raise DamageError(text, filename=path)
-    return False
-
-
-def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
-    """Open a ZIP file; raise `FormatError` if a member can't have the stated size."""
-    with zip_errors(name):
-        archive = zipfile.ZipFile(file)
-    assert archive.fp is not None
-    size = archive.fp.seek(0, os.SEEK_END)
-    for info in archive.infolist():
-        ratio = MAX_RATIOS.get(info.compress_type, OTHER_RATIO)
-        if info.compress_size > size or info.file_size > info.compress_size * ratio:
-            archive.close()
-            raise DamageError(
-                "the member %.200r can't have '%d' bytes, which '%d' stored bytes in a "
-                "file of '%d' hold"
-                % (info.filename, info.file_size, info.compress_size, size),
-                filename=name,
-            )
-    return archive
 
 
 # Writing

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from os.path import join, lexists
+from os.path import isfile, join, lexists
 from typing import TYPE_CHECKING
 
 import numpy
@@ -51,22 +51,22 @@ TABLE_NBYTES = 32 * 2**20
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
-    return _content(partial(dataset.open, path), path, request)
+    content = _content(partial(dataset.open, path), path, request)
+    if isfile(path) and isinstance(content, GroupContent):
+        zarr_stores.add_own(content, path, request)
+    return content
 
 
 def _content(
     open_: Callable[[], Array | Table | Group], path: str, request: Request
 ) -> Content:
-    """Return the contents of a dataset, or of a Zarr node that is none of ours."""
-    try:
-        found = open_()
-    except UsageError:
-        if zarr_stores.is_store(path):
-            return zarr_stores.read(path, request)
-        raise
+    """Return the contents of a dataset."""
+    found = open_()
     request.resources.enter_context(found)
     if isinstance(found, Array):
-        return _array_content(found, found.shape[:1])
+        if found.dtype.kind in zarr_stores.TEXT and found.layout == "zarr-python":
+            return zarr_stores.text_content(found, path, found.attrs.asdict())
+        return _array_content(found, found.shape)
     if isinstance(found, Table):
         return _table_content(found)
     # The copy of a group must not lack a member without a word.
@@ -75,7 +75,7 @@ def _content(
         name: _content(partial(found.__getitem__, name), join(path, name), request)
         for name, _ in listed
     }
-    if not found._layout.folder.is_remote:
+    if found._layout.folder.store.can_rename:
         _add_files(members, found._layout.folder, path, request)
     return GroupContent(members, found.attrs.asdict())
 
@@ -96,12 +96,12 @@ def _add_files(
         request.note_loss("the file '%s'" % join(path, file))
 
 
-def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
-    """Return the first rows of an array."""
+def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
+    """Return an array, or the first rows of it: `shape` says how many."""
     parts = array._layout.parts()
     return ArrayContent(
         array.dtype,
-        (*length, *array.shape[1:]),
+        shape,
         None,
         array.attrs.asdict(),
         array.fill_value,
@@ -115,7 +115,7 @@ def _array_content(array: Array, length: tuple[int, ...]) -> ArrayContent:
 def _table_content(table: Table) -> TableContent:
     length = len(table)
     columns = {
-        name: replace(_array_content(column, (length,)), dims=None)
+        name: replace(_array_content(column, (length, *column.shape[1:])), dims=None)
         for name, column in table.columns.items()
     }
     attrs = table.attrs.asdict()

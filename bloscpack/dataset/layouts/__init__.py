@@ -47,8 +47,6 @@ class Layout:
         Whether a group is converted to this layout, with its arrays and tables.
     changes_at_urls
         Whether datasets at a URL can be changed.
-    has_digests
-        Whether chunks have digests.
     """
 
     kinds: Mapping[str, str]
@@ -57,7 +55,6 @@ class Layout:
     instead: str | None = None
     fits_groups: bool = False
     changes_at_urls: bool = False
-    has_digests: bool = True
 
 
 # By name. The first layout that detects a folder wins.
@@ -85,12 +82,16 @@ LAYOUTS = {
         {"array": "bcolz.BlzArray", "table": "bcolz.BlzTable"},
         "bcolz.detect_blz",
         instead="bcolz",
-        has_digests=False,
     ),
     "bcolz": Layout(
         {"array": "bcolz.BcolzArray", "table": "bcolz.BcolzTable"},
         "bcolz.detect",
-        has_digests=False,
+    ),
+    "zarr-python": Layout(
+        {"array": "zarr_python.OtherArray", "group": "zarr_python.OtherGroup"},
+        "zarr_python.detect",
+        instead="zarr",
+        changes_at_urls=True,
     ),
     "folder": Layout(
         {"group": "base.PlainFolder"}, instead="zarr", changes_at_urls=True

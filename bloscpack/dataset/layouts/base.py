@@ -181,6 +181,8 @@ class NodeLayout(ABC):
         Whether it was opened so that Python objects may be read.
     changed_elsewhere
         Whether another program has written the description, or it is damaged.
+    has_digests
+        Whether chunks have digests.
     is_column
         Whether it was made as a column of a table; None if its files do not say so.
     """
@@ -190,6 +192,7 @@ class NodeLayout(ABC):
     writable = True
     allow_pickle = False
     changed_elsewhere = False
+    has_digests = True
     is_column: bool | None = None
     folder: Folder
     # The files that describe it, relative to its folder.
@@ -287,6 +290,14 @@ class ArrayLayout(NodeLayout):
         """Close the files that are kept open, when no thread reads them any more."""
         for _, source in self.parts():
             source.close()
+
+    @property
+    def codec_settings(self) -> Mapping[str, Any]:
+        """The codec of new chunks and its settings, with the names of those of Blosc.
+
+        Some are missing if the codec does not have them.
+        """
+        return self.new_array().settings
 
     @abstractmethod
     def new_array(self) -> NewArray:

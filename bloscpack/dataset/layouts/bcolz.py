@@ -246,6 +246,8 @@ def typesize_of(dtype: DType) -> int:
 class BcolzNode(NodeLayout):
     """An array or a table, with the attributes in its folder."""
 
+    has_digests = False
+
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file; none if it is missing or empty.
 

@@ -22,15 +22,13 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._file.array_reader import Room
-from ..._format.blosc_header import check_plain_size, decode_header
-from ..._format.chunks import check_digest, decompress_into
 from ..._format.grid import Box, Shape, lengths
 from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import naming_errors
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import CHECKSUM, ShardIndex, Sharding, joined
+from .shard_grid import ShardIndex, Sharding, joined
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
@@ -192,7 +190,10 @@ class ShardFiles(ChunkFiles):
         self._check_description()
         # Without the file's path, which takes a third of the time of opening it.
         try:
-            if storage.is_remote and self._is_foreign and not self._for_copies:
+            is_own = self.sharding.packing.is_own
+            if not is_own or (
+                storage.is_remote and self._is_foreign and not self._for_copies
+            ):
                 # One request less: only copying would make a wrong file permanent.
                 return ShardIndex(storage, self.sharding)
             check = partial(self._check_front, number)
@@ -394,12 +395,8 @@ class ShardFiles(ChunkFiles):
         target = place
         if target is None or size < self.chunk_size:
             target = self._plain_workspace.view(self.chunk_size)
-        chunk, digest = frame[: -CHECKSUM.size], frame[-CHECKSUM.size :]
         try:
-            check_digest(chunk, digest, CHECKSUM)
-            header = decode_header(chunk)
-            check_plain_size(header, self.chunk_size)
-            decompress_into(chunk, target, header)
+            self.sharding.packing.decode(frame, target)
         except FormatError as error:
             self._locate(error, number)
             raise

@@ -29,22 +29,18 @@ from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe, with_chunks
 from ..._format.dtypes import DType
 from ..._format.grid import Grid, Shape, cut, lengths
+from ..._format.packing import OWN, Packing
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
-    CRC_LENGTH,
-    DEFAULT_SHARD_CHECKSUM,
     ENTRY,
     MISSING,
     crc_of,
-    index_size,
     with_rows,
 )
 from ..._storage.base import Storage
 from ..._storage.stream import StorageCursor
 from ...args import MetadataArgs
-from ...checksums import CHECKSUMS_LOOKUP
 from ...constants import (
-    BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     MAX_BUFFERSIZE,
     METADATA_HEADER_LENGTH,
@@ -58,7 +54,6 @@ from .base import NewArray
 if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
 
-CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Number of bytes that opening a shard reads: header and metadata.
 FRONT_NBYTES = 1024
 # Where the text of the metadata begins in a shard.
@@ -73,7 +68,7 @@ FILE_NBYTES = 16 * 2**20
 SLOTS = 256
 # Size in bytes of a row from which the other axes are cut, too, unless a user wants
 # other chunks.
-ROW_NBYTES = 64 * 2**10
+ROW_NBYTES = 16 * 2**10
 # Number of rows that an array is supposed to get which has none yet.
 USUAL_ROWS = 1024
 
@@ -93,6 +88,8 @@ class Sharding:
         The identity of the array; None if it has none, or if it is uncertain.
     fill_value
         The value of items that are not stored.
+    packing
+        How chunks are stored in the shards.
     chunk_nbytes, row_nbytes
         Size of a chunk and of a row in bytes.
     """
@@ -104,7 +101,9 @@ class Sharding:
         names: FileNames,
         identity: str | None,
         fill_value: Any = None,
+        packing: Packing = OWN,
     ) -> None:
+        self.packing = packing
         self.dtype = dtype
         self.grid = grid
         self.names = names
@@ -253,6 +252,8 @@ def place_of(metadata: Json) -> str | None:
 class ShardIndex:
     """An open shard, and where each chunk is in it: offset and size, None if missing.
 
+    A file without an index is a single chunk.
+
     Parameters
     ----------
     storage, sharding
@@ -279,41 +280,53 @@ class ShardIndex:
         check_front: Callable[[ShardIndex, bytes], Shape | None] | None = None,
     ) -> None:
         self.storage = storage
-        slots = sharding.grid.slots
+        slots, packing = sharding.grid.slots, sharding.packing
         front = storage.read_at(0, FRONT_NBYTES) if check_front is not None else b""
-        # Blosc adds at most a header to the plain bytes of a chunk.
-        most = sharding.chunk_nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
-        size = index_size(slots)
-        end = storage.size - size
-        tail = storage.read_at(end, size) if end >= 0 else b""
-        index, crc = tail[:-CRC_LENGTH], tail[-CRC_LENGTH:]
-        if len(tail) != size or crc != crc_of(index):
-            raise DamageError(
-                "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
-                "found another content" % (slots, size),
-                section="chunks",
-            )
+        least, most = packing.bounds(sharding.chunk_nbytes)
+        index = _read_index(storage, packing, slots)
+        size = packing.index_size(slots) if packing.has_index else 0
+        first = size if packing.index_at_start else 0
+        end = storage.size - size + first
         self.extents: list[tuple[int, int] | None] = [None] * slots
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
         self.foreign = not used
         entries = ENTRY.iter_unpack(index[: used * ENTRY.size])
         for slot, (start, nbytes) in enumerate(entries):
-            if start + nbytes > end or not CHECKSUM.size <= nbytes <= most:
+            inside = first <= start and start + nbytes <= end
+            if not (inside and least <= nbytes <= most):
                 if start == nbytes == MISSING:
                     continue
                 raise DamageError(
                     "the index of the shard has the extent %d to %d, which is no chunk "
-                    "in front of it" % (start, start + nbytes),
+                    "in it" % (start, start + nbytes),
                     section="chunks",
                     chunk=slot,
                 )
             self.extents[slot] = start, nbytes
-            if not start:
+            if start == first or not packing.is_own:
                 self.foreign = True
         self.shape: Shape | None = None
         if check_front is not None:
             self.shape = check_front(self, front)
+
+
+def _read_index(storage: Storage, packing: Packing, slots: int) -> bytes:
+    """Return the entries of a shard; raise `FormatError` if their digest is wrong."""
+    if not packing.has_index:
+        return ENTRY.pack(0, storage.size)
+    size = packing.index_size(slots)
+    start = 0 if packing.index_at_start else storage.size - size
+    found = storage.read_at(start, size) if start >= 0 else b""
+    index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
+    if len(found) != size or (packing.index_has_digest and crc != crc_of(index)):
+        raise DamageError(
+            "expected the index of a shard of '%d' chunks in the %s '%d' bytes, "
+            "found another content"
+            % (slots, "first" if packing.index_at_start else "last", size),
+            section="chunks",
+        )
+    return index
 
 
 def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -345,8 +358,8 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
         Size of a row in the largest chunks in bytes, if only the first axis can be cut.
     """
     inner = tuple(max(1, n) for n in new.shape[1:])
-    chunks = _rows_of(new.chunks, inner, "chunks")
-    shards = _rows_of(new.shards, inner, "shards")
+    chunks = _rows_of(new.chunks, new.shape, "chunks")
+    shards = _rows_of(new.shards, new.shape, "shards")
     row = new.row_nbytes if row_nbytes is None else row_nbytes
     most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
     in_rows = not (isinstance(chunks, tuple) or isinstance(shards, tuple))
@@ -390,26 +403,31 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
     return Grid(new.shape, chunks, tuple(per_shard))
 
 
-def _rows_of(wanted: int | Shape | None, inner: Shape, name: str) -> int | Shape | None:
+def _rows_of(wanted: int | Shape | None, shape: Shape, name: str) -> int | Shape | None:
     """Return the number of rows if the other axes of a wanted shape are whole."""
     if not isinstance(wanted, tuple):
         return wanted
-    if len(wanted) != len(inner) + 1 or min(wanted) < 1:
+    if len(wanted) != len(shape) or min(wanted, default=1) < 1:
         raise UsageValueError(
             "%s: expected a positive length for each of the '%d' axes, found %s"
-            % (name, len(inner) + 1, wanted)
+            % (name, len(shape), wanted)
         )
-    return wanted[0] if wanted[1:] == inner else wanted
+    is_rows = wanted[1:] == tuple(max(1, n) for n in shape[1:])
+    return next(iter(wanted), None) if is_rows else wanted
 
 
 def _divided(shape: Shape, itemsize: int, first: int) -> Shape:
-    """Return the shape of a chunk of about `CHUNK_NBYTES`, of equal sides if possible.
+    """Return the shape of a chunk of about `CHUNK_NBYTES`.
 
-    Axes in front of `first` are not divided.
+    Axes in front of `first` are not divided. The first axis is cut into about as many
+    parts as all others together: the items along it, such as a series of times, are in
+    as many chunks as those beside it, such as a map. The others get equal sides.
     """
     parts, sides = [1] * len(shape), list(shape)
     while math.prod(sides) * itemsize > CHUNK_NBYTES and max(sides[first:]) > 1:
-        axis = sides.index(max(sides[first:]), first)
+        inner = max(sides[1:], default=1)
+        along = not first and sides[0] > 1 and parts[0] <= math.prod(parts[1:])
+        axis = 0 if along or inner == 1 else sides.index(inner, 1)
         parts[axis] *= 2
         sides[axis] = -(-shape[axis] // parts[axis])
     return tuple(sides)

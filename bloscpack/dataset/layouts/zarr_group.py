@@ -21,6 +21,7 @@ from ..._format.zarr_metadata import (
     ZARR_JSON,
     encode_json,
     group_document,
+    why_not_native,
 )
 from ...exceptions import DamageError, FormatError, UsageValueError
 from ..folder import BAD_NAME, Folder, is_member_name
@@ -33,6 +34,7 @@ from .identity import (
     column_word,
     identified,
     read_identity,
+    seems_signed,
 )
 from .zarr_array import ZarrArray
 
@@ -55,7 +57,10 @@ def detect(folder: Folder) -> str | None:
     if not folder.exists(ZARR_JSON):
         return None
     try:
-        kind, attributes = check_node(folder, folder.detect_document(ZARR_JSON)[1])
+        content, document = folder.detect_document(ZARR_JSON)
+        kind, attributes = check_node(folder, document)
+        if kind == "array" and why_not_native(document) and not seems_signed(content):
+            return None  # for another layout
     except FormatError:  # the error of opening it is better
         return "group"
     except FileNotFoundError:  # another program has just removed it

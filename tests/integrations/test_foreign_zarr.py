@@ -1,0 +1,356 @@
+"""Zarr arrays that other programs have made: what is opened how, read and changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+from bloscpack.cli import main
+from bloscpack.exceptions import DamageError, FormatError, UsageError
+
+zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3.1")
+codecs = pytest.importorskip("zarr.codecs")
+ITEMS = np.arange(60 * 70, dtype="i4").reshape(60, 70)
+BYTES, CRC = codecs.BytesCodec(), codecs.Crc32cCodec()
+ZSTD, GZIP = codecs.ZstdCodec(level=3), codecs.GzipCodec(level=5)
+BLOSC = codecs.BloscCodec(cname="lz4", clevel=5)
+TRANSPOSE = codecs.TransposeCodec(order=(1, 0))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # data types that are no part of the standard
+        yield
+
+
+def simple(**settings):
+    """Return what makes an array by `zarr.create_array`."""
+
+    def make(items):
+        options = {"chunks": (20, 33), "dtype": items.dtype, **settings}
+        zarr.create_array("a", shape=items.shape, **options)[...] = items
+
+    return make
+
+
+def chained(*chain, **settings):
+    """Return what makes an array of format 3 with codecs."""
+
+    def make(items):
+        options = {"chunks": (20, 32), "zarr_format": 3, **settings}
+        made = zarr.create(
+            store="a", shape=items.shape, dtype=items.dtype, codecs=chain, **options
+        )
+        made[...] = items
+
+    return make
+
+
+def sharded(*inner, **settings):
+    codec = codecs.ShardingCodec(chunk_shape=(10, 16), codecs=inner, **settings)
+    return chained(codec)
+
+
+def by_tensorstore(*chain, keys=None):
+    def make(items):
+        tensorstore = pytest.importorskip("tensorstore")
+        grid = {"name": "regular", "configuration": {"chunk_shape": [20, 33]}}
+        metadata = {
+            "shape": list(items.shape),
+            "data_type": "int32",
+            "chunk_grid": grid,
+            "codecs": list(chain),
+            "fill_value": 7,
+        }
+        if keys is not None:
+            metadata["chunk_key_encoding"] = keys
+        spec = {"driver": "zarr3", "kvstore": "file://" + os.path.abspath("a") + "/"}
+        opened = tensorstore.open(spec | {"metadata": metadata}, create=True).result()
+        opened.write(items).result()
+
+    return make
+
+
+def named(name, **configuration):
+    return {"name": name, "configuration": configuration}
+
+
+LITTLE = named("bytes", endian="little")
+INDEX = [LITTLE, {"name": "crc32c"}]
+
+
+def shard_of(*inner, **settings):
+    settings = {"index_codecs": INDEX, **settings}
+    return named("sharding_indexed", chunk_shape=[10, 11], codecs=inner, **settings)
+
+
+def in_zip(items):
+    with zarr.storage.ZipStore("a.zip", mode="w") as store:
+        zarr.create_array(store, data=items, chunks=(20, 33), compressors=GZIP)
+    os.rename("a.zip", "a")
+
+
+# How an array was made, and what opens it: "own" for reading and changes, "zip" without
+# other packages for reading, "zarr" with zarr-python for reading.
+TABLE = {
+    "default": (simple(), "own"),
+    "not compressed": (simple(compressors=None), "own"),
+    "gzip": (simple(compressors=GZIP), "own"),
+    "blosc": (simple(compressors=BLOSC), "own"),
+    "zstd and digests": (simple(compressors=[ZSTD, CRC]), "own"),
+    "digests alone": (simple(compressors=[CRC]), "own"),
+    "fill value": (simple(fill_value=-3), "own"),
+    "big-endian": (chained(codecs.BytesCodec(endian="big"), ZSTD), "own"),
+    "dots": (simple(chunk_key_encoding={"name": "default", "separator": "."}), "own"),
+    "names of format 2": (
+        simple(chunk_key_encoding={"name": "v2", "separator": "."}),
+        "own",
+    ),
+    "names with slashes": (
+        simple(chunk_key_encoding={"name": "v2", "separator": "/"}),
+        "own",
+    ),
+    "shards": (simple(chunks=(10, 11), shards=(20, 33)), "own"),
+    "shards of rows": (simple(chunks=(7, 70), shards=(21, 70)), "own"),
+    "shards with our codecs": (sharded(BYTES, BLOSC, CRC), "own"),
+    "index at the start": (sharded(BYTES, ZSTD, index_location="start"), "own"),
+    "index without digest": (sharded(BYTES, GZIP, index_codecs=[BYTES]), "own"),
+    "tensorstore": (by_tensorstore(LITTLE), "own"),
+    "tensorstore: zstd": (by_tensorstore(LITTLE, named("zstd", level=1)), "own"),
+    "tensorstore: gzip, dots": (
+        by_tensorstore(
+            *(LITTLE, named("gzip", level=6)), keys=named("default", separator=".")
+        ),
+        "own",
+    ),
+    "tensorstore: shards": (
+        by_tensorstore(shard_of(LITTLE, named("zstd", level=1), {"name": "crc32c"})),
+        "own",
+    ),
+    "tensorstore: index at the start": (
+        by_tensorstore(shard_of(LITTLE, index_location="start")),
+        "own",
+    ),
+    "ZIP": (in_zip, "zip"),
+    "format 2": (simple(zarr_format=2), "zarr"),
+    "format 2, Fortran order": (simple(zarr_format=2, order="F"), "zarr"),
+    "transpose": (chained(TRANSPOSE, BYTES), "zarr"),
+    "transposed shards": (sharded(TRANSPOSE, BYTES), "zarr"),
+    "nested shards": (sharded(codecs.ShardingCodec(chunk_shape=(5, 8))), "zarr"),
+}
+
+
+def read_by_zarr():
+    return zarr.open_array("a", mode="r")[...]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_reading(name):
+    make, how = TABLE[name]
+    make(ITEMS)
+    array = dataset.open("a")
+    assert ("zarr-python" if how == "zarr" else "zarr") == array.layout
+    np.testing.assert_array_equal(ITEMS, array[:])
+    for key in np.s_[5, 3:60:7], np.s_[::-9, [5, 60, 2]], np.s_[ITEMS > 4000]:
+        np.testing.assert_array_equal(ITEMS[key], array[key])
+    report = dataset.verify("a")
+    assert report.ok
+    assert array._layout.has_digests != (
+        "no-checksum" in [finding.kind for finding in report.findings]
+    )
+    assert ITEMS.nbytes == dataset.describe("a")["nbytes"]
+    dataset.convert("a", "b.npy")
+    np.testing.assert_array_equal(ITEMS, np.load("b.npy"))
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_changes(name):
+    make, how = TABLE[name]
+    make(ITEMS)
+    if how != "own":
+        with pytest.raises(UsageError, match=r"only be read.*blpk convert"):
+            dataset.open("a", "r+")
+        return
+    before = zarr.open_array("a", mode="r").metadata
+    expected = ITEMS.copy()
+    with dataset.open("a", "r+") as array:
+        array[5:30, 10:40] = expected[5:30, 10:40] = -7
+        array.append(expected[:13])
+        expected = np.concatenate([expected, expected[:13]])
+        array.append(expected[:, :9], axis=1)
+        expected = np.concatenate([expected, expected[:, :9]], axis=1)
+        array.resize((80, 75))
+        array.attrs["unit"] = "m"
+    expected = np.pad(
+        expected[:, :75], ((0, 7), (0, 0)), constant_values=array.fill_value
+    )
+    np.testing.assert_array_equal(expected, dataset.open("a")[:])
+    np.testing.assert_array_equal(expected, read_by_zarr())
+    after = zarr.open_array("a", mode="r").metadata
+    assert (before.codecs, before.chunk_key_encoding) == (
+        *(after.codecs, after.chunk_key_encoding),
+    )
+    if name != "shards of rows":
+        assert dataset.verify("a").ok
+    if importlib.util.find_spec("tensorstore") is not None:
+        import tensorstore
+
+        spec = {"driver": "zarr3", "kvstore": "file://" + os.path.abspath("a") + "/"}
+        found = tensorstore.open(spec).result().read().result()
+        np.testing.assert_array_equal(expected, found)
+    zarr.open_array("a", mode="r+")[2:4] = 9
+    expected[2:4] = 9
+    np.testing.assert_array_equal(expected, dataset.open("a")[:])
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "<f2", ">f8", "c8", "S3", ">U2", "M8[s]"])
+@pytest.mark.parametrize("compressor", [ZSTD, GZIP, None])
+@pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 0), (2, 3, 4)])
+def test_types_and_shapes(dtype, compressor, shape):
+    items = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape)
+    items = items.astype("M8[s]" if dtype[0] == "M" else dtype)
+    chunks = tuple(max(1, n // 2) for n in shape)
+    made = zarr.create_array(
+        "a", shape=shape, dtype=dtype, chunks=chunks, compressors=compressor
+    )
+    made[...] = items
+    with dataset.open("a", "r+") as array:
+        np.testing.assert_array_equal(items, array[...])
+        array[...] = items[::-1] if shape else items
+    expected = items[::-1] if shape else items
+    np.testing.assert_array_equal(expected, read_by_zarr())
+
+
+def test_chunks_that_cannot_be_compressed():
+    """Those of zstd are frames with blocks that are stored."""
+    items = np.random.default_rng(1).bytes(300_000)
+    items = np.frombuffer(items, "u1").copy()
+    made = zarr.create_array(
+        "a", shape=items.shape, dtype="u1", chunks=150_001, compressors=ZSTD
+    )
+    made[:] = 0
+    with dataset.open("a", "r+") as array:
+        array[:] = items
+        np.testing.assert_array_equal(items, array[:])
+    np.testing.assert_array_equal(items, read_by_zarr())
+
+
+def test_groups_of_format_2():
+    group = zarr.create_group("g", zarr_format=2, attributes={"unit": "m"})
+    group.create_array("x", data=ITEMS, chunks=(20, 33), attributes={"y": 1})
+    group.create_group("inner").create_array("z", data=np.arange(3))
+    with dataset.open("g") as found:
+        assert {"unit": "m"} == dict(found.attrs)
+        assert ["inner", "x"] == sorted(found)
+        assert {"y": 1} == dict(found["x"].attrs)
+        assert [0, 1, 2] == found["inner/z"][:].tolist()
+    with pytest.raises(UsageError, match="can only be read"):
+        dataset.open("g", "r+")
+    assert dataset.verify("g").ok
+    dataset.convert("g", "h.zarr")
+    np.testing.assert_array_equal(ITEMS, dataset.open("h.zarr")["x"][:])
+
+
+def test_texts_of_any_length():
+    texts = np.array(["a", "bb", "", "ccc", "é"], object)
+    zarr.create_array("a", shape=(5,), chunks=(2,), dtype=str)[:] = texts
+    array = dataset.open("a")
+    assert texts.tolist() == array[:].tolist()
+    assert ["bb", ""] == array[1:3].tolist()
+    assert ["ccc", "a"] == array[[3, 0]].tolist()
+    assert "é" == array[-1]
+    assert dataset.verify("a").ok
+
+
+@pytest.mark.parametrize("make", [simple(compressors=GZIP), simple(), sharded(BYTES)])
+def test_damage(make):
+    """Damage is an error, or found by digests where there are some."""
+    make(ITEMS)
+    path = "a/c/1/0"
+    with open(path, "rb") as fp:
+        content = fp.read()
+    for damaged in (content[:-9], content[:20], b""):
+        with open(path, "wb") as fp:
+            fp.write(damaged)
+        with pytest.raises(FormatError):
+            dataset.open("a")[:]
+        report = dataset.verify("a")
+        assert not report.ok
+        assert "a" in repr(report)
+        assert report.losses
+    with open(path, "wb") as fp:
+        fp.write(content)
+    dataset.recover("a", "b")
+    np.testing.assert_array_equal(ITEMS, dataset.open("b")[:])
+
+
+def test_flipped_bits_in_frames():
+    """No frame crashes Blosc or zlib; digests find each flipped bit."""
+    for compressors, exact in (([ZSTD], False), ([GZIP], False), ([ZSTD, CRC], True)):
+        items = np.arange(2000, dtype="i4")
+        zarr.create_array(
+            "a", data=items, chunks=2000, compressors=compressors, overwrite=True
+        )
+        with open("a/c/0", "rb") as fp:
+            content = fp.read()
+        for bit in range(0, 8 * len(content), 97):
+            damaged = bytearray(content)
+            damaged[bit // 8] ^= 1 << bit % 8
+            with open("a/c/0", "wb") as fp:
+                fp.write(damaged)
+            try:
+                found = dataset.open("a")[:]
+                assert not exact
+                assert items.shape == found.shape
+            except DamageError:
+                pass
+
+
+@pytest.mark.parametrize("count", [3999, 4001, 10**7])
+@pytest.mark.parametrize("compressors", [ZSTD, GZIP, None])
+def test_frames_of_other_sizes(count, compressors):
+    """A frame with more or fewer bytes than a chunk is damage."""
+    for path, size in (("a", 4000), ("b", count)):
+        zarr.create_array(
+            path,
+            data=np.ones(size, "u1"),
+            chunks=size,
+            compressors=compressors,
+        )
+    os.replace("b/c/0", "a/c/0")
+    with pytest.raises(DamageError):
+        dataset.open("a")[:]
+
+
+def test_commands(capfd):
+    TABLE["format 2"][0](ITEMS)
+    for verb, words in {
+        "info": ("zarr-python", "60", "zstd"),
+        "list": ("60", "i4"),
+        "verify": ("no digests",),
+        "cat": (),
+    }.items():
+        run_blpk(verb, "a")
+        text = "".join(capfd.readouterr())
+        assert all(word in text for word in words), text
+    run_blpk("convert", "a", "b.npy")
+    np.testing.assert_array_equal(ITEMS, np.load("b.npy"))
+
+
+def run_blpk(*args):
+    assert main(list(args)) in (0, None)
+
+
+def test_without_zarr(monkeypatch):
+    TABLE["format 2"][0](ITEMS)
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    with pytest.raises(UsageError, match=r"'zarr' can't be imported.*\[zarr\]"):
+        dataset.open("a")
