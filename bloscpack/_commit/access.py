@@ -45,7 +45,7 @@ INPUT_DESCRIPTIONS = (*DESCRIPTIONS, ".zarray", ".zgroup", "header")
 class Access:
     """The access of new files and folders in the folder of a dataset.
 
-    FileAccess
+    Attributes
     ----------
     limits
         The attributes of the input, which limit the access; None for no input.

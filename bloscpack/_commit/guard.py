@@ -128,14 +128,6 @@ class ObjectChange(Change):
     def _put(self, name: str, content: bytes) -> None:
         self._versions[name] = self.store.put(name, content, self._versions[name])
 
-    def _put_shards(self) -> None:
-        """Store the shards that `finish` has kept."""
-        for name, (offset, size) in self._shards.items():
-            assert self._spool is not None
-            self._spool.seek(offset)
-            self._put(name, self._spool.read(size))
-        self._shards.clear()
-
     def close(self) -> None:
         """Release the shards that were not stored."""
         if self._spool is not None:
@@ -144,7 +136,11 @@ class ObjectChange(Change):
     def commit(self) -> None:
         """Store the staged objects, and the guard of an array or a group last."""
         self.is_committing = True
-        self._put_shards()
+        for name, (offset, size) in self._shards.items():
+            assert self._spool is not None
+            self._spool.seek(offset)
+            self._put(name, self._spool.read(size))
+        self._shards.clear()
         if self.guard == JOURNAL:
             self._commit_journal()
         else:

@@ -27,7 +27,7 @@ import os
 import stat
 from _thread import allocate_lock
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -39,13 +39,7 @@ from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, attributes_in, is_new_folder
-from .trust import (
-    CHANGES,
-    JOURNAL,
-    REMEDY,
-    check_in_dataset,
-    folder_of_changes,
-)
+from .trust import CHANGES, JOURNAL, REMEDY, check_in_dataset, folder_of_changes
 
 if TYPE_CHECKING:
     from ..serializers import Json
@@ -83,7 +77,7 @@ class Datasets(Protocol):
 class Pending:
     """The new contents that a journal has committed, until they have their names.
 
-    FileAccess
+    Attributes
     ----------
     files
         The files that the change replaces, and where their new content is.
@@ -149,15 +143,12 @@ class Pending:
         if not isinstance(store, FolderStore):
             # All users who may write the journal may write the dataset.
             return decode_json(store.read(JOURNAL, MAX_JSON, whole=True)[0], path)
-        file = folder_of_changes(store).open(JOURNAL.rpartition("/")[2])
-        try:
+        with closing(folder_of_changes(store).open(JOURNAL.rpartition("/")[2])) as file:
             status = os.fstat(file.descriptor)
             if status.st_nlink == 0:  # the writer has completed it meanwhile
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
             check_in_dataset(store, status)
             return decode_json(file.read_at(0, file.size), path)
-        finally:
-            file.close()
 
     def _take(self, journal: Json) -> None:
         """Note what is in a journal, which must name files in the dataset."""
@@ -228,7 +219,7 @@ class Change:
 
     Names are relative to the dataset. Any thread may write and stage.
 
-    FileAccess
+    Attributes
     ----------
     store
         The files of the dataset.

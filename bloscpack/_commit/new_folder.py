@@ -22,7 +22,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 
 from .._engine.forks import Owner
 from .._storage.disk import disk
@@ -158,7 +158,7 @@ def _unfinished(
     one.
     """
     old = check_target(target, mode, is_old)
-    try:
+    with nullcontext() if old is None else closing(old):
         if old is None:
             os.makedirs(target.parent.root, exist_ok=True)
         replaces = None if old is None else old.folder
@@ -167,9 +167,6 @@ def _unfinished(
         start = os.path.join(target.parent.root, target.start)
         with naming_dataset(target.path, start), sibling_folder(target) as hidden:
             yield hidden, replaces, access
-    finally:
-        if old is not None:
-            old.close()
 
 
 def _sync_tree(folder: FolderStore) -> None:
@@ -188,15 +185,12 @@ def remove_dataset(target: NewName, sync: bool) -> None:
     Raises `StorageError` if a writer has opened it, or a member of it.
     """
     folder = target.folder()
-    lock = FolderLock(folder)
-    try:
+    with closing(FolderLock(folder)):
         _check_no_writer(folder, target.datasets)
         with sibling_folder(target) as hidden:
             _take_away(target.parent, target.name, folder, hidden)  # commit point
             if sync:
                 target.parent.sync_folder()
-    finally:
-        lock.close()
 
 
 def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
@@ -206,8 +200,7 @@ def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
     ``FileExistsError`` if the new name is not free.
     """
     folder = source.folder()
-    lock = FolderLock(folder)
-    try:
+    with closing(FolderLock(folder)):
         _check_no_writer(folder, source.datasets)
         check_target(target, "x")
         # Commit point.
@@ -215,8 +208,6 @@ def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
         if sync:
             target.parent.sync_folder()
             source.parent.sync_folder()
-    finally:
-        lock.close()
 
 
 def check_target(
@@ -380,16 +371,13 @@ def remove_leftover(
             folder.remove(name)
             return
         left = folder.subfolder(name)
-        lock = FolderLock(left)
-        try:
+        with closing(FolderLock(left)):
             if sink is not None:
                 with sibling_folder(sink) as hidden:
                     _take_away(folder, name, left, hidden, sink.name)
             elif folder.has(name, left) and left.status.st_uid in owners:
                 left.clear()
                 folder.remove_folder(name)
-        finally:
-            lock.close()
 
 
 def _take_away(
@@ -425,11 +413,10 @@ def put(
     around, name = target.parent, target.name
     if is_believed(around.hold(), hidden.subfolder(name).hold()):
         target.datasets.drop_copies(around, sync)
-    old = None
-    if mode is not None:
-        old = check_target(target, mode)
-        replaces = None if old is None else old.folder
-    try:
+    old = None if mode is None else check_target(target, mode)
+    if old is not None:
+        replaces = old.folder
+    with nullcontext() if old is None else closing(old):
         if replaces is None:
             around.rename(name, name, hidden)  # commit point
         elif around.exchange(name, name, hidden):  # commit point
@@ -440,8 +427,5 @@ def put(
             with sibling_folder(target) as other:
                 _take_away(around, name, replaces, other)
                 around.rename(name, name, hidden)  # commit point
-    finally:
-        if old is not None:
-            old.close()
     if sync:
         around.sync_folder()

@@ -212,10 +212,7 @@ def read_snapshot(
         from .._storage.remote import opened_remote
 
         with opened_remote(
-            path,
-            parts=parts,
-            storage_options=storage_options,
-            limits=limits,
+            path, parts=parts, storage_options=storage_options, limits=limits
         ) as fp:
             return read(fp, lambda header: None)
     for _ in range(BEGINNING_ATTEMPTS):

@@ -312,14 +312,8 @@ def _overreach(evidence: JournalEvidence) -> str | None:
 
 
 CONTENT_RULES: tuple[tuple[str, Find], ...] = (
-    (
-        "an old length of at most the size of the file",
-        _longer_than_file,
-    ),
-    (
-        "extents that are in order, apart, and inside the old length",
-        _disorder,
-    ),
+    ("an old length of at most the size of the file", _longer_than_file),
+    ("extents that are in order, apart, and inside the old length", _disorder),
     ("a new head that fills the first extent", _wrong_head),
     (
         "a witness of at least '%d' bytes inside the old length and outside the extents"
@@ -387,14 +381,8 @@ def _blocks_of_head(
 
 IDENTITY_RULES: tuple[tuple[str, Find], ...] = (
     ("the witness to be unchanged", _witness_differs),
-    (
-        "every byte of the head to be old, new or zero",
-        _head_differs,
-    ),
-    (
-        "the same file, or a head that is not completely new",
-        _complete_copy,
-    ),
+    ("every byte of the head to be old, new or zero", _head_differs),
+    ("the same file, or a head that is not completely new", _complete_copy),
 )
 
 

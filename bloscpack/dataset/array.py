@@ -18,13 +18,14 @@ from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import DType
 from .._format.grid import Grid, Shape, lengths, part
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .node import Node, import_dask, reopened
+from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
     blocks_of_fields,
     changed_blocks,
     check_mask,
     check_nbytes,
+    checked_shape,
     converted,
     is_array,
     items_of,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from .rows import RowStream
 
 
-class Array(StoredArray, Node):
+class Array(StoredArray, ItemsNode):
     """An array in a folder of compressed files; `open_array` makes it.
 
     Indexing reads the selected items. The result is a new array of NumPy, or a scalar.
@@ -56,17 +57,13 @@ class Array(StoredArray, Node):
     _layout: ArrayLayout
 
     def __init__(
-        self,
-        layout: ArrayLayout,
-        writer: Writer | None = None,
-        is_column: bool = False,
+        self, layout: ArrayLayout, writer: Writer | None = None, is_column: bool = False
     ) -> None:
         super().__init__(layout, writer)
         self._is_column = is_column
         # The table of a column that was opened without it, and whether to close it.
         self._table: Node | None = None
         self._closes_table = False
-        self._token: object = None  # what the files were when Dask got the array
 
     def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
@@ -137,14 +134,8 @@ class Array(StoredArray, Node):
         return [[name, str(getattr(self, name))] for name in names]
 
     def __repr__(self) -> str:
-        return "<%sArray '%s' (%s): shape %s, dtype %s, chunks %s>" % (
-            "closed " if self.closed else "",
-            self.path,
-            self.layout,
-            self.shape,
-            self.dtype,
-            self.chunks,
-        )
+        facts = self._title(), self.shape, self.dtype, self.chunks
+        return "<%s: shape %s, dtype %s, chunks %s>" % facts
 
     # Closing and opening again
 
@@ -187,9 +178,7 @@ class Array(StoredArray, Node):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        if self._writer is None:
-            return self._layout.reader.get(key)
-        return self._writer.read(lambda: self._layout.reader.get(key))
+        return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -213,18 +202,6 @@ class Array(StoredArray, Node):
         """Yield the rows of each chunk, in order, as arrays."""
         for start in range(0, len(self), self.chunks[0]):
             yield self[start : start + self.chunks[0]]
-
-    # Pickle and Dask
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens the array again, in any process, for reading."""
-        return reopened, (Array, self._layout, *self.shape[:1])
-
-    def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return a value that is the same for the same state of the same array."""
-        if self._token is None:
-            self._token = self._layout.folder.version()
-        return self.path, self.shape, str(self.dtype), self._token
 
     def to_dask(self, chunks: Any = None) -> Any:
         """Return the array as an array of Dask, of which each block is read separately.
@@ -298,9 +275,9 @@ class Array(StoredArray, Node):
         items = values if is_array(values) else items_of(values)
         with writer.turn():
             old = self.shape
-            before, after = old[:axis], old[axis + 1 :]
-            found = tuple(items.shape)
-            if found[:axis] != before or found[axis + 1 :] != after or not found:
+            found, before, after = tuple(items.shape), old[:axis], old[axis + 1 :]
+            same = (*found[:axis], *found[axis + 1 :]) == before + after
+            if len(found) != len(old) or not same:
                 raise DoesNotFit(
                     "expected items of the shape %s apart from axis %d, found an array "
                     "of shape %s" % (old, axis, found)
@@ -308,13 +285,8 @@ class Array(StoredArray, Node):
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
             grid = self._layout.grid.resized(shape)
             index = (slice(None),) * axis + (slice(old[axis], None),)
-            if isinstance(items, numpy.ndarray):
-                items = converted(items, self.dtype)
-            else:
-                items = Boxes(items, self.dtype)
-            blocks = changed_blocks(
-                grid, ArrayIndex(index, shape).axes, items, self.__getitem__, old
-            )
+            axes, items = ArrayIndex(index, shape).axes, Boxes(items, self.dtype)
+            blocks = changed_blocks(grid, axes, items, self.__getitem__, old)
             with writer.change(lambda: self._layout.committed(shape)) as change:
                 check_nbytes(shape, self.dtype)
                 self._layout.stage(change, grid, blocks, extends=True)
@@ -338,11 +310,6 @@ class Array(StoredArray, Node):
         new = self._checked_shape(wanted)
         with writer.change(lambda: self.resized(new)) as change:
             self.stage_resize(change, new)
-
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        with self._check_resizable().turn():
-            self.resize((checked_trim(len(self), count), *self.shape[1:]))
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
@@ -456,21 +423,15 @@ class Array(StoredArray, Node):
         self._layout.stage(change, grid, blocks, extends=False)
 
     def _checked_shape(self, shape: tuple[int, ...]) -> Shape:
-        found = tuple(map(checked_length, shape))
-        old = self.shape
-        rows_only = not self._layout.cuts_all_axes
-        if len(found) != len(old) or (rows_only and found[1:] != old[1:]):
-            raise UsageValueError(
-                "an array of shape %s can't get the shape %s: %s"
-                % (
-                    old,
-                    shape,
-                    "only the first axis can change"
-                    if rows_only
-                    else "it has '%d' axes" % len(old),
-                )
-            )
-        return found
+        found, old = checked_shape(shape), self.shape
+        why = "it has '%d' axes" % len(old)
+        if not self._layout.cuts_all_axes and found[1:] != old[1:]:
+            why = "only the first axis can change"
+        elif len(found) == len(old):
+            return found
+        raise UsageValueError(
+            "an array of shape %s can't get the shape %s: %s" % (old, shape, why)
+        )
 
 
 def _refuse(*operands: object) -> Any:
@@ -484,18 +445,3 @@ def _refuse(*operands: object) -> Any:
 for _name, _operator in vars(NDArrayOperatorsMixin).items():
     if isinstance(_operator, FunctionType):
         setattr(Array, _name, _refuse)
-
-
-def checked_length(length: int) -> int:
-    """Return a number of rows; raise `UsageError` if it is negative."""
-    length = operator.index(length)
-    if length < 0:
-        raise UsageValueError("the number of rows can't be %d" % length)
-    return length
-
-
-def checked_trim(length: int, count: int) -> int:
-    """Return the number of rows without the last `count` ones."""
-    if not 0 <= operator.index(count) <= length:
-        raise UsageValueError("can't remove %d of %d rows" % (count, length))
-    return length - count

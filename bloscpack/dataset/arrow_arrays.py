@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
 
 # Units of times that Parquet has; others become a finer one.
-UNITS = {"W": "s", "h": "s", "m": "s", "D": "D", "s": "s"}
+UNITS = {"W": "s", "h": "s", "m": "s"}
 FINE_UNITS = ("ms", "us", "ns")
 
 

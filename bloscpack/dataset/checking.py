@@ -7,6 +7,7 @@ Only a folder that is no dataset, or a dataset of an unknown kind, raises an err
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -291,9 +292,7 @@ class DatasetCheck:
         report = self.report
         used: set[str] = set()
         report.narrays += 1
-        size = layout.dtype.itemsize
-        for length in layout.shape:
-            size *= length
+        size = math.prod(layout.shape) * layout.dtype.itemsize
         report.nbytes = (report.nbytes or 0) + size
         for fields, source in layout.parts():
             checks = self._check_part(layout, source)
@@ -364,10 +363,9 @@ class DatasetCheck:
 
     def _include(self, check: FileCheck, member: str) -> None:
         check.count()
-        place = [joined_name(member, finding.file or "") for finding in check.findings]
         check.findings = [
-            replace(finding, file=name)
-            for finding, name in zip(check.findings, place, strict=True)
+            replace(finding, file=joined_name(member, finding.file or ""))
+            for finding in check.findings
         ]
         self.report.include(check)
 

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 
 from .._commit import guard, new_folder
 from .._commit.new_folder import NewName
-from .._commit.writer import (
-    LockedFolder,
-    SharedFolder,
-    Writer,
-    check_parent_table,
-)
+from .._commit.writer import LockedFolder, SharedFolder, Writer, check_parent_table
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.protocols import Path, StorageOptions

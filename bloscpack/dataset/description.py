@@ -133,10 +133,7 @@ def _failure(error: Exception) -> JsonObject:
 def _members(folder: Folder, name: str) -> list[JsonObject]:
     return [
         _described(
-            joined_name(name, member),
-            found.layout,
-            found.kind,
-            partial(open_for_check, *found),
+            joined_name(name, member), *found[1:], partial(open_for_check, *found)
         )
         for member, found in find_members(folder)
     ]

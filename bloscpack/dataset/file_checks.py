@@ -95,10 +95,7 @@ class FileCheck(Report):
         grid, last = self.grid, first if last is None else last
         if not grid.shape:
             return 0, 1
-        shards = first // grid.slots, last // grid.slots
-        if grid.is_rows or shards[0] == shards[1]:
-            return grid.box(first)[0].start, grid.box(last)[0].stop
-        return grid.shard_box(shards[0])[0].start, grid.shard_box(shards[1])[0].stop
+        return grid.box(first)[0].start, grid.box(last)[0].stop
 
     def region_of(self, first: int, last: int) -> tuple[Pair, ...] | None:
         """Return what chunks of one shard have if they are no whole rows, else None."""
@@ -344,7 +341,10 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
         check.extents.clear()
     if not check.ok:
         return
-    _check_length(check)
+    if check.lost:
+        rows = check.rows_of(check.lost[0][0], check.numbers[-1])
+        message = "expected chunks up to row %d, found them up to row %d"
+        check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
     _check_index(check, storage, source)
     stated = place_of(metadata)
     if stated is None and sharding.identity is not None:
@@ -358,14 +358,6 @@ def _compare(check: FileCheck, storage: Storage, source: ShardFiles) -> None:
             "interrupted, or items were removed" % (has, least)
         )
         check.note("metadata", "more-rows", message)
-
-
-def _check_length(check: FileCheck) -> None:
-    lost = check.lost
-    if lost:
-        rows = check.rows_of(lost[0][0], check.numbers[-1])
-        message = "expected chunks up to row %d, found them up to row %d"
-        check.add("chunks", SHORT, message % (rows[1], rows[0]), rows=rows)
 
 
 def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None:

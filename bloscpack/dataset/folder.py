@@ -29,10 +29,7 @@ from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Store
-from ..exceptions import (
-    DamageError,
-    FormatError,
-)
+from ..exceptions import DamageError, FormatError
 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject

@@ -18,7 +18,7 @@ from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
-from .rows import check_different, ends_in_zero, items_of, naming_column
+from .rows import check_different, items_of, naming_column
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
@@ -130,13 +130,8 @@ def _plain_items(column: Any) -> Items:
         filled[missing] = numpy.ma.masked
         return filled
     items: Items = column.to_numpy()
-    if items.dtype.kind != "O":
-        return items
-    if not len(items):  # or it would become floats
-        return items.astype("U")
-    for item in items.tolist():
-        if isinstance(item, (str, bytes)) and item[-1:] in ("\0", b"\0"):
-            raise ends_in_zero(column.name)
+    if items.dtype.kind == "O" and not len(items):
+        return items.astype("U")  # or it would become floats
     return items
 
 

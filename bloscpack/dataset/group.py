@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -132,12 +132,9 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
     """
     if folder.names("") and detect(folder).layout != "folder":
         return
-    writer = writer_of(Found(folder, "zarr", "group"), sync)
-    try:
-        with writer.change() as change:
-            group_class("zarr").create(change, dict(() if attrs is None else attrs))
-    finally:
-        writer.close()
+    writing = closing(writer_of(Found(folder, "zarr", "group"), sync))
+    with writing as writer, writer.change() as change:
+        group_class("zarr").create(change, dict(() if attrs is None else attrs))
 
 
 class OpenMembers(NamedLocks):
@@ -338,11 +335,7 @@ class Group(Node, Mapping[str, Node]):
         return self is other
 
     def __repr__(self) -> str:
-        title = "<%sGroup '%s' (%s)>" % (
-            "closed " if self._closed else "",
-            self.path,
-            self.layout,
-        )
+        title = "<%s>" % self._title()
         if self._closed or not self._layout.folder.lists:
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
@@ -566,16 +559,12 @@ class Group(Node, Mapping[str, Node]):
         elif last not in self:
             raise KeyError(key)
         else:
-            with self._members.closed_at(self._layout.folder.place_of(last)[0]):
-                self._remove(last)
-
-    def _remove(self, name: str) -> None:
-        """Remove a member that is not open here."""
-        if name not in self:  # another thread has removed it
-            raise KeyError(name)
-        folder, sync = self._layout.folder, self._options.sync
-        drop_copies(self.layout, folder, sync)
-        remove_dataset(folder, name, sync)
+            folder, sync = self._layout.folder, self._options.sync
+            with self._members.closed_at(folder.place_of(last)[0]):
+                if last not in self:  # another thread has removed it
+                    raise KeyError(key)
+                drop_copies(self.layout, folder, sync)
+                remove_dataset(folder, last, sync)
 
 
 class Lines(str):
@@ -610,12 +599,9 @@ def copy_dataset(
 
 def shown_members(folder: Folder, most: int | None = None) -> list[str]:
     """Return a line for each member of a group, and for those inside of members."""
-    lines: list[str] = []
-    for line in _member_lines(folder, "  "):
-        if len(lines) == most:
-            return [*lines, "  ..."]
-        lines.append(line)
-    return lines
+    lines = _member_lines(folder, "  ")
+    shown = [*islice(lines, most)]
+    return [*shown, *("  ..." for _ in islice(lines, 1))]
 
 
 def _member_lines(folder: Folder, indent: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ one state.
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +25,7 @@ from ..exceptions import (
 
 if TYPE_CHECKING:
     from .._commit.writer import Writer
+    from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
     from .description import Description
     from .layouts.base import NodeLayout
@@ -33,14 +35,17 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def reopened(node_class: Any, layout: NodeLayout, length: int = 0) -> Any:
-    """Return a dataset that was pickled; raise `StorageError` if it has lost rows."""
+def reopened(node_class: Any, layout: NodeLayout, rows: tuple[int, ...] = ()) -> Any:
+    """Return a dataset that was pickled; raise `StorageError` if it has lost rows.
+
+    `rows` has the number of rows that it had; it is empty if there are no rows.
+    """
     node = node_class(layout)
-    if length and len(node) < length:
+    if rows and node.shape[:1] < rows:
         raise StorageError(
             errno.ESTALE,
             "expected at least '%d' rows, found '%d': a writer has removed some"
-            % (length, len(node)),
+            % (*rows, len(node)),
             node.path,
         )
     return node
@@ -90,6 +95,11 @@ class Node:
     def closed(self) -> bool:
         """Whether it was closed."""
         raise NotImplementedError
+
+    def _title(self) -> str:
+        """Return how the repr begins, after the bracket."""
+        closed, kind = "closed " if self.closed else "", type(self).__name__
+        return "%s%s '%s' (%s)" % (closed, kind, self.path, self.layout)
 
     def _rows_of_html(self) -> list[list[str]]:
         """Return the cells that are shown in a notebook, below the first line."""
@@ -160,6 +170,39 @@ class Node:
 
     def __exit__(self, *args: object) -> None:
         self.close()
+
+
+class ItemsNode(Node):
+    """An array or a table."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+        @property
+        def dtype(self) -> DType: ...
+        def __len__(self) -> int: ...
+        def resize(self, length: int) -> None: ...
+
+    # What the files were when Dask got it; None before.
+    _token: object = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return what opens it again, in any process, for reading."""
+        return reopened, (type(self), self._layout, self.shape[:1])
+
+    def __dask_tokenize__(self) -> tuple[object, ...]:
+        """Return a value that is the same for the same state of the same dataset."""
+        if self._token is None:
+            self._token = self._layout.folder.version()
+        return self.path, self.shape, str(self.dtype), self._token
+
+    def trim(self, count: int) -> None:
+        """Remove the last `count` rows."""
+        with self._check_writer().turn():
+            if not 0 <= operator.index(count) <= len(self):
+                raise UsageValueError("can't remove %d of %d rows" % (count, len(self)))
+            self.resize(len(self) - count)
 
 
 class Attributes(MutableMapping[str, "Json"]):

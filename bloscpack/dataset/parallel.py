@@ -12,7 +12,7 @@ import stat
 import tempfile
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
-from .._file.indexing import Steps
+from .._file.indexing import ArrayIndex
 from .._format.grid import Shape
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
@@ -227,26 +227,20 @@ class FolderTarget(Target):
     def commit(self, length: int) -> None:
         """Set the number of rows, and rename the dataset."""
         # Perhaps the same task in another process has locked it.
-        lock = waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)
-        try:
+        with closing(waiting(lambda: FolderLock(self.hidden()), LOCK_SECONDS)):
             if self._is_staged():
                 self._set_length(length)
                 put(self.hidden(), self.name, self.sync, self.mode)
             self._check_committed()
-        finally:
-            lock.close()
         self.abandon()
 
     def _set_length(self, length: int) -> None:
         folder = Folder(self.staged())
         folder.pending.read()
-        writer = writer_for(folder, self.kind, self.sync)
-        try:
-            with writer.change() as change:
-                for array in self.opened(folder).values():
-                    array.stage_length(change, length)
-        finally:
-            writer.close()
+        writing = closing(writer_for(folder, self.kind, self.sync))
+        with writing as writer, writer.change() as change:
+            for array in self.opened(folder).values():
+                array.stage_length(change, length)
 
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
@@ -513,13 +507,11 @@ def write(target: Target, start: int | Shape, columns: Mapping[str, Items]) -> N
         for name, rows in columns.items():
             array = arrays[name]
             shape = array.shape
-            corner = (
-                start if isinstance(start, tuple) else (start, *[0] * len(shape[1:]))
-            )
+            corner = start if isinstance(start, tuple) else (start,)
             grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-            steps = zip(grid.shape, corner, rows.shape, strict=True)
-            axes = [Steps(n, first, 1, count) for n, first, count in steps]
-            blocks = changed_blocks(grid, axes, rows, None)
+            places = zip(corner, rows.shape, strict=False)
+            index = ArrayIndex(tuple(slice(i, i + n) for i, n in places), grid.shape)
+            blocks = changed_blocks(grid, index.axes, rows, None)
             array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
         change.commit()
 

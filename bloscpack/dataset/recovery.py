@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from ..serializers import JsonObject
     from .layouts.base import Blocks, NewArray
 
+    Damage = dict[str, list[FileCheck]]
+
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
 MAX_FILLED = 2**27
@@ -147,7 +149,7 @@ class _Saver:
         )
         self._nodes = check.nodes
         # The checks of the damaged files, by the name of the array.
-        self._damage: dict[str, list[FileCheck]] = {}
+        self._damage: Damage = {}
         for array, file in check.files:
             self._damage.setdefault(array, []).append(file)
         self._fill = fill
@@ -210,10 +212,8 @@ class _Saver:
         if isinstance(node, ArrayLayout):
             arrays, found = {"": node}, array_class(layout)
         else:
-            arrays, found = (
-                self._columns_of(node, name),
-                table_class(layout).array_class,
-            )
+            arrays = self._columns_of(node, name)
+            found = table_class(layout).array_class
         saved = {
             column: SavedArray(
                 array, joined_name(name, column), self._damage, self._fill
@@ -284,11 +284,7 @@ class SavedArray:
     """The rows of an array, with fill values in place of those that are lost."""
 
     def __init__(
-        self,
-        layout: ArrayLayout,
-        name: str,
-        damage: dict[str, list[FileCheck]],
-        fill: int | None,
+        self, layout: ArrayLayout, name: str, damage: Damage, fill: int | None
     ) -> None:
         if layout.dtype == OBJECT:
             raise UsageError(
@@ -436,17 +432,15 @@ class SavedPart:
         found = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
         return without(found, self.lost_rows())
 
-    def _check_of(self, number: int) -> FileCheck | None:
-        """Return the check of the damaged file of a chunk; None if it is sound."""
-        i = bisect_right(self._starts, number) - 1
-        found = self.checks[i] if i >= 0 else None
-        return found if found is not None and number in found.numbers else None
-
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
         if number // self._source.slots >= self._source.nfiles:  # rows without bytes
             return None
-        check = self._check_of(number)
+        # The check of the file, if it is damaged.
+        place = bisect_right(self._starts, number) - 1
+        check = self.checks[place] if place >= 0 else None
+        if check is not None and number not in check.numbers:
+            check = None
         if check is not None and number not in check.intact:
             return None
         if check is not None and number in check.extents:

@@ -41,12 +41,14 @@ READ_NBYTES = 8 * 2**20
 # the attribute that it has, with the name of the other one.
 MASK_NAME = "%s_missing"
 MASK_OF = "mask-of"
+ENDS_IN_ZERO = "a value ends in a zero byte, which an array would lose"
 
 
 def items_of(values: Any) -> Array:
     """Return values as an array; text that a DataFrame has as objects becomes text.
 
-    Raises `UsageError` for text among other values, which NumPy would make text.
+    Raises `UsageError` for text among other values, which NumPy would make text, and
+    for text that NumPy would cut off.
     """
     check_mask(values)
     array: Array = numpy.asarray(values)
@@ -63,6 +65,8 @@ def items_of(values: Any) -> Array:
                 raise UsageTypeError(
                     "expected text in each item, found %.200r" % (item,)
                 )
+            if item[-1:] in ("\0", b"\0"):
+                raise UsageValueError(ENDS_IN_ZERO)
     return result
 
 
@@ -293,14 +297,13 @@ def changed_blocks(
 
 def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
-    shape, rows_in_block = grid.shape, grid.chunk[0]
+    shape = grid.shape
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
     items = converted(values, fields.dtype)
     items = numpy.broadcast_to(items, (shape[0], *fields.shape[1:]))
     listed = [names] if isinstance(names, str) else names
     part = numpy.dtype([(name, dtype[name]) for name in listed])
-    for number, start in enumerate(range(0, shape[0], rows_in_block)):
-        rows = items[start : start + rows_in_block]
+    for number, rows in blocks_of(items, grid):
         block: Array = numpy.empty((len(rows), *shape[1:]), part)
         block[names] = rows
         yield number, block
@@ -408,13 +411,6 @@ def naming_column(name: str, kind: str = "column") -> Iterator[None]:
         yield
     except UsageError as error:
         raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
-
-
-def ends_in_zero(name: str) -> UsageValueError:
-    """Return the error for a column with a text that NumPy would cut off."""
-    return UsageValueError(
-        "column '%s': a value ends in a zero byte, which an array would lose" % name
-    )
 
 
 def check_different(names: list[Any]) -> None:
@@ -632,7 +628,7 @@ def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
     otherwise those of `data` by default.
     """
     wanted = None if dtype is None else numpy.dtype(dtype)
-    expected = None if shape is None else _checked_shape(shape)
+    expected = None if shape is None else checked_shape(shape)
     if data is None:
         if expected is None or wanted is None:
             raise UsageValueError("expected data, or shape and dtype")
@@ -683,7 +679,8 @@ def _new_from_blocks(
     return RowStream(pieces(), rows.dtype if dtype is None else dtype, inner, length)
 
 
-def _checked_shape(shape: Any) -> tuple[int, ...]:
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return a number of rows, or lengths, as a shape."""
     lengths = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
         found = tuple(map(operator.index, lengths))

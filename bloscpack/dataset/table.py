@@ -22,7 +22,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .array import Array, checked_length, checked_trim
+from .array import Array
 from .frames import (
     as_lines,
     columns_of,
@@ -33,7 +33,7 @@ from .frames import (
     shown_rows,
 )
 from .layouts.base import NewArray
-from .node import Node, import_dask, reopened
+from .node import ItemsNode, import_dask
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -41,6 +41,7 @@ from .rows import (
     as_columns,
     blocks_of,
     check_different,
+    checked_shape,
     items_of,
     naming_column,
 )
@@ -82,7 +83,7 @@ class Columns(Mapping[str, Array]):
         return "<Columns %s>" % ", ".join(self)
 
 
-class Table(Node):
+class Table(ItemsNode):
     """Columns of the same length in a folder; `open_table` makes it.
 
     ``table['name']`` is a column, an `Array`, and ``table[['name', 'other']]`` a
@@ -106,7 +107,6 @@ class Table(Node):
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
-        self._token: object = None  # what the files were when Dask got the table
         self.columns = Columns()
         self._set_columns()
 
@@ -195,20 +195,12 @@ class Table(Node):
         return any(c._layout.reader.closed for c in self._columns.values())
 
     def __repr__(self) -> str:
-        lines = [
-            "<%sTable '%s' (%s): %d rows, %d columns>"
-            % (
-                "closed " if self.closed else "",
-                self.path,
-                self.layout,
-                len(self),
-                len(self._columns),
-            )
-        ]
+        counts = len(self), len(self._columns)
+        title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            return "\n".join([*lines, *as_lines(self._rows_of_html())])
+            return "\n".join([title, *as_lines(self._rows_of_html())])
         except (BloscpackError, OSError):  # closed or damaged
-            return "\n".join([*lines, "columns: " + ", ".join(self._columns)])
+            return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
 
     def _rows_of_html(self) -> list[list[str]]:
         return shown_rows(self._columns, len(self))
@@ -333,18 +325,6 @@ class Table(Node):
             name: (columns[name], columns.get(masks.get(name, ""))) for name in names
         }
 
-    # Pickle and Dask
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Return what opens the table again, in any process, for reading."""
-        return reopened, (Table, self._layout, len(self))
-
-    def __dask_tokenize__(self) -> tuple[object, ...]:
-        """Return a value that is the same for the same state of the same table."""
-        if self._token is None:
-            self._token = self._layout.folder.version()
-        return self.path, len(self), str(self.dtype), self._token
-
     def to_dask(self, rows: int | None = None, columns: list[str] | None = None) -> Any:
         """Return the table as a DataFrame of Dask.
 
@@ -422,15 +402,10 @@ class Table(Node):
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
         writer = self._check_writer()
-        rows = checked_length(length)
+        (rows,) = checked_shape(length)
         with writer.change(lambda: self._committed(rows)) as change:
             for column in self._columns.values():
                 column.stage_resize(change, (rows, *column.shape[1:]))
-
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        with self._check_writer().turn():
-            self.resize(checked_trim(len(self), count))
 
     def _committed(self, length: int) -> None:
         for column in self._columns.values():
@@ -444,11 +419,7 @@ class Table(Node):
                 "'%s': the columns had different lengths; rows that not all columns "
                 "have are removed" % self.path
             )
-            length = len(self)
-            taking_over = partial(self._committed, length)
-            with self._check_writer().change(taking_over) as change:
-                for column in self._columns.values():
-                    column.stage_resize(change, (length, *column.shape[1:]))
+            self.resize(len(self))
 
     def __setitem__(self, key: Any, rows: Any) -> None:
         """Assign to rows, or to all items of the column that `key` names.
@@ -572,9 +543,8 @@ class Table(Node):
         with self._check_writer().turn():
             if self._layout.folder.is_remote:
                 raise UsageError(
-                    "'%s': the dtype of a column can't change at a URL: add a column "
-                    "with the new dtype, remove the old one, and rename the new one"
-                    % self.path
+                    "'%s': dtypes can't change at a URL: add a new column, and remove "
+                    "the old one" % self.path
                 )
             types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
             copies = {name: self._copied(name, dtype) for name, dtype in types.items()}

@@ -170,8 +170,6 @@ def _text(objects: Items) -> Items:
     items = items_of(objects) if objects.size else objects.astype("U1")
     if items.shape != objects.shape:
         raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
-    if items.dtype.kind in "SU" and items.tolist() != objects.tolist():
-        raise UsageValueError("a text ends in a zero byte, which an array would lose")
     return items
 
 

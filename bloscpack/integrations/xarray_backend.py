@@ -200,10 +200,7 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
         raise UsageValueError(
             "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
         )
-    data = indexing.LazilyIndexedArray(_LazyItems(lazy))
-    array = Variable(dims, data, labels.attrs, fastpath=True)
-    chunks = dict(zip(dims, lazy.chunks, strict=True))
-    array.encoding = {"preferred_chunks": chunks}
+    array = _variable(dims, lazy, labels.attrs, lazy.chunks)
     sizes = dict(zip(dims, lazy.shape, strict=True))
     coords = {
         key: _coordinate(key, entry, sizes)
@@ -212,6 +209,14 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
     }
     found = Dataset({} if name in dropped else {name: array})
     return found.assign_coords(coords)
+
+
+def _variable(dims: Any, array: Any, attrs: Any, blocks: tuple[int, ...]) -> Variable:
+    """Return a variable that reads an array, best in blocks of a shape."""
+    data = indexing.LazilyIndexedArray(_LazyItems(array))
+    found = Variable(dims, data, attrs, fastpath=True)
+    found.encoding = {"preferred_chunks": dict(zip(dims, blocks, strict=True))}
+    return found
 
 
 def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable:
@@ -303,11 +308,8 @@ def _stored_dataset(node: Stored, arrays: dict[str, dataset.Array]) -> Dataset:
     dims = [ROW] if isinstance(node, dataset.Table) else None
     for name, array in arrays.items():
         names = stored_dims(name, array.ndim, array.dims or dims)
-        data = indexing.LazilyIndexedArray(_LazyItems(array))
-        variable = Variable(names, data, array.attrs.asdict(), fastpath=True)
-        blocks = dict(zip(names, array.shards or array.chunks, strict=True))
-        variable.encoding = {"preferred_chunks": blocks}
-        found[name] = variable
+        blocks = array.shards or array.chunks
+        found[name] = _variable(names, array, array.attrs.asdict(), blocks)
     return found
 
 

@@ -941,3 +941,18 @@ def test_members_that_are_listed_need_little_memory(tmp_path):
     finally:
         tracemalloc.stop()
     assert 8 == len(members)
+
+
+def test_items_that_are_appended_along_an_axis_have_all_axes(tmp_path):
+    with dataset.create_array(tmp_path / "a", np.zeros((3, 4))) as array:
+        with pytest.raises(UsageError, match=r"apart from axis 1.*shape \(3,\)"):
+            array.append([1.0, 2.0, 3.0], axis=1)
+        array.append([[1.0], [2.0], [3.0]], axis=1)
+        assert array[:, 4].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_text_that_an_array_would_cut_off_is_refused(tmp_path):
+    with dataset.create_array(tmp_path / "a", ["ab", "c"]) as array:
+        with pytest.raises(UsageError, match="ends in a zero byte"):
+            array[0] = np.array("a\0", object)
+        assert array[:].tolist() == ["ab", "c"]

@@ -20,7 +20,7 @@ import numpy
 from ..._format.zarr_metadata import encode_attributes
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
-from ..rows import ends_in_zero
+from ..rows import ENDS_IN_ZERO
 from .contents import (
     ArrayContent,
     TableContent,
@@ -376,7 +376,7 @@ def fixed(values: Sequence[str | bytes], dtype: DType, name: str) -> Array:
     array: Array = numpy.array(values, dtype)
     _check_length(longest(values), dtype, name)
     if any(value[-1:] in ("\0", b"\0") for value in values):
-        raise ends_in_zero(name)
+        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
     return array
 
 
@@ -385,7 +385,7 @@ def fixed_from(letters: Array, lengths: Array, dtype: DType, name: str) -> Array
     _check_length(int(lengths.max(initial=0)), dtype, name)
     ends = numpy.cumsum(lengths)[lengths > 0] - 1
     if not letters[ends].all():
-        raise ends_in_zero(name)
+        raise UsageValueError("column '%s': %s" % (name, ENDS_IN_ZERO))
     unit = numpy.dtype("u4" if dtype.kind == "U" else "u1")
     width = dtype.itemsize // unit.itemsize
     table: Array = numpy.zeros((len(lengths), width), unit)
