@@ -239,7 +239,9 @@ class ArrayContent:
 
     def rows(self) -> Iterable[Array]:
         """Return blocks of rows."""
-        return self.parts(range(self.shape[0])) if self.read is None else self.read()
+        if self.read is not None:
+            return self.read()
+        return self.parts(range(self.shape[0])) if self.shape else [self.array[...]]
 
     def parts(self, rows: range) -> Iterator[Array]:
         """Yield some rows in blocks, without reading the others if that is possible."""

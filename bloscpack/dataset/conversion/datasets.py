@@ -102,11 +102,11 @@ def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
     return ArrayContent(
         array.dtype,
         shape,
-        None if shape else lambda: [array[...]],
+        None,
         array.attrs.asdict(),
         array.fill_value,
         array.dims,
-        array=array if shape else None,
+        array=array,
         # The fields of an item may have files of their own.
         chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
     )
