@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from . import constants, defaults, log
 from ._compat import sibling_names
-from .abstract_objects import (
-    MutableMappingObject,
-    parameters_of,
-)
+from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import check_valid_checksum
 from .constants import (
     MAX_BUFFERSIZE,

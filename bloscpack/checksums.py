@@ -47,9 +47,7 @@ class Hash:
         return "<Hash %s>" % self.name
 
 
-def zlib_hash(
-    func: Callable[[Buffer], int],
-) -> tuple[int, Callable[[Buffer], bytes]]:
+def zlib_hash(func: Callable[[Buffer], int]) -> tuple[int, Callable[[Buffer], bytes]]:
     """Return digest size in bytes and digest function for a 32-bit checksum of zlib.
 
     Parameters

@@ -545,10 +545,7 @@ def info(path: Path, *, storage_options: StorageOptions | None = None) -> FileIn
 
 
 def describe(
-    path: Path,
-    *,
-    strict: bool = True,
-    storage_options: StorageOptions | None = None,
+    path: Path, *, strict: bool = True, storage_options: StorageOptions | None = None
 ) -> JsonObject:
     """Return what `info` returns as a dictionary that can be written as JSON.
 

@@ -158,10 +158,7 @@ class BloscpackFile(io.BufferedIOBase):
         self._closed = False
 
     def _open_input(
-        self,
-        nthreads: int | None,
-        limits: AnyLimits | None,
-        remote: dict[str, Any],
+        self, nthreads: int | None, limits: AnyLimits | None, remote: dict[str, Any]
     ) -> None:
         """Open the file; `remote` has the keywords for URLs."""
         from ._file.stream_reading import PartsReader, PipeReader, stream_error

@@ -280,13 +280,11 @@ class CompressedFPSink(CompressedSink):
         """Write a trailer behind the last chunk if the metadata say so."""
         if not isinstance(metadata, dict) or "shard" not in metadata:
             return
-        from ._format.shard import Trailer, count_slots, inner_size, slots_of
+        from ._format.shard import inner_size, trailer_of
 
-        header = self.bloscpack_header
-        size = inner_size(metadata, header)
+        size = inner_size(metadata, self.bloscpack_header)
         if size is not None:
-            nslots, slots = count_slots(header, metadata), slots_of(header, metadata)
-            self._trailer = Trailer(size, nslots, self.checksum_impl, slots)
+            self._trailer = trailer_of(size, self.bloscpack_header, metadata)
 
     def write_section(self, blocks: Iterable[bytes]) -> None:
         """Write an encoded metadata section, which is given in blocks."""

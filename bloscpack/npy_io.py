@@ -24,13 +24,7 @@ from ._format.dtypes import check_unit, encode_dtype, parse_literal
 from ._format.grid import lengths
 from ._storage.base import naming_errors, read_up_to, write_all
 from ._storage.paths import without_url
-from ._storage.protocols import (
-    Buffer,
-    Path,
-    Readable,
-    StorageOptions,
-    Writable,
-)
+from ._storage.protocols import Buffer, Path, Readable, StorageOptions, Writable
 from ._storage.stream import sampled, seekable_with_size, size_of
 from .abstract_io import Progress
 from .append import append_from
@@ -358,8 +352,8 @@ class GridNpySink(NpySink):
         if self._band is None:
             shape = *lengths(box[:1]), *grid.shape[1:]
             self._band = new_array(shape, self._description.dtype)
-        rows = tuple(slice(0, each.stop - each.start) for each in box[:1])
-        put_chunk(self._band, rows + box[1:], plain, grid)
+        rows = slice(0, len(self._band))
+        put_chunk(self._band, (rows, *box[1:]), plain, grid)
         if number + 1 == grid.nchunks or grid.box(number + 1)[:1] != box[:1]:
             PlainFPSink.store(self, self._band.reshape(-1).view("u1").data)
             self._band = None

@@ -310,10 +310,7 @@ def pack_ndarray(
     settings: Any = keywords
     ndarray, chunk_size, grid = _cut(ndarray, chunk_size, settings.pop("chunks", None))
     source = PlainNumpySource(ndarray)
-    sample, typesizes = (source.read, source.size), (typesize_of(ndarray.dtype),)
-    fitted = fit_settings(
-        settings, chunk_size, blosc_args, sample, typesizes, is_array=True
-    )
+    fitted = _fitted(source, chunk_size, blosc_args, settings)
     args = *fitted, bloscpack_args, metadata_args
     array = source.ndarray
     chunks_of = source if grid is None else GridSource(array.__getitem__, grid)
@@ -335,6 +332,17 @@ def _cut(
     grid = grid_for(array, chunks)
     size = max(1, math.prod(grid.chunk) * array.dtype.itemsize)
     return array, size, None if grid.is_rows or not array.nbytes else grid
+
+
+def _fitted(
+    source: PlainNumpySource, chunk_size: int | str, blosc_args: Any, settings: Any
+) -> tuple[int | str, AnyBloscArgs | None]:
+    """Return a chunk size and settings that fit an array; see `fit_settings`."""
+    sample = source.read, source.size
+    typesizes = (typesize_of(source.ndarray.dtype),)
+    return fit_settings(
+        settings, chunk_size, blosc_args, sample, typesizes, is_array=True
+    )
 
 
 def pack_items(
@@ -366,8 +374,7 @@ def pack_items(
         whole = shard_of(array, grid) if shard else None
         described = with_chunks(described, grid.chunk, whole)
     elif shard:
-        order: Literal["C", "F"] = "F" if described["order"] == "F" else "C"
-        rows = rows_for(array, order, chunk_size)
+        rows = rows_for(array, described["order"], chunk_size)
         described = with_rows(described, rows)
         size = rows * row_nbytes(array)
     else:
@@ -405,14 +412,8 @@ def as_shard(
     source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal_of(found.get("auto")))
-    chunk_size, found["blosc_args"] = fit_settings(
-        found,
-        chunk_size,
-        found.pop("blosc_args", None),
-        (source.read, source.size),
-        (typesize_of(array.dtype),),
-        is_array=True,
-    )
+    given = found.pop("blosc_args", None)
+    chunk_size, found["blosc_args"] = _fitted(source, chunk_size, given, found)
     found.update(chunk_size=chunk_size, shard=False)
     parse_chunk_size(chunk_size)
     if grid is not None:
@@ -422,8 +423,8 @@ def as_shard(
             found["shard"] = bool(shard_of(array, grid))
         return array, found
     with suppress(DoesNotFit):
-        order: Literal["C", "F"] = "F" if source.metadata["order"] == "F" else "C"
-        size, rows = row_nbytes(array), rows_for(array, order, chunk_size)
+        size = row_nbytes(array)
+        rows = rows_for(array, source.metadata["order"], chunk_size)
         if even and len(array) > rows:
             rows = len(array) // -(-len(array) // rows)
         rows = max(1, min(rows, max(len(array), least // size)))

@@ -296,9 +296,8 @@ class Reader:
 
         array = self.describe()
         if array.grid is not None:
-            blocks = [*self._row_blocks(rows, nthreads)]
             empty = numpy.empty((0, *array.shape[1:]), array.dtype)
-            return numpy.concatenate(blocks or [empty])
+            return numpy.concatenate([empty, *self._row_blocks(rows, nthreads)])
         parts: list[bytes] = []
         self.deliver(self.select_rows(rows), parts.append, nthreads=nthreads)
         count = len(range(*rows.indices(array.shape[0])))

@@ -25,23 +25,12 @@ from ._format.chunks import check_digest, compress
 from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._storage.paths import shown_name
-from ._storage.protocols import (
-    BinaryFile,
-    Path,
-    Readable,
-    StorageOptions,
-    Writable,
-)
+from ._storage.protocols import BinaryFile, Path, Readable, StorageOptions, Writable
 from ._storage.stream import positional
 from .abstract_io import Progress
 from .args import BloscArgs
 from .defaults import DEFAULT_TYPESIZE
-from .exceptions import (
-    ChecksumMismatch,
-    DamageError,
-    StorageError,
-    UsageValueError,
-)
+from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageValueError
 from .fp_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
 from .verify import checker_of_folder

@@ -24,12 +24,7 @@ from ..headers import FIELD_OFFSETS, BloscpackHeader
 from ..serializers import is_array, user_metadata
 from .evidence import gather, with_known_entries
 from .findings import ANOTHER, Report
-from .lenient_sections import (
-    find_header,
-    find_metadata,
-    is_filled,
-    read_sections,
-)
+from .lenient_sections import find_header, find_metadata, is_filled, read_sections
 from .note import told
 from .numbering import Numbering, drop_nested_chunks, in_order, measure, number_chunks
 from .proof import Proof, prove

@@ -7,10 +7,10 @@ looks like a chunk. `without_trailer` cuts it off, `check_trailer` reports on it
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
@@ -193,9 +193,7 @@ def check_trailer(inspection: Inspection) -> None:
     elif start == stop:
         report.note(SECTION, "no-trailer", NO_TRAILER, offset=start)
     else:
-        nslots = count_slots(header, metadata.value)
-        slots = slots_of(header, metadata.value)
-        _TrailerCheck(inspection, size, nslots, slots).check()
+        _TrailerCheck(inspection, size, header, metadata.value).check()
 
 
 def _is_cut_off(inspection: Inspection) -> bool:
@@ -211,15 +209,16 @@ class _TrailerCheck:
     """Collects the findings about one trailer."""
 
     def __init__(
-        self, inspection: Inspection, inner: int, nslots: int, slots: Sequence[int]
+        self, inspection: Inspection, inner: int, header: BloscpackHeader, metadata: Any
     ) -> None:
         self.inspection, self.report = inspection, inspection.report
         self.inner = inner
-        self.slots = slots
+        self.slots = slots_of(header, metadata)
         self.start = inspection.storage.size
         self.copy_start = self.start + len(SEPARATOR)
-        self.stop = self._stop(index_size(nslots))
-        self.index_start = self.stop - index_size(nslots)
+        size = index_size(count_slots(header, metadata))
+        self.stop = self._stop(size)
+        self.index_start = self.stop - size
 
     def _stop(self, size: int) -> int:
         """Return the end of the trailer, also if another packed file follows.

@@ -171,10 +171,9 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         return "blp", read_blp(path, request)
     except NotANumpyArray:
         parts = request.resources.enter_context(open_parts(path))
-        content = _bytes(parts.read, parts.nbytes)
-        content.chunks = parts
-        content.attrs = attributes_of(parts.user_metadata)
-        return "blp", content
+        shape, attrs = (parts.nbytes,), attributes_of(parts.user_metadata)
+        array = _Bytes(parts.read)
+        return "blp", BytesContent(BYTE, shape, attrs=attrs, array=array, chunks=parts)
 
 
 def bytes_of(path: str) -> BytesContent:
@@ -191,12 +190,6 @@ class _Bytes:
 
     def __getitem__(self, rows: slice) -> Array:
         return numpy.frombuffer(self._read(rows.start, rows.stop), BYTE)[:: rows.step]
-
-
-def _bytes(read: Any, nbytes: int) -> BytesContent:
-    content = BytesContent(BYTE, (nbytes,), array=_Bytes(read))
-    content.read = lambda: content.parts(range(nbytes))
-    return content
 
 
 # Descriptions

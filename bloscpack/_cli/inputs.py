@@ -192,7 +192,7 @@ def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
             "does not end" if packed else "already ends",
             suffix,
         )
-    if _is_left_over(path):
+    if LEFT_OVER.fullmatch(os.path.basename(path)) or journal.is_journal(path):
         return "a journal or an unfinished file"
     return None
 
@@ -223,11 +223,6 @@ class LeftOut:
             else:
                 more = len(paths) - 1
                 log.notice("skipped '%s' and %d more: %s" % (paths[0], more, reason))
-
-
-def _is_left_over(path: str) -> bool:
-    """Return whether a file is a journal or an unfinished output."""
-    return bool(LEFT_OVER.fullmatch(os.path.basename(path))) or journal.is_journal(path)
 
 
 # Sizes

@@ -96,6 +96,23 @@ def size_of_option(name: str, text: str) -> int:
         raise WrongUsage("%s %s" % (name, error)) from error
 
 
+def lengths_of_option(name: str, text: str | None) -> tuple[int, ...] | None:
+    """Return the numbers in the value of an option; None if it was not given."""
+    try:
+        return None if text is None else tuple(map(int, text.split(",")))
+    except ValueError as error:
+        raise WrongUsage(
+            "%s must be whole numbers with commas, like 1000,300, not '%s'"
+            % (name, text)
+        ) from error
+
+
+def rows_or_shape(name: str, text: str | None) -> int | tuple[int, ...] | None:
+    """Return the numbers of an option; a single one is a number of rows."""
+    found = lengths_of_option(name, text)
+    return found[0] if found is not None and len(found) == 1 else found
+
+
 class DefaultNumber(int):
     """The default number of threads, of another class than a number given with -n."""
 

@@ -133,11 +133,7 @@ class _BatchSource:
         return taken
 
 
-def _work_while_quick(
-    batches: _BatchSource,
-    work: _Work,
-    deliver: _Deliver,
-) -> bool:
+def _work_while_quick(batches: _BatchSource, work: _Work, deliver: _Deliver) -> bool:
     """Work in this thread while items are quick; return whether all items are done."""
     slow = 0
     size = 1
@@ -241,10 +237,7 @@ class _WorkerPool:
             raise results[1]
 
     def _deliver(
-        self,
-        results: list[object],
-        failure: BaseException | None,
-        deliver: _Deliver,
+        self, results: list[object], failure: BaseException | None, deliver: _Deliver
     ) -> None:
         for result in results:
             deferred = deliver(result)

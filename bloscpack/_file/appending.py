@@ -64,9 +64,8 @@ from .._format.shard import (
     CRC_LENGTH,
     SEPARATOR,
     Trailer,
-    count_slots,
     inner_size,
-    slots_of,
+    trailer_of,
 )
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
@@ -101,12 +100,7 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
-from ..serializers import (
-    SERIALIZERS_LOOKUP,
-    is_grid,
-    is_shard,
-    replaced_metadata,
-)
+from ..serializers import SERIALIZERS_LOOKUP, is_grid, is_shard, replaced_metadata
 from .repack_plan import RepackPlan as CopyPlan
 from .repack_plan import Settings, Survey, bytes_behind, log_dropped
 from .repack_writing import repack_fp, write_planned
@@ -190,10 +184,7 @@ def append_locked(
 
 
 def append_chunks(
-    target: Target,
-    new_content_fp: Readable,
-    new_size: int,
-    how: AppendSettings,
+    target: Target, new_content_fp: Readable, new_size: int, how: AppendSettings
 ) -> int:
     """Append bytes of a file object; return by how many chunks the file has grown."""
     new_size = checked_size(new_size)
@@ -260,9 +251,7 @@ def _begin_trailer(
     """Return the trailer of a shard with the chunks that stay; None for others."""
     if plan.inner_nbytes is None:
         return None
-    header = plan.header
-    slots = count_slots(header, metadata), slots_of(header, metadata)
-    trailer = Trailer(plan.inner_nbytes, slots[0], header.checksum_impl, slots[1])
+    trailer = trailer_of(plan.inner_nbytes, plan.header, metadata)
     for start, stop in pairwise(boundaries[: plan.first_chunk + 1]):
         trailer.add(start, stop)
     return trailer

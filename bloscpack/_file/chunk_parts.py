@@ -28,19 +28,15 @@ class AxisPart(NamedTuple):
 
     Attributes
     ----------
-    shard, slot
-        What the places add to the number of a shard, and of a chunk in it.
-    places
-        The places of the chunks along the axes.
+    number
+        What the places add to the number of a chunk.
     target
         The index of the part in the selected items.
     source
         Its index in a chunk, for each of the axes.
     """
 
-    shard: int
-    slot: int
-    places: tuple[int, ...]
+    number: int
     target: slice | Array
     source: tuple[slice | Array, ...]
 
@@ -67,35 +63,32 @@ class ChunkParts:
             self._spans.append(span)
             self._entries.append(list(_cut(axis, grid, span)))
             first = span.stop
-        self._found = [{part.places: part for part in e} for e in self._entries]
+        # The parts of the entries that are in each chunk, by its number.
+        self._chunks: dict[int, tuple[AxisPart, ...]] = {}
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the chunks, ascending."""
-        return [number for shard in self.shards() for number, _ in self.parts(shard)]
+        """Return the numbers of the chunks, ascending; `of` knows them from then on."""
+        found = (parts for shard in self.shards() for parts in product(*shard))
+        self._chunks = {sum(each.number for each in parts): parts for parts in found}
+        return list(self._chunks)
 
     def shards(self) -> Iterator[tuple[list[AxisPart], ...]]:
         """Yield the parts of each entry that are in the same shard, shard by shard."""
+        slots = self.grid.slots
         entries = [
-            [list(found) for _, found in groupby(entry, lambda part: part.shard)]
-            for entry in self._entries
+            [list(found) for _, found in groupby(e, lambda part: part.number // slots)]
+            for e in self._entries
         ]
         yield from product(*entries)
 
     def parts(self, shard: tuple[list[AxisPart], ...]) -> Iterator[tuple[int, Part]]:
         """Yield the number of each chunk of a shard, ascending, and its part."""
         for found in product(*shard):
-            number = sum(each.shard for each in found) * self.grid.slots
-            number += sum(each.slot for each in found)
-            yield number, self._joined(found)
+            yield sum(each.number for each in found), self._joined(found)
 
     def of(self, number: int) -> Part:
         """Return the part of a chunk."""
-        grid = self.grid
-        places = [
-            start // n for start, n in zip(grid.corner(number), grid.chunk, strict=True)
-        ]
-        pairs = zip(self._found, self._spans, strict=True)
-        return self._joined([found[tuple(places[span])] for found, span in pairs])
+        return self._joined(self._chunks[number])
 
     def pieces(self, start: int, stop: int) -> Iterator[Piece]:
         """Yield the selected part of a chunk, which has the cells from `start` on."""
@@ -124,12 +117,11 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
     slot_step = strides(grid.per_shard)[span]
 
     def part(places: Sequence[int], target: Any, source: tuple[Any, ...]) -> AxisPart:
-        shard = slot = 0
+        number = 0
         pairs = zip(places, per_shard, shard_step, slot_step, strict=True)
         for place, count, of_shard, of_slot in pairs:
-            shard += place // count * of_shard
-            slot += place % count * of_slot
-        return AxisPart(shard, slot, tuple(places), target, source)
+            number += place // count * of_shard * grid.slots + place % count * of_slot
+        return AxisPart(number, target, source)
 
     if len(axis.shape) == 1:
         done, size = 0, chunk[0]

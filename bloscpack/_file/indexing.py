@@ -295,11 +295,12 @@ class ArrayIndex:
                 self._ask_numpy(axis, entry)  # which accepts masks without items
             positions = numpy.flatnonzero(entry)
         elif kind in "iu":
-            if not _are_on_axis(entry, *lengths):
+            (size,) = lengths
+            if entry.size and (entry.min() < -size or entry.max() >= size):
                 self._ask_numpy(axis, entry)  # which accepts it in an empty result
                 entry = numpy.zeros(entry.shape, numpy.intp)
             positions = entry.astype(numpy.intp)
-            positions = numpy.where(positions < 0, positions + lengths[0], positions)
+            positions = numpy.where(positions < 0, positions + size, positions)
         else:
             self._refuse(axis, entry)
         if lengths:  # a single boolean has no axis
@@ -426,9 +427,8 @@ class ArrayIndex:
 
 def _entry(entry: Any) -> Any:
     """Return an entry of an index as None, ``...``, a slice, an integer or an array."""
-    if type(entry) is int:
-        return entry
-    if entry is None or entry is Ellipsis or isinstance(entry, slice):
+    is_plain = type(entry) is int or entry is None or entry is Ellipsis
+    if is_plain or isinstance(entry, slice):
         return entry
     if not isinstance(entry, bool):
         try:
@@ -446,13 +446,6 @@ def _count_axes(entry: Any) -> int:
     if isinstance(entry, numpy.ndarray) and entry.dtype.kind == "b":
         return entry.ndim
     return int(entry is not None and entry is not Ellipsis)
-
-
-def _are_on_axis(positions: Array, size: int) -> bool:
-    """Return whether positions, which may count from the end, are on an axis."""
-    return not positions.size or bool(
-        positions.min() >= -size and positions.max() < size
-    )
 
 
 def iterate_rows(

@@ -52,11 +52,7 @@ from ..constants import (
     MAGIC,
     METADATA_HEADER_LENGTH,
 )
-from ..exceptions import (
-    AnotherFileFollows,
-    MetadataSectionTooSmall,
-    UsageValueError,
-)
+from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall, UsageValueError
 from ..headers import MetadataHeader
 from ..serializers import (
     CHUNKS,

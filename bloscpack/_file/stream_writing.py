@@ -49,12 +49,7 @@ from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..headers import plain_number
-from .appending import (
-    AppendSettings,
-    append_chunks,
-    append_locked,
-    read_sections,
-)
+from .appending import AppendSettings, append_chunks, append_locked, read_sections
 
 if TYPE_CHECKING:
     from ..args import PackKeywords

@@ -213,11 +213,7 @@ def _decompress_without_blosc(
             hint = "" if extra is None else "; %s" % install_hint(extra)
             raise Unsupported(
                 "the chunk needs the codec '%s', which this Blosc lacks (it has %s)%s"
-                % (
-                    header.codec,
-                    ", ".join(CNAME_AVAIL),
-                    hint,
-                ),
+                % (header.codec, ", ".join(CNAME_AVAIL), hint),
                 section="chunks",
             ) from refusal
         if not isinstance(refusal, MemoryError):

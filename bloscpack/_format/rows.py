@@ -42,17 +42,12 @@ def block_shape(
     for axis in range(len(shape)):
         row = math.prod(shape[axis + 1 :]) * itemsize
         if row and chunk_size >= row:
-            block[axis] = _rows_of_block(row, chunk_size)
+            common = math.lcm(row, chunk_size)
+            most = MAX_CHUNKS_IN_BLOCK * chunk_size
+            block[axis] = (common if common <= most else chunk_size) // row
             break
         block[axis] = 1
     return tuple(max(1, min(*pair)) for pair in zip(block, shape, strict=True))
-
-
-def _rows_of_block(row: int, chunk_size: int) -> int:
-    common = math.lcm(row, chunk_size)
-    if common <= MAX_CHUNKS_IN_BLOCK * chunk_size:
-        return common // row
-    return chunk_size // row
 
 
 def grid_chunk_shape(

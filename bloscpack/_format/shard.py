@@ -281,6 +281,12 @@ class Trailer:
         return copy + self._checksum(copy)
 
 
+def trailer_of(inner_nbytes: int, header: BloscpackHeader, metadata: Json) -> Trailer:
+    """Return the trailer of a new or changed file with this header and metadata."""
+    nslots, slots = count_slots(header, metadata), slots_of(header, metadata)
+    return Trailer(inner_nbytes, nslots, header.checksum_impl, slots)
+
+
 def settings_like(compressed: Buffer) -> Setting:
     """Return the settings with which to compress a copy of a chunk.
 

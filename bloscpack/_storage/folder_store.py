@@ -472,7 +472,7 @@ class FolderStore(Store):
         folders = [self]
         for folder in folders:
             inner = []
-            for entry in sorted(folder._scan(""), key=_name_of):
+            for entry in sorted(folder._scan(""), key=lambda entry: entry.name):
                 if _type_of(entry) == stat.S_IFDIR:
                     inner.append(folder.subfolder(entry.name))
                 else:
@@ -554,10 +554,6 @@ class OpenFile(Storage):
 def _identity(status: os.stat_result) -> tuple[int, ...]:
     """Return a value that changes when a file is replaced."""
     return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _name_of(entry: os.DirEntry[str]) -> str:
-    return entry.name
 
 
 def _status(held: Held, last: str) -> os.stat_result:

@@ -20,12 +20,7 @@ from typing import Any, TypeVar
 
 from ..exceptions import StorageError
 from .base import Storage
-from .file_systems import (
-    IgnoresRanges,
-    Location,
-    is_s3,
-    status_of,
-)
+from .file_systems import IgnoresRanges, Location, is_s3, status_of
 from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
 from .places import VERSION_FIELDS

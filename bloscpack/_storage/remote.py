@@ -22,13 +22,7 @@ from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import BloscpackError, FormatError
 from ..headers import decode_header
 from .base import FileObjectStorage, Storage, StorageFile, naming_errors
-from .file_systems import (
-    ARCHIVES,
-    NO_RANGES,
-    IgnoresRanges,
-    Location,
-    open_archive,
-)
+from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_archive
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .paths import MARK
 from .places import place_for

@@ -16,14 +16,7 @@ import stat
 from contextlib import contextmanager
 
 from ..exceptions import DamageError, FormatError
-from .base import (
-    READ_SIZE,
-    Storage,
-    as_bytes_view,
-    bytes_left,
-    read_up_to,
-    write_all,
-)
+from .base import READ_SIZE, Storage, as_bytes_view, bytes_left, read_up_to, write_all
 from .local import find_holes, outside_of, storage_of, writes_at_end
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

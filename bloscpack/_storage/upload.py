@@ -30,9 +30,7 @@ PARTS_OF_A_SIZE = 1000
 
 @contextmanager
 def uploading(
-    url: str,
-    storage_options: StorageOptions | None = None,
-    exclusive: bool = False,
+    url: str, storage_options: StorageOptions | None = None, exclusive: bool = False
 ) -> Iterator[BinaryIO]:
     """Yield a file object whose content is stored at a URL when the block ends.
 
@@ -198,10 +196,7 @@ class PartsFile(io.RawIOBase):
         if not self._upload_id:
             self._upload_id = self._call("create_multipart_upload")["UploadId"]
         answer = self._call(
-            "upload_part",
-            UploadId=self._upload_id,
-            PartNumber=number,
-            Body=bytes(data),
+            "upload_part", UploadId=self._upload_id, PartNumber=number, Body=bytes(data)
         )
         self._sent.append({"PartNumber": number, "ETag": answer["ETag"]})
 

@@ -48,11 +48,7 @@ def secrets_in(arguments: list[str]) -> dict[str, str]:
     for secret, shown in list(found.items()):
         # As a message of Python, and as an argument of the shell.
         found[repr(secret)[1:-1]] = found[secret.replace("'", "'\"'\"'")] = shown
-    return dict(sorted(found.items(), key=_by_length))
-
-
-def _by_length(item: tuple[str, str]) -> int:
-    return -len(item[0])
+    return dict(sorted(found.items(), key=lambda item: -len(item[0])))
 
 
 def _secrets_in_part(rest: str, shown: str) -> dict[str, str]:

@@ -301,11 +301,7 @@ class File:
         return self._column(full, self._on_root(layout))
 
     def create(
-        self,
-        blockname: str,
-        dtype: Any = None,
-        size: int | None = None,
-        Nfile: int = 1,
+        self, blockname: str, dtype: Any = None, size: int | None = None, Nfile: int = 1
     ) -> Column:
         """Create a block, or replace one, and return it.
 

@@ -19,13 +19,7 @@ from ...defaults import (
 )
 from ...exceptions import UsageError
 from .. import inputs, outputs
-from ..console import (
-    STREAM,
-    console,
-    descriptor_of,
-    name_of_input,
-    name_of_output,
-)
+from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..inputs import size_of
 from ..options import (

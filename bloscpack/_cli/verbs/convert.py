@@ -18,7 +18,7 @@ from ..console import (
 )
 from ..display import say_json
 from ..exit_codes import WrongUsage
-from ..options import add, add_codec_options, set_help
+from ..options import add, add_codec_options, lengths_of_option, rows_or_shape, set_help
 from ..outputs import Clock, check_free, checked_stream
 from ..progress import shown
 
@@ -97,9 +97,9 @@ def run(args: Namespace) -> None:
             force=args.force,
             dtypes=dtypes,
             dtype=dtype,
-            shape=_lengths("--shape", args.shape),
-            chunks=_rows_or_shape("--chunks", args.chunks),
-            shards=_rows_or_shape("--shards", args.shards),
+            shape=lengths_of_option("--shape", args.shape),
+            chunks=rows_or_shape("--chunks", args.chunks),
+            shards=rows_or_shape("--shards", args.shards),
             nthreads=args.nthreads,
             sync=args.sync,
             progress=bar,
@@ -150,23 +150,6 @@ def _types(given: list[str]) -> tuple[dict[str, str], str | None]:
     if len(raw) > 1 or (raw and columns):
         raise WrongUsage("--dtype names one type, or the types of columns: %s" % given)
     return columns, raw[0] if raw else None
-
-
-def _lengths(option: str, text: str | None) -> tuple[int, ...] | None:
-    """Return the numbers of an option; None if it was not given."""
-    try:
-        return None if text is None else tuple(map(int, text.split(",")))
-    except ValueError as error:
-        raise WrongUsage(
-            "%s must be whole numbers with commas, like 1000,300, not '%s'"
-            % (option, text)
-        ) from error
-
-
-def _rows_or_shape(option: str, text: str | None) -> int | tuple[int, ...] | None:
-    """Return the numbers of an option; a single one is a number of rows."""
-    found = _lengths(option, text)
-    return found[0] if found is not None and len(found) == 1 else found
 
 
 def _listed(words: list[str]) -> str:

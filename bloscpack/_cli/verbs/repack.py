@@ -16,6 +16,7 @@ from ..options import (
     add_auto_option,
     add_blosc_options,
     read_metadata,
+    rows_or_shape,
     set_help,
 )
 from .compress import add_chunk_options, add_room_options
@@ -89,15 +90,7 @@ def _settings(args: Namespace) -> dict[str, Any]:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
-    if args.chunks is not None:
-        try:
-            lengths = [*map(int, args.chunks.split(","))]
-        except ValueError as error:
-            raise WrongUsage(
-                "--chunks must be whole numbers with commas, like 96,45,60, not '%s'"
-                % args.chunks
-            ) from error
-        settings["chunks"] = lengths if len(lengths) > 1 else lengths[0]
+    settings["chunks"] = rows_or_shape("--chunks", args.chunks)
     if args.no_metadata and args.shard:
         raise WrongUsage(
             "--shard needs the metadata of an array, which --no-metadata removes"

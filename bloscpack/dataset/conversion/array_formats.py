@@ -312,26 +312,19 @@ def content_of(lazy: LazyArray) -> ArrayContent:
     return ArrayContent(
         lazy.dtype,
         lazy.shape,
-        partial(_rows_of_lazy, lazy),
-        attributes_of(lazy.metadata),
-        read_stored=partial(_rows_of_lazy, lazy, transposed=True) if fortran else None,
+        attrs=attributes_of(lazy.metadata),
+        read_stored=partial(_rows_of_transpose, lazy) if fortran else None,
         array=lazy,
         chunks=lazy._parts,
     )
 
 
-def _rows_of_lazy(lazy: LazyArray, *, transposed: bool = False) -> Iterator[Array]:
-    """Yield blocks of rows of the array, or of its transpose."""
-    if not lazy.shape:
-        yield lazy[...]
-        return
-    length = lazy.shape[-1 if transposed else 0]
-    reads_all = lazy.order == "F" and not transposed
-    factor = FORTRAN_FACTOR if reads_all else 1
-    step = rows_in_block(lazy.nbytes // max(1, length), factor=factor)
+def _rows_of_transpose(lazy: LazyArray) -> Iterator[Array]:
+    """Yield blocks of rows of the transpose of an array."""
+    length = lazy.shape[-1]
+    step = rows_in_block(lazy.nbytes // max(1, length))
     for start in range(0, length, step):
-        part = slice(start, start + step)
-        yield lazy[..., part].T if transposed else lazy[part]
+        yield lazy[..., start : start + step].T
 
 
 def attributes_of(metadata: Json) -> JsonObject:
@@ -386,10 +379,7 @@ def plain_bytes(block: Array) -> memoryview:
 
 def write_npz(content: Content, request: Request) -> None:
     """Write arrays and columns; an array without a name is called ``arr_0``."""
-    with (
-        request.new_file() as out_fp,
-        zipfile.ZipFile(out_fp, "w") as archive,
-    ):
+    with request.new_file() as out_fp, zipfile.ZipFile(out_fp, "w") as archive:
         for name, array in named_arrays(content):
             member_name = (name or "arr_0") + SUFFIX
             with archive.open(member_name, "w", force_zip64=True) as member:

@@ -242,11 +242,7 @@ def _recorded_layout(record: JsonObject) -> Header | None:
 
 
 def _write_block(
-    tree: File,
-    name: str,
-    layout: Header,
-    content: Content,
-    request: Request,
+    tree: File, name: str, layout: Header, content: Content, request: Request
 ) -> None:
     def fill(column: Column) -> None:
         row = 0

@@ -160,18 +160,16 @@ class Comparison:
             a, b = as_table(a), as_table(b)
         self._note(name, "kind", a.kind, b.kind)
         if self._attributes:
-            self._compare_attributes(a.attrs, b.attrs, name)
+            for key in self._in_both("attributes", a.attrs, b.attrs, name):
+                self._note(name, "attribute '%s'" % key, a.attrs[key], b.attrs[key])
         if isinstance(a, ArrayContent) and isinstance(b, ArrayContent):
-            self._compare_arrays(a, b, name)
+            if self._has_comparable_items(a, b, name):
+                self._compare_items(with_rows(a), with_rows(b), name)
         elif isinstance(a, TableContent) and isinstance(b, TableContent):
             self._compare_tables(a, b, name)
         elif isinstance(a, GroupContent) and isinstance(b, GroupContent):
             for inner in self._in_both("members", a.members, b.members, name):
                 self.compare(a.members[inner], b.members[inner], inside(name, inner))
-
-    def _compare_attributes(self, a: JsonObject, b: JsonObject, name: str) -> None:
-        for key in self._in_both("attributes", a, b, name):
-            self._note(name, "attribute '%s'" % key, a[key], b[key])
 
     def _in_both(
         self, what: str, a: Iterable[str], b: Iterable[str], name: str
@@ -184,10 +182,6 @@ class Comparison:
                 yield inner
 
     # Arrays and tables
-
-    def _compare_arrays(self, a: ArrayContent, b: ArrayContent, name: str) -> None:
-        if self._has_comparable_items(a, b, name):
-            self._compare_items(with_rows(a), with_rows(b), name)
 
     def _has_comparable_items(
         self, a: ArrayContent, b: ArrayContent, name: str
