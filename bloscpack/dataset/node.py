@@ -197,9 +197,13 @@ class ItemsNode(Node):
             self._token = self._layout.folder.version()
         return self.path, self.shape, str(self.dtype), self._token
 
+    def _check_resizable(self) -> Writer:
+        """Return the writer; raise `UsageError` if the number of rows can't change."""
+        return self._check_writer()
+
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        with self._check_writer().turn():
+        with self._check_resizable().turn():
             if not 0 <= operator.index(count) <= len(self):
                 raise UsageValueError("can't remove %d of %d rows" % (count, len(self)))
             self.resize(len(self) - count)

@@ -175,7 +175,7 @@ def test_a_grid_is_written(tmp_path, blocks):
     items = np.arange(150 * 90, dtype=">i4").reshape(150, 90)
     lazy = da.from_array(items, chunks=blocks)
     cut = {"chunks": (16, 10), "shards": (32, 50)}
-    array = dataset.from_dask(lazy, tmp_path / "a", **cut, fill_value=3)
+    array = dataset.from_dask(tmp_path / "a", lazy, **cut, fill_value=3)
     assert ((16, 10), (32, 50)) == (array.chunks, array.shards)
     np.testing.assert_array_equal(items, array[:])
     assert items.dtype == array.dtype
@@ -193,7 +193,7 @@ def test_a_grid_is_written(tmp_path, blocks):
 
 def test_an_array_without_axes(tmp_path):
     with pytest.raises(UsageError, match="without axes"):
-        dataset.from_dask(da.from_array(np.array(5.5)), tmp_path / "a")
+        dataset.from_dask(tmp_path / "a", da.from_array(np.array(5.5)))
     array = dataset.create_array(tmp_path / "a", 5.5)
     assert 6.5 == (array.to_dask() + 1).compute()
 
