@@ -28,16 +28,14 @@ from ..._format.grid import Grid, lengths
 from ..._format.zarr_metadata import (
     SEPARATORS,
     ZARR_JSON,
-    decode_mask,
     why_not_native,
-    with_mask,
 )
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageValueError
 from ..folder import Folder
+from ..labels import labels_of
 from .array_files import ChunkFiles, placed
 from .base import ArrayLayout, GroupLayout, NewArray
-from .identity import KEY
 from .zarr_array import shard_names
 
 if TYPE_CHECKING:
@@ -305,8 +303,7 @@ class OtherArray(ArrayLayout):
             chunk = tuple(max(1, n) for n in found.chunks)
             self.shards = getattr(found, "shards", None)
             self.fill_value = found.fill_value
-            dims = getattr(found.metadata, "dimension_names", None)
-        self.stored_dims = dims if any(dims or ()) else None
+            self.stored_dims, self._attributes = labels_of(found)
         if not self.is_text:
             check_known(self.dtype)
         # A chunk may be much larger than the array.
@@ -354,14 +351,8 @@ class OtherArray(ArrayLayout):
             )
 
     def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        if ZARR_JSON in self.description_files:
-            document = self.folder.read_object(ZARR_JSON)
-            found = dict(_object(document.get("attributes")))
-        else:
-            found = read_old_attributes(self.folder)
-        found.pop(KEY, None)
-        return with_mask(found, self.dtype, decode_mask)
+        """Return the attributes that the array had when it was opened."""
+        return dict(self._attributes)
 
     @property
     def codec_settings(self) -> JsonObject:
