@@ -46,8 +46,8 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
-    ("py:class", r"ArrayLike|OtherNames"),
-    ("py:class", r"bloscpack\.(headers|_check|_storage|dataset\.node)\..*"),
+    ("py:class", r"ArrayLike|OtherNames|DataArray"),
+    ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
     ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),
 ]

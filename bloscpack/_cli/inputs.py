@@ -78,10 +78,13 @@ def _is_zip_store(path: str) -> bool:
     """Return whether a ZIP file has a Zarr store that `savez` has not written."""
     from .._storage.zip_store import find_zip
     from ..dataset.conversion import source_format
+    from ..dataset.conversion.array_formats import has_own_files
 
     try:
         found = find_zip(os.path.abspath(path))
-        return found is not None and bool(source_format(found[0]).layout)
+        if found is None or has_own_files(found[0]):
+            return False
+        return bool(source_format(found[0]).layout)
     except BloscpackError:
         return False
 

@@ -123,7 +123,7 @@ class StoredArray:
 
     @property
     def oindex(self) -> OuterIndexing:
-        """Items that each axis selects by itself: ``array.oindex[[0, 5], :, mask]``.
+        """Index each axis by itself, as in ``array.oindex[[0, 5], :, mask]``.
 
         An entry for an axis is an integer, a slice, or an array of integers or
         booleans with one axis.
@@ -132,7 +132,7 @@ class StoredArray:
 
     @property
     def vindex(self) -> OuterIndexing:
-        """Single items: ``array.vindex[[0, 5], [1, 2]]`` has (0, 1) and (5, 2).
+        """Index single items; ``array.vindex[[0, 5], [1, 2]]`` has (0, 1) and (5, 2).
 
         The index has integers or arrays of them for all axes, or it is a mask.
         """

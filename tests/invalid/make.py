@@ -204,7 +204,7 @@ def both(*changes: Change) -> Change:
 
 
 def grid(**changes: object) -> Change:
-    """Cut an array of 7 x 2 numbers into two chunks of 8 x 1, and change its metadata."""
+    """Cut 7 x 2 numbers into two chunks of 8 x 1, and change the metadata."""
     described = {"container": "grid", "shape": [7, 2], "chunks": [8, 1], **changes}
     return both(
         in_pieces(PLAIN[:CHUNK_SIZE], PLAIN[:CHUNK_SIZE]),

@@ -188,6 +188,16 @@ def is_own_archive(path: str) -> bool:
         return False
 
 
+def has_own_files(path: str) -> bool:
+    """Return whether a ZIP store seems to be an archive of `savez`, perhaps damaged."""
+    with open_zip(path, path) as archive, zip_errors(path):
+        for name in archive.namelist():
+            if not name.endswith((ZARR_JSON, "/")):
+                with archive.open(name) as fp:
+                    return fp.read(len(MAGIC)) == MAGIC
+    return False
+
+
 def read_archive(path: str, request: Request) -> Content:
     """Return the arrays in an archive of `savez`; slashes in names separate groups."""
     archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
