@@ -197,11 +197,11 @@ def test_a_document_of_an_unknown_array(tmp_path):
     value = json.loads((path / "zarr.json").read_text())
     value["codecs"] = []
     documents.write(path / "zarr.json", value)
-    with pytest.raises((UsageError, FormatError), match="does not open|zarr"):
+    with pytest.raises((UsageError, FormatError), match=r"does not open|zarr"):
         dataset.verify(path)
     del value["attributes"]
     documents.write(path / "zarr.json", value)
-    with pytest.raises((UsageError, FormatError), match="does not open|zarr"):
+    with pytest.raises((UsageError, FormatError), match=r"does not open|zarr"):
         dataset.verify(path)
 
 
