@@ -62,7 +62,7 @@ def integrations(session: nox.Session) -> None:
     chosen = ["-m", "not cluster", *found, *session.posargs]
     session.run("pytest", "-q", "-n", "auto", *chosen)
     examples = "tests/project/test_docs.py"
-    chosen = "independent or datasets"
+    chosen = "independent or datasets or gridded"
     session.run("pytest", "-q", examples, "-k", chosen, *session.posargs)
 
 
