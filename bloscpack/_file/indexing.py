@@ -430,7 +430,7 @@ def _entry(entry: Any) -> Any:
     is_plain = type(entry) is int or entry is None or entry is Ellipsis
     if is_plain or isinstance(entry, slice):
         return entry
-    if not isinstance(entry, bool):
+    if not isinstance(entry, (bool, numpy.bool_)):
         try:
             return operator.index(entry)
         except TypeError:
