@@ -17,7 +17,7 @@ from ..._engine.forks import ForkSafeLock, cached_property
 from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
-from ..._format.grid import Shape, digits
+from ..._format.grid import Grid, Shape, digits
 from ..._storage.folder_store import replaced
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
@@ -155,44 +155,44 @@ class ChunkFiles(ChunkSource):
     ----------
     folder, names
         The folder, and the names of the files in it.
-    nbytes
-        Number of plain bytes of the array.
-    chunk_size
-        Number of plain bytes of all chunks but the last one.
-    nchunks, slots
-        Number of chunks of the array, and of a file.
+    cut
+        How the array is cut into chunks, and these into files.
+    itemsize
+        Size of an item in bytes.
     check_description
         Called when a file was opened or is missing: raises `StorageError` if the files
-        are those of another array now.
+        belong to another array now.
+
+    Attributes
+    ----------
+    nchunks, slots, nfiles
+        Number of chunks of the array, of chunks of a file, and of files, also if some
+        are missing.
     """
 
     def __init__(
         self,
         folder: Folder,
         names: FileNames,
-        nbytes: int,
-        chunk_size: int,
-        nchunks: int,
-        slots: int,
+        cut: Grid,
+        itemsize: int,
         check_description: Callable[[], object],
     ) -> None:
         self.folder = folder
         self.names = names
-        self.nbytes = nbytes
-        self.chunk_size = chunk_size
-        self.nchunks = nchunks
-        self.slots = slots
+        self.cut = cut
+        self.grid = None if cut.is_rows else cut
+        self.nbytes = math.prod(cut.shape) * itemsize
+        self.chunk_size = math.prod(cut.chunk) * itemsize
+        self.nchunks = cut.nchunks if itemsize else 0
+        self.slots = cut.slots
+        self.nfiles = cut.nshards if itemsize else 0
         self._check_description = check_description
         self._cache = ChunkCache(CACHE_NBYTES)
 
-    @property
-    def nfiles(self) -> int:
-        """Number of files of the array, also if some are missing."""
-        return -(-self.nchunks // self.slots)
-
     def has_file(self, place: Shape) -> bool:
         """Return whether the array has the file at a place in the names."""
-        return place < (self.nfiles,)
+        return all(map(int.__lt__, place, self.cut.counts)) and bool(self.nchunks)
 
     def stored(self) -> Sequence[int]:
         """Return the numbers of the files that exist, ascending."""
@@ -200,13 +200,13 @@ class ChunkFiles(ChunkSource):
 
     def chunks_of(self, number: int) -> Sequence[int]:
         """Return the numbers of the chunks in a file, in their order there."""
-        first = number * self.slots
-        return range(first, min(first + self.slots, self.nchunks))
+        return self.cut.chunks_of(number)
 
     def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
+        """Return start and stop of a chunk in the plain bytes, or among full chunks."""
         start = number * self.chunk_size
-        return start, min(start + self.chunk_size, self.nbytes)
+        stop = start + self.chunk_size
+        return start, stop if self.grid is not None else min(stop, self.nbytes)
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""

@@ -306,7 +306,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 refuse("'chunklen' to be 1 to %d" % most, rows)
         self.grid = Grid.of_rows(shape, rows)
         self.chunks = (rows, *shape[1:])
-        source = FileChunks(folder, shape[0] * row, rows * row, self._check)
+        source = FileChunks(folder, self.grid, self.dtype.itemsize, self._check)
         self._source = source
         allocate = partial(allocate_checked, [source])
         self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
@@ -315,7 +315,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         if len(shape) != 1:
             refuse("objects to have one axis", shape)
         self.grid, self.chunks = Grid.of_rows(shape, 1), (1,)
-        source = ObjectChunks(self.folder, shape[0], self._check)
+        source = ObjectChunks(self.folder, self.grid, 1, self._check)
         self._source = source
         self.reader = ObjectReader(source, self.allow_pickle)
 

@@ -25,6 +25,7 @@ from ..._file.array_reader import Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
+from ..._format.grid import Grid
 from ..._loop import effective_nthreads, nthreads_to_read
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
@@ -55,14 +56,11 @@ class FileChunks(ChunkFiles):
     def __init__(
         self,
         folder: Folder,
-        nbytes: int,
-        chunk_size: int,
+        cut: Grid,
+        itemsize: int,
         check_description: Callable[[], object],
     ) -> None:
-        nchunks = -(-nbytes // chunk_size)
-        super().__init__(
-            folder, chunk_name, nbytes, chunk_size, nchunks, 1, check_description
-        )
+        super().__init__(folder, chunk_name, cut, itemsize, check_description)
         self._workspace = Workspace()
 
     def check_files(self) -> None:
@@ -177,11 +175,6 @@ class FileChunks(ChunkFiles):
 
 class ObjectChunks(FileChunks):
     """The chunks of an array of objects: each is a pickle of any size."""
-
-    def __init__(
-        self, folder: Folder, nchunks: int, check_description: Callable[[], object]
-    ) -> None:
-        super().__init__(folder, nchunks, 1, check_description)
 
     def load(
         self,

@@ -47,10 +47,10 @@ ATTEMPTS = 3
 class ShardFiles(ChunkFiles):
     """The chunks of one state of an array.
 
-    A file that is missing, or a chunk in it, reads as `fill_value` if the array is
-    `sparse`. If it is not, all rows must be stored: it is an error if a file or chunk
-    is missing, or if a file has fewer rows. A file that another program has written may
-    lack chunks also then, unless `fill_value` is None.
+    A file that is missing, or a chunk in it, reads as the fill value if the array is
+    `sparse`. If it is not, all items must be stored: it is an error if a file or chunk
+    is missing, or if a file has fewer items. A file that another program has written
+    may lack chunks also then, if `is_foreign` allows such files.
 
     Parameters
     ----------
@@ -77,20 +77,11 @@ class ShardFiles(ChunkFiles):
         is_foreign: bool = False,
         sparse: bool = False,
     ) -> None:
-        cut = sharding.grid
+        itemsize = sharding.dtype.itemsize
         super().__init__(
-            folder,
-            sharding.names,
-            math.prod(cut.shape) * sharding.dtype.itemsize,
-            sharding.chunk_nbytes,
-            cut.nchunks if sharding.chunk_nbytes else 0,
-            cut.slots,
-            check_description,
+            folder, sharding.names, sharding.grid, itemsize, check_description
         )
         self.sharding = sharding
-        self.cut = cut
-        if not cut.is_rows:
-            self.grid = cut
         self.sparse = sparse
         self._is_foreign = is_foreign
         self._check_missing = check_missing
@@ -109,26 +100,6 @@ class ShardFiles(ChunkFiles):
         if not self._for_copies:
             self._for_copies = True
             self.close()
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files of the array, also if some are missing."""
-        return self.cut.nshards if self.nchunks else 0
-
-    def has_file(self, place: Shape) -> bool:
-        """Return whether the array has the file at a place in the names."""
-        counts = self.cut.counts
-        return all(map(int.__lt__, place, counts)) and bool(self.nchunks)
-
-    def chunks_of(self, number: int) -> Sequence[int]:
-        """Return the numbers of the chunks in a file, in their order there."""
-        return self.cut.chunks_of(number)
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes, or among full chunks."""
-        if self.grid is None:
-            return super().span(number)
-        return number * self.chunk_size, (number + 1) * self.chunk_size
 
     @property
     def chunks_in_run(self) -> int:
@@ -203,8 +174,8 @@ class ShardFiles(ChunkFiles):
             raise
 
     def _check_front(self, number: int, file: ShardIndex, front: bytes) -> Shape | None:
-        """Return the shape of what is in a file; raise `FormatError` if it is not the
-        one that belongs there.
+        """Return the shape of the array in a file; raise `FormatError` if another file
+        belongs there.
         """
         if file.foreign and self._is_foreign:
             return None

@@ -211,26 +211,10 @@ class ZarrChunks(ChunkFiles):
 
     def __init__(self, folder: Folder, found: Any, grid: Grid, keys: Any) -> None:
         self._dtype = numpy.dtype(found.dtype)
-        size = math.prod(grid.chunk) * self._dtype.itemsize
-        super().__init__(
-            *(folder, shard_names(grid, keys), grid.nchunks * size, size),
-            *(grid.nchunks, grid.slots, bool),
-        )
-        self.grid = self.cut = grid
+        itemsize = self._dtype.itemsize
+        super().__init__(folder, shard_names(grid, keys), grid, itemsize, bool)
+        self.grid = grid  # full chunks, also those of rows
         self._found = found
-
-    @property
-    def nfiles(self) -> int:
-        """Number of files of the array, also if some are missing."""
-        return self.cut.nshards
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk among full chunks."""
-        return number * self.chunk_size, (number + 1) * self.chunk_size
-
-    def chunks_of(self, number: int) -> Sequence[int]:
-        """Return the numbers of the chunks in a file, in their order there."""
-        return self.cut.chunks_of(number)
 
     def load(
         self,
