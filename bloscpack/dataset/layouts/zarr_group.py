@@ -59,7 +59,7 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        if kind == "array" and why_not_native(document) and not seems_signed(content):
+        if kind == "array" and not seems_signed(content) and why_not_native(document):
             return None  # for another layout
     except FormatError:  # the error of opening it is better
         return "group"
