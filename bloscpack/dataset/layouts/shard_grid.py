@@ -362,17 +362,14 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
     shards = _rows_of(new.shards, new.shape, "shards")
     row = new.row_nbytes if row_nbytes is None else row_nbytes
     most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
-    in_rows = not (isinstance(chunks, tuple) or isinstance(shards, tuple))
-    if row_nbytes is not None and not in_rows:
-        raise UsageValueError(
-            "this layout is cut along the first axis only: expected numbers of rows, "
-            "found chunks of shape %s and shards of shape %s" % (new.chunks, new.shards)
-        )
-    if (
-        not (isinstance(chunks, tuple) or isinstance(shards, tuple))
-        and new.shape
-        and (row <= most or row_nbytes is not None)
-    ):
+    if isinstance(chunks, tuple) or isinstance(shards, tuple):
+        if row_nbytes is not None:
+            raise UsageValueError(
+                "this layout is cut along the first axis only: expected numbers of "
+                "rows, found chunks of shape %s and shards of shape %s"
+                % (new.chunks, new.shards)
+            )
+    elif new.shape and (row <= most or row_nbytes is not None):
         rows, slots = _rows_and_slots(chunks, shards, max(1, row))
         return Grid.of_rows(new.shape, rows, slots)
     itemsize = max(1, new.dtype.itemsize)
