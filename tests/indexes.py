@@ -41,7 +41,7 @@ def indexes(draw: st.DrawFn, shape: tuple[int, ...]) -> object:
             array = draw(hnp.arrays(dtype, tuple(broadcast), elements=some))
             entries.append(array.tolist() if kind == "list" else array)
         axis += 1
-    extra = st.sampled_from([None, Ellipsis, Ellipsis, True, False, numpy.array(True)])
+    extra = st.sampled_from([None, Ellipsis, Ellipsis, True, False, numpy.True_])
     for entry in draw(st.lists(extra, max_size=2)):
         entries.insert(draw(st.integers(0, len(entries))), entry)
     if len(entries) == 1 and draw(st.booleans()):

@@ -15,7 +15,6 @@ def test_any_sequence_of_changes(machine, layout, examples, tmp_path):
     states.run(machine, tmp_path, layout, examples=examples)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("examples", [8, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", ["zarr", "zarr at a URL"])
 def test_any_change_of_a_grid(layout, examples, tmp_path):
