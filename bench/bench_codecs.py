@@ -1,8 +1,8 @@
 """Compare settings of Blosc that may be the default of datasets, on kinds of data.
 
 Run ``python bench/bench_codecs.py``. Each cell has the compressed size as a part of the
-plain size, and the CPU time of compressing and of decompressing 16 MB as multiples of
-those of the first setting. One thread, chunks of 1 MiB, all in one run.
+plain size, and the CPU time of compressing and of decompressing 16 MB, divided by the
+CPU time with the first setting. One thread, chunks of 1 MiB, all in one run.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def is_dataset(path: str) -> bool:
 
         return is_dataset_at(place)
     if not os.path.isdir(place):
-        outer = place  # a name in a ZIP file follows that of the file
+        outer = place  # the path of a ZIP file, and perhaps a name in it
         while outer and not os.path.exists(outer):
             outer = os.path.dirname(outer)
         return begins_with(outer, ZIP_MAGIC) and _is_zip_store(place)

@@ -1,9 +1,9 @@
 """Which chunks of a grid hold selected items, and which part of each chunk they are.
 
 A selection is one `Steps` or `PositionList` for each axis of the array, or for several
-neighbouring ones: see `indexing`. Each entry is cut where a chunk ends. What a chunk
-has of a selection is a part of each entry, so that one assignment of NumPy copies it.
-The number of a chunk is a sum, too, of a number for each entry.
+neighbouring ones: see `indexing`. Each entry is cut where a chunk ends. The
+selected items of a chunk are a part of each entry, so that one assignment of NumPy
+copies them. The number of a chunk is the sum of one number for each entry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AxisPart(NamedTuple):
     Attributes
     ----------
     number
-        What the places add to the number of a chunk.
+        The number that this part adds to the number of a chunk.
     target
         The index of the part in the selected items.
     source
@@ -41,7 +41,7 @@ class AxisPart(NamedTuple):
     source: tuple[slice | Array, ...]
 
 
-# The index of selected items, and that of the same items in a chunk.
+# The index of some selected items, and the index of the same items in a chunk.
 Part = tuple[tuple["slice | Array", ...], tuple["slice | Array", ...]]
 
 

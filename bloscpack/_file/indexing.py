@@ -220,7 +220,7 @@ class ArrayIndex:
         self.shape = tuple(lengths)
 
     def _combine(self, lengths: list[int]) -> None:
-        """Set the axes, and the order of those of the result in the items."""
+        """Set the axes, and the order that the axes of the result have in the items."""
         self.axes = []
         split = [dim for dim in self._add_axes() if dim in self._dims]
         # The axes of the items: their lengths, and their order in the result.
@@ -558,7 +558,8 @@ class PositionList:
     ) -> PositionList | Steps:
         """Return the positions of an array of integers from 0 to `size`.
 
-        Those on a joint axis, which stands for several axes of `shape`, remain a list.
+        Positions on a joint axis, which replaces several axes of `shape`, are never
+        returned as `Steps`.
         """
         count = len(positions)
         if len(shape) < 2:

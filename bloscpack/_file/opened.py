@@ -327,8 +327,8 @@ class OpenedFile(ChunkSource):
 def reader_of(parts: OpenedFile, description: Description | None = None) -> ArrayReader:
     """Return a reader of the array in a file.
 
-    Raises `FormatError` unless the chunks are those of the `description`, which by
-    default is that of the file.
+    Raises `FormatError` unless the chunks agree with `description`, by default the
+    description in the file.
     """
     if description is None:
         description = Description(parts.metadata)

@@ -116,7 +116,8 @@ class Grid:
     def chunks_of(self, shard: int, shape: Shape | None = None) -> Sequence[int]:
         """Return the numbers of the chunks of a shard, in their order in the file.
 
-        `shape` is that of the part of the array in the shard, if it is another one.
+        `shape` is the shape of the items in the shard, if the file has more or fewer
+        items than the array has there.
         """
         if shape is None:
             shape = lengths(self.shard_box(shard))

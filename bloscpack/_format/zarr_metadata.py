@@ -250,7 +250,7 @@ def with_mask(
 ) -> JsonObject:
     """Return attributes with the float of missing items converted, if they have it.
 
-    A value of another form than expected stays as it is.
+    A value of another form than expected stays unchanged.
     """
     try:
         if dtype.kind == "f":

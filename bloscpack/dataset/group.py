@@ -568,7 +568,7 @@ class Group(Node, Mapping[str, Node]):
 
 
 class Lines(str):
-    """A text of several lines, which the prompt of Python shows as they are."""
+    """A text of several lines, which the prompt of Python shows without quotes."""
 
     __slots__ = ()
     __repr__ = str.__str__

@@ -1,4 +1,4 @@
-"""Names of the axes of an array, and attributes: those given, or those of the data.
+"""The labels of an array: names of its axes, and attributes, given or of the data.
 
 Strategy: arrays of other libraries are known by their attributes, so that no library is
 imported. Labels that would be lost are refused.
@@ -77,7 +77,7 @@ def name_of(path: Path) -> str:
 def new_labels(
     layout: type[ArrayLayout], data: Any, dims: Any, attrs: Any, ndim: int
 ) -> tuple[Dims, JsonObject]:
-    """Return the labels of a new array: those given, or else those of the data.
+    """Return the labels of a new array: the given ones, or else the labels of the data.
 
     Raises `UsageError` if the layout can't hold them.
     """

@@ -174,6 +174,6 @@ def _text(objects: Items) -> Items:
 
 
 def _without_structure(attrs: Mapping[Any, Any]) -> JsonObject:
-    """Return attributes without those of a dataset that was opened as one of Zarr."""
+    """Return attributes without the ones that describe how a dataset is stored."""
     hidden = {*STRUCTURE["zarr"], COLUMN_ORDER}
     return {name: value for name, value in attrs.items() if name not in hidden}

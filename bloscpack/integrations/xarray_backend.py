@@ -143,7 +143,7 @@ def _close(opened: list[Any]) -> None:
 
 
 def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
-    """Return what a path, a URL or an object stands for: an array file or a dataset."""
+    """Return the array file or the dataset that a path, a URL or an object names."""
     if isinstance(source, STORED):
         return source
     options = opening.get("storage_options")

@@ -258,7 +258,7 @@ def text_of(name: bytes) -> str:
 
 
 def _plain(value: Any) -> Json:
-    """Return the value of an attribute for JSON; None if it has no such value.
+    """Return the value of an attribute for JSON; None if JSON can't hold it.
 
     An array of one item counts as this item: netCDF has no other numbers.
     """
