@@ -23,8 +23,8 @@ class _OwnSettings:
     # Imported by the first thread that enters. They are stored because an import
     # statement takes noticeable time compared with a small chunk.
     blosc: ModuleType = None  # type: ignore[assignment]
-    # The module of C functions inside, which changes the settings in half the time.
-    _functions: ModuleType = None  # type: ignore[assignment]
+    # The module of C functions inside, which takes half the time for a small call.
+    functions: ModuleType = None  # type: ignore[assignment]
     ctypes: ModuleType = None  # type: ignore[assignment]
 
     def __init__(self) -> None:
@@ -42,9 +42,9 @@ class _OwnSettings:
 
             import blosc
 
-            self.ctypes, self._functions = ctypes, blosc.blosc_extension
+            self.ctypes, self.functions = ctypes, blosc.blosc_extension
             self.blosc = blosc
-        functions = self._functions
+        functions = self.functions
         with self._lock:
             if self._inside == 0:
                 blocksize = functions.get_blocksize()
@@ -74,7 +74,7 @@ class _OwnSettings:
         with self._lock:
             if self._inside == 1:
                 self.disordered = True
-                self._functions.set_nthreads(nthreads)
+                self.functions.set_nthreads(nthreads)
 
     def use_blocksize(self, size: int) -> None:
         """Let Blosc use blocks of `size` bytes if no other thread is inside.
@@ -85,14 +85,14 @@ class _OwnSettings:
         with self._lock:
             if self._inside == 1 and size:
                 self._has_blocksize = True
-                self._functions.set_blocksize(size)
+                self.functions.set_blocksize(size)
 
     def force_blocksize(self, size: int) -> None:
         """Let Blosc use blocks of `size` bytes, 0 for automatic, for all threads.
 
         Any thread may change it again, so the caller must look at the chunk.
         """
-        self._functions.set_blocksize(size)
+        self.functions.set_blocksize(size)
 
     def _restore(self) -> None:
         self.disordered = False
@@ -101,7 +101,7 @@ class _OwnSettings:
         if self._saved is not None:
             releasegil, nthreads, blocksize = self._saved
             self._saved = None
-            functions = self._functions
+            functions = self.functions
             functions.set_releasegil(bool(releasegil))
             functions.set_nthreads(nthreads)
             if blocksize or must_reset:

@@ -3,24 +3,34 @@
 `for_each` takes the items and delivers the results in the thread of the caller, in
 order, so sources and sinks need no locks. While enough items are under way, that thread
 does work like the other ones. An error is raised in the order of the items, as if a
-single thread had done all work. No thread outlives the call.
+single thread had done all work.
 
-In `Ahead`, worker threads do tasks ahead of the thread that needs their results. Unlike
-`for_each`, it does not drive the work. The caller submits tasks at any time, keeps them
-in order, and bounds their number. A thread that waits for a result works on other
-tasks, so a single thread gets everything done, and so does a process whose system has
-no more threads.
+The other threads are workers of a pool that lives as long as the process. They start
+when they are needed, never more than the widest call asks for, and are shared by all
+calls. A call does its own work and gets the help of the workers that are free, so it
+depends on none of them: calls may be nested, and a process whose system has no more
+threads gets everything done. When a call returns or raises an error, no worker works on
+its items or keeps them.
+
+In `Ahead`, workers do tasks ahead of the thread that needs their results. It does not
+drive the work: `for_each` does, or another caller. The caller submits tasks at any
+time, keeps them in order, and bounds their number. A thread that waits for a result
+works on other tasks.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from _thread import allocate_lock
+from _thread import RLock, allocate_lock
+from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from itertools import islice
-from queue import Empty, SimpleQueue
-from time import perf_counter
+from queue import SimpleQueue
+from time import perf_counter, sleep
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
@@ -35,11 +45,8 @@ _Work = Callable[[Any], object]
 
 _Deliver = Callable[[Any], Deferred]
 
-# A batch of items with its number, or a list of one deferred function with None.
-_Job = tuple[int | None, list[object]]
-
 # The results of the items of a batch, and the error that ended it early.
-_Results = tuple[list[object], BaseException | None]
+_Results = tuple[list[object], Exception | None]
 
 # Maximum number of batches under way per thread: taken from the source, but not
 # delivered. It bounds the memory for items and results.
@@ -67,6 +74,7 @@ def for_each(
     nthreads: int,
     batch: int = 1,
     quick: bool = False,
+    waits: bool = False,
 ) -> None:
     """Call ``deliver(work(item))`` for each item, with `work` on `nthreads` threads.
 
@@ -76,7 +84,8 @@ def for_each(
 
     `batch` is the number of items that a thread gets at a time. `quick` says that the
     work on an item may be too short for threads to help; then the caller works alone
-    until it has measured that the work is long enough.
+    until it has measured that the work is long enough. `waits` says that the work waits
+    for another machine.
 
     Raises the error of the first item, in order, whose taking, work or delivery fails.
     """
@@ -89,11 +98,7 @@ def for_each(
     batches = _BatchSource(items, batch)
     if quick and _work_while_quick(batches, work, deliver):
         return
-    pool = _WorkerPool(work, nthreads)
-    try:
-        pool.run(batches, deliver)
-    finally:
-        pool.close()
+    _work_in_parallel(batches, work, deliver, nthreads, waits)
 
 
 def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) -> int:
@@ -104,11 +109,6 @@ def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) ->
     """
     fair = nitems // (nthreads * RUNS_PER_THREAD)
     return max(1, min(most // item_nbytes, fair)) if item_nbytes > 0 else 1
-
-
-def _call(deferred: Deferred) -> None:
-    if deferred is not None:
-        deferred()
 
 
 class _BatchSource:
@@ -156,146 +156,60 @@ def _work_while_quick(batches: _BatchSource, work: _Work, deliver: _Deliver) -> 
     return batches.ended
 
 
-class _WorkerPool:
-    """The worker threads of one `for_each`, and the queues to and from them."""
+def _work_in_parallel(
+    batches: _BatchSource, work: _Work, deliver: _Deliver, nthreads: int, waits: bool
+) -> None:
+    """Take, work and deliver until there are no more items."""
 
-    def __init__(self, work: _Work, nthreads: int) -> None:
-        from queue import SimpleQueue
-
-        self._work = work
-        self._window = WINDOW * nthreads
-        # None ends a worker.
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[int | None, _Results]] = SimpleQueue()
-        # Results of batches that are done before an earlier one is.
-        self._early: dict[int, _Results] = {}
-        self._ndeferred = 0
-        self._workers: list[threading.Thread] = []
-        self._max_workers = nthreads - 1  # and the thread of the caller
-
-    def _work_until_closed(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                self._do(*job)
-            except BaseException as error:
-                self._done.put((job[0], ([], error)))
-
-    def _do(self, number: int | None, items: list[object]) -> None:
+    def work_on(items: list[object]) -> _Results:
         results: list[object] = []
-        failure = None
-        work: _Work = _call if number is None else self._work
         try:
             for item in items:
                 results.append(work(item))
         except Exception as error:
-            failure = error
-        self._done.put((number, (results, failure)))
+            return results, error
+        return results, None
 
-    def _take_job(self) -> _Job | None:
-        """Return a job that no worker has taken; None if there is none."""
-        from queue import Empty
-
-        try:
-            return self._jobs.get_nowait()
-        except Empty:
-            return None
-
-    def run(self, batches: _BatchSource, deliver: _Deliver) -> None:
-        """Take, work and deliver until there are no more items."""
-        taken = delivered = 0
-        while not batches.ended or delivered < taken or self._ndeferred:
-            under_way = taken - delivered + self._ndeferred
-            if not batches.ended and under_way < self._window:
-                items = batches.take()
-                if not items:
-                    continue
-                self._jobs.put((taken, items))
-                self._start_worker()
-                taken += 1
-            elif delivered not in self._early:
-                job = self._take_job() if self._done.empty() else None
-                if job is not None:
-                    self._do(*job)
-                self._receive()
-            while delivered in self._early:
-                self._deliver(*self._early.pop(delivered), deliver)
-                delivered += 1
-            while not self._done.empty():
-                self._receive()
+    ahead = Ahead(nthreads, spare=1, waits=waits)
+    # Batches, and deferred functions, whose results are not delivered.
+    under_way: deque[tuple[Task, bool]] = deque()
+    try:
+        while under_way or not batches.ended:
+            has_room = len(under_way) < WINDOW * nthreads and not batches.ended
+            if has_room and not (under_way and under_way[0][0].is_done):
+                if items := batches.take():
+                    under_way.append((ahead.submit(partial(work_on, items)), True))
+                continue
+            task, is_batch = under_way.popleft()
+            found = ahead.result(task)
+            results, failure = found if is_batch else ((), None)
+            for result in results:
+                deferred = deliver(result)
+                if deferred is not None:
+                    under_way.append((ahead.submit(deferred), False))
+            if failure is not None:
+                raise failure
         # All items before the error have been delivered.
         if batches.error is not None:
             raise batches.error
+    finally:
+        ahead.close()
 
-    def _receive(self) -> None:
-        """Wait for a job that is done; raise the error of a deferred function."""
-        number, results = self._done.get()
-        if number is not None:
-            self._early[number] = results
-            return
-        self._ndeferred -= 1
-        if results[1] is not None:
-            raise results[1]
 
-    def _deliver(
-        self, results: list[object], failure: BaseException | None, deliver: _Deliver
-    ) -> None:
-        for result in results:
-            deferred = deliver(result)
-            if deferred is not None:
-                self._jobs.put((None, [deferred]))
-                self._ndeferred += 1
-        if failure is not None:
-            raise failure
-
-    def _start_worker(self) -> None:
-        if len(self._workers) < self._max_workers:
-            name = "bloscpack-%d" % (len(self._workers) + 1)
-            worker = threading.Thread(
-                target=self._work_until_closed, name=name, daemon=True
-            )
-            # Listed before it starts: Ctrl-C may come during the start, and `close`
-            # must wait for the thread then.
-            self._workers.append(worker)
-            try:
-                worker.start()
-            except RuntimeError:  # the system has no more threads: use those there are
-                self._workers.pop()
-                self._max_workers = len(self._workers)
-
-    def close(self) -> None:
-        """Drop the jobs that no worker has begun, and wait for the workers to end."""
-        interruption = None
-        while True:
-            try:
-                self._end()
-                break
-            except BaseException as error:  # Ctrl-C again: raised when all have ended
-                interruption = error
-        if interruption is not None:
-            raise interruption
-
-    def _end(self) -> None:
-        while self._take_job() is not None:
-            pass
-        # One for each worker. A second call of this method puts more, which does no
-        # harm.
-        for _ in self._workers:
-            self._jobs.put(None)
-        for worker in self._workers:
-            if worker.is_alive():  # Ctrl-C may have come before it started
-                worker.join()
+# In a worker, ``buffers`` lists those that it has, and drops when it waits.
+_kept = threading.local()
 
 
 class Workspace(threading.local):
     """A buffer for each thread, reused for each item so that it stays in the cache."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
+    _buffer = bytearray()
 
     def view(self, size: int) -> memoryview:
         """Return `size` bytes of any value, valid until the thread calls this again."""
         if len(self._buffer) < size:
             self._buffer = bytearray(size)
+            getattr(_kept, "buffers", []).append(self.__dict__)
         return memoryview(self._buffer)[:size]
 
 
@@ -321,6 +235,8 @@ class Task:
             self._result = call()
         except BaseException as error:
             self._error = error
+            if not isinstance(error, Exception):  # Ctrl-C does not wait for its turn
+                raise
         finally:
             self._call = None  # frees the item
             self._done.release()
@@ -336,28 +252,36 @@ class Task:
             pass
         if self._error is not None:
             raise self._error
-        return self._result
+        result, self._result = self._result, None  # a worker may have the task still
+        return result
 
 
 class Ahead:
-    """Worker threads, which start with the first tasks and end with `close`.
+    """Tasks that workers of the pool do ahead of the thread that needs the results.
 
-    `nthreads` counts the thread of the caller: with 1 there is no worker, and each task
-    is done when its result is needed.
+    `nthreads` counts the thread of the caller: with 1 no worker helps, and each task is
+    done when its result is needed. No worker is woken for `spare` tasks, because the
+    caller works, too. `waits` says that the tasks wait for another machine: they have
+    workers of their own.
     """
 
-    def __init__(self, nthreads: int) -> None:
-        # None ends a worker.
-        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
-        self._workers: list[threading.Thread] = []
+    def __init__(self, nthreads: int, *, spare: int = 0, waits: bool = False) -> None:
+        self._pool = _pools[waits]
+        self._tasks: deque[Task] = deque()
         self._max_workers = nthreads - 1
+        self._spare = spare
+        # An entry for each worker that may be asked for help.
+        self._unasked = [None] * self._max_workers
+        # A lock for each worker that works here, which holds it.
+        self._working: list[RLock] = []
 
     def submit(self, call: Callable[[], object]) -> Task:
         """Let a thread call a function soon; return the task."""
         task = Task(call)
         if self._max_workers > 0:
-            self._tasks.put(task)
-            self._start_worker()
+            self._tasks.append(task)
+            if self._unasked and len(self._tasks) > self._spare:
+                self._ask()
         return task
 
     def result(self, task: Task) -> Any:
@@ -367,49 +291,138 @@ class Ahead:
             other.run()
         return task.wait()
 
+    def help(self) -> None:
+        """Work on the tasks, in a worker, until there are none or others want help."""
+        working = RLock()
+        with working:
+            self._working.append(working)
+            while (task := self._take()) is not None:
+                with suppress(BaseException):  # raised where the result is needed
+                    task.run()
+                del task  # a worker that waits keeps no result
+                if not self._pool.asked.empty():
+                    break
+            self._working.remove(working)
+        self._unasked.append(None)
+        if self._tasks:
+            self._ask()
+
+    def drop(self) -> None:
+        """Drop the tasks that no thread has begun."""
+        self._tasks.clear()
+
+    def close(self) -> None:
+        """Drop the tasks that no thread has begun, and wait for the other ones."""
+        try:
+            self.drop()
+            # A child process has no workers of its parent. At the end of Python, daemon
+            # threads do not run any more. A finalizer may close in a worker.
+            if self._pool in _pools and not sys.is_finalizing():
+                for working in tuple(self._working):
+                    with working:
+                        pass
+        except BaseException:  # Ctrl-C: raised when all have ended
+            self.close()
+            raise
+
+    def _ask(self) -> None:
+        with suppress(IndexError):  # another thread has just asked the last worker
+            self._unasked.pop()
+            self._pool.ask(self, self._max_workers)
+
     def _take(self) -> Task | None:
         """Return a task that no worker has taken; None if there is none."""
         try:
-            return self._tasks.get_nowait()
-        except Empty:
+            return self._tasks.popleft()
+        except IndexError:
             return None
 
-    def _start_worker(self) -> None:
-        if len(self._workers) >= self._max_workers:
+
+class _Pool:
+    """Worker threads, which start when they are needed, and then wait for more work.
+
+    A caller never waits for a worker to be free. No state needs a lock, which a child
+    process might inherit, or an error of a signal handler leave locked.
+    """
+
+    def __init__(self) -> None:
+        # The calls that want a worker, each once for a worker; None ends a worker.
+        self.asked: SimpleQueue[Ahead | None] = SimpleQueue()
+        self._workers: list[threading.Thread] = []
+        # An entry for each worker that waits, and for each request it has not got. A
+        # worker removes the first entry first: there is never too little help.
+        self._idle: list[None] = []
+        self._unserved: list[None] = []
+        self._starting = RLock()  # a finalizer may ask while a worker starts
+
+    def ask(self, ahead: Ahead, most: int) -> None:
+        """Let a worker help; start one if none waits and fewer than `most` exist."""
+        self._unserved.append(None)
+        self.asked.put(ahead)
+        # At the end of Python, a thread would never start. Without a thread of the
+        # system, the caller works alone.
+        if len(self._unserved) <= len(self._idle) or sys.is_finalizing():
             return
-        # It must not refer to this object, which would then never be collected.
-        worker = threading.Thread(
-            target=_work,
-            args=(self._tasks,),
-            name="bloscpack-ahead-%d" % (len(self._workers) + 1),
-            daemon=True,
-        )
-        try:
-            worker.start()
-        except RuntimeError:  # the system has no more threads, or Python ends
-            self._max_workers = len(self._workers)
-        else:
-            self._workers.append(worker)
+        with self._starting, suppress(RuntimeError):
+            self._workers = [each for each in self._workers if each.is_alive()]
+            if len(self._workers) < most:
+                name = "bloscpack-worker"
+                worker = threading.Thread(target=self._work, name=name, daemon=True)
+                # Listed before it starts: Ctrl-C may come during the start.
+                self._workers.append(worker)
+                worker.start()
 
-    def close(self) -> None:
-        """Drop the tasks that no thread has begun, and wait for the workers to end."""
-        self._end()
-        if not sys.is_finalizing():  # daemon threads do not run any more then
-            for worker in self._workers:
-                worker.join()
-        self._workers = []
+    def _work(self) -> None:
+        buffers: list[dict[str, object]] = []
+        _kept.buffers = buffers
+        while True:
+            self._idle.append(None)
+            ahead = self.asked.get()
+            self._idle.pop()
+            if ahead is None:
+                return
+            self._unserved.pop()
+            ahead.help()
+            del ahead
+            while buffers:
+                buffers.pop().clear()
 
-    def _end(self) -> None:
-        while self._take() is not None:
-            pass
-        for _ in self._workers:
-            self._tasks.put(None)
+    def end_workers(self) -> None:
+        """End the workers if all of them wait: Python warns if threads fork."""
+        workers = [each for each in self._workers if each.is_alive()]
+        if not _soon(lambda: len(self._idle) >= len(workers) and self.asked.empty()):
+            return
+        for _ in workers:
+            self.asked.put(None)
+        for worker in workers:
+            worker.join(0.1)  # another thread may have just given it work
+        # `join` of Python 3.12 returns while the thread ends.
+        places = ["/proc/self/task/%s" % each.native_id for each in workers]
+        _soon(lambda: not any(map(os.path.exists, places)))
 
-    def __del__(self) -> None:
-        self._end()
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    """Return whether a condition holds, now or while other threads go on."""
+    for _ in range(1000):
+        if holds():
+            return True
+        sleep(0)
+    return False
 
 
-def _work(tasks: SimpleQueue[Task | None]) -> None:
-    while (task := tasks.get()) is not None:
-        task.run()
-        del task  # a thread that waits for the next task keeps no result
+# For tasks that compute, and for tasks that wait for another machine.
+_pools = _Pool(), _Pool()
+
+
+def _end_workers() -> None:
+    for pool in _pools:
+        pool.end_workers()
+
+
+def _renew_pools() -> None:
+    global _pools
+    _pools = _Pool(), _Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_end_workers, after_in_child=_renew_pools)

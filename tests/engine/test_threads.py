@@ -1,11 +1,20 @@
 """The ordered parallel map: order of results, memory bounds, errors, interruptions."""
 
+import gc
 import os
+import signal
+import subprocess
+import sys
 import threading
+import weakref
+from contextlib import nullcontext
 
 import pytest
+from engine.workers import at_work, end_workers, listed_starts, workers
+from support import environment, run_silently
 
-from bloscpack._engine.threads import WINDOW, Workspace, _WorkerPool, for_each
+from bloscpack._engine import threads
+from bloscpack._engine.threads import WINDOW, Ahead, Workspace, for_each
 
 
 def double(number):
@@ -23,12 +32,10 @@ def results_of(items, work, nthreads):
     return results
 
 
-def own_threads():
-    return [
-        thread.name
-        for thread in threading.enumerate()
-        if thread.name.startswith("bloscpack")
-    ]
+@pytest.fixture
+def starts(monkeypatch):
+    """There is no worker. Each thread that starts is listed."""
+    return listed_starts(monkeypatch)
 
 
 THREADS = pytest.mark.parametrize("nthreads", [0, 1, 2, 3, 8])
@@ -38,7 +45,7 @@ THREADS = pytest.mark.parametrize("nthreads", [0, 1, 2, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
 def test_results_in_order(nthreads, count):
     assert [2 * i for i in range(count)] == results_of(range(count), double, nthreads)
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 def test_order_does_not_depend_on_who_is_first():
@@ -173,7 +180,7 @@ def test_error_of_the_work(nthreads, bad):
     # The first in order, as a single thread would have met it.
     assert (bad,) == raised.value.args
     assert list(range(bad)) == results
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 @THREADS
@@ -187,7 +194,7 @@ def test_error_of_the_items(nthreads, good):
     with pytest.raises(KeyError, match="items"):
         for_each(items(), double, results.append, nthreads)
     assert [2 * i for i in range(good)] == results
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 @THREADS
@@ -204,7 +211,7 @@ def test_error_of_the_delivery(nthreads, bad):
         for_each(range(10), int, deliver, nthreads)
     assert (bad,) == raised.value.args
     assert list(range(bad)) == results
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 @THREADS
@@ -233,7 +240,7 @@ def test_what_a_delivery_leaves_may_fail(nthreads):
         for_each(
             range(100), int, lambda result: fail if result == 5 else None, nthreads
         )
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 @THREADS
@@ -270,7 +277,7 @@ def test_an_error_ends_everything(nthreads):
     with pytest.raises(KeyError):
         for_each(items(), work, nothing, nthreads)
     assert 5 < taken <= 6 + (WINDOW + 1) * max(nthreads, 1)
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 class Interruption(BaseException):
@@ -280,7 +287,7 @@ class Interruption(BaseException):
 @THREADS
 @pytest.mark.parametrize("where", ["items", "work", "deliver"])
 def test_interruption(nthreads, where):
-    """It reaches the caller at once, and no thread is left."""
+    """It reaches the caller at once, and no thread is left at work."""
     caller = threading.get_ident()
 
     def interrupt(place):
@@ -299,27 +306,27 @@ def test_interruption(nthreads, where):
 
     with pytest.raises(Interruption):
         for_each(items(), work, lambda result: interrupt("deliver"), nthreads)
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 def test_interrupted_again_and_again_while_it_ends(monkeypatch):
-    """Whatever Ctrl-C hits on the way out, no thread is left."""
+    """Whatever Ctrl-C hits on the way out, no thread is left at work."""
     left = iter(range(5))
-    take_job = _WorkerPool._take_job
+    drop = Ahead.drop
 
-    def interrupted(line):
+    def interrupted(ahead):
         if next(left, None) is not None:
             raise Interruption
-        return take_job(line)
+        drop(ahead)
 
     def deliver(result):
-        monkeypatch.setattr(_WorkerPool, "_take_job", interrupted)
+        monkeypatch.setattr(Ahead, "drop", interrupted)
         raise Interruption
 
     with pytest.raises(Interruption):
         for_each(range(1000), double, deliver, 4)
     assert None is next(left, None)
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 def test_interruption_of_another_thread():
@@ -346,6 +353,7 @@ def test_interruption_of_another_thread():
 
 
 def test_no_more_threads_to_be_had(monkeypatch):
+    end_workers()
     start = threading.Thread.start
     started = []
 
@@ -358,7 +366,7 @@ def test_no_more_threads_to_be_had(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", limited)
     assert [2 * i for i in range(100)] == results_of(range(100), double, 4)
     assert 1 == len(started)
-    assert [] == own_threads()
+    assert [] == at_work()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -373,6 +381,242 @@ def test_child_of_fork():
         finally:
             os._exit(0 if good else 1)
     assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+# The pool
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_single_item_needs_no_worker(count, starts):
+    assert [2 * i for i in range(count)] == results_of(range(count), double, 8)
+    assert [] == starts
+
+
+def together(count):
+    """Return work that `count` threads do at the same time."""
+    barrier = threading.Barrier(count, timeout=30)
+    return lambda number: barrier.wait()
+
+
+def test_workers_start_once(starts):
+    for count in (3, 2, 3, 3, 2):
+        for_each(range(count), together(count), nothing, count)
+    assert 2 == len(starts)
+    for_each(range(5), together(5), nothing, 5)
+    assert 4 == len(starts) == len(workers())
+
+
+def test_callers_share_the_workers(starts):
+    """Several calls at the same time have no more workers than the widest."""
+    found = []
+
+    def call():
+        found.append(results_of(range(300), double, 3))
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert [[2 * i for i in range(300)]] * 8 == found
+    assert len(starts) <= 8 + 2
+
+
+def test_a_call_needs_no_free_worker(starts):
+    """A long call does not keep the others from their results."""
+    entered, end = threading.Event(), threading.Event()
+    caller = threading.get_ident()
+    outer = []
+
+    def hold(number):
+        if threading.get_ident() != caller:
+            entered.set()
+            assert end.wait(30)
+            return
+        assert entered.wait(30)
+        outer.append(results_of(range(100), double, 2))
+        end.set()
+
+    for_each(range(2), hold, nothing, 2)
+    assert [[2 * i for i in range(100)]] == outer
+    assert 1 == len(starts)
+
+
+@THREADS
+def test_nested_calls(nthreads):
+    def work(number):
+        inner = results_of(range(number, number + 20), double, nthreads)
+        return sum(results_of(inner, lambda i: sum([i, *inner]), nthreads))
+
+    expected = results_of(range(30), work, 1)
+    assert expected == results_of(range(30), work, nthreads)
+    assert [] == at_work()
+
+
+def test_tasks_that_wait_leave_workers_to_the_others(starts):
+    entered, end = threading.Event(), threading.Event()
+
+    def wait():
+        entered.set()
+        assert end.wait(30)
+
+    ahead = Ahead(2, waits=True)
+    task = ahead.submit(wait)
+    assert entered.wait(30)
+    for_each(range(2), together(2), nothing, 2)
+    end.set()
+    ahead.result(task)
+    ahead.close()
+    assert 2 == len(starts)
+
+
+def test_a_worker_may_close_the_tasks_that_it_works_on():
+    """The garbage collector may run a finalizer in any thread."""
+    ahead, closed = Ahead(2), threading.Event()
+    ahead.submit(lambda: (ahead.close(), closed.set()))
+    assert closed.wait(30)
+    ahead.close()
+
+
+class Item:
+    """It can be referred to weakly."""
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_keeps_no_items_and_results(fails):
+    kept = []
+    barrier = threading.Barrier(2, timeout=30)
+
+    def items():
+        for _ in range(50):
+            kept.append(weakref.ref(item := Item()))
+            yield item
+            del item
+
+    def work(item):
+        if len(kept) == 2 * WINDOW:  # the first ones are begun together
+            barrier.wait()
+        if fails and kept[2]() is item:
+            raise KeyError("third")
+        kept.append(weakref.ref(result := Item()))
+        return result
+
+    with pytest.raises(KeyError) if fails else nullcontext():
+        for_each(items(), work, nothing, 2)
+    gc.collect()  # the error refers to frames
+    assert [] == [ref for ref in kept if ref() is not None]
+
+
+def test_a_worker_that_waits_keeps_no_buffer():
+    workspace, sizes = Workspace(), []
+
+    def work(number):
+        barrier.wait()
+        sizes.append(len(workspace._buffer))
+        workspace.view(1000)
+
+    for _ in range(2):
+        barrier = threading.Barrier(2, timeout=30)
+        for_each(range(2), work, nothing, 2)
+        threads._end_workers()
+    assert [0, 0, 0, 1000] == sorted(sizes)
+
+
+PROGRAM = """
+import os, signal, sys, threading
+from bloscpack._engine.threads import Ahead, for_each
+barrier = threading.Barrier(3, timeout=30)
+def work(number):
+    if number < 3:
+        barrier.wait()
+def nothing(result):
+    pass
+def large(count=20):
+    for_each(range(count), work, nothing, 3)
+large()
+large()
+assert 3 == threading.active_count()
+"""
+ENDS = {
+    "end": "",
+    "exit": "sys.exit(0)",
+    "exit at once": "os._exit(0)",
+    "in a thread": "threading.Thread(target=large).start()",
+    "in a daemon thread": "threading.Thread(target=large, daemon=True).start()",
+    "at exit": "import atexit; atexit.register(large)",
+    "in a finalizer": """
+class Late:
+    def __del__(self, call=for_each, work=abs, nothing=nothing):
+        call(range(20), work, nothing, 3)
+late = Late()
+""",
+    "a task is under way": """
+ahead, begun = Ahead(2), threading.Event()
+ahead.submit(lambda: begun.set() or threading.Event().wait())
+begun.wait()
+""",
+    "forks": """
+for _ in range(20):
+    if not (child := os.fork()):
+        assert 1 == threading.active_count()
+        signal.alarm(20)
+        large()
+        large()
+        os._exit(3 != threading.active_count())
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    large()
+""",
+    "forks in a call": """
+def fork(number):
+    if number != 10:
+        return
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        raise KeyError("child")
+    assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)
+try:
+    for_each(range(20), lambda number: number, fork, 3)
+except KeyError:
+    os._exit(0)
+""",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_program_with_idle_workers_ends_silently(end):
+    if "fork" in end and not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    run_silently("-X", "dev", "-W", "error", "-c", PROGRAM + end, timeout=60)
+
+
+ERRORS = {
+    "error": (1, "raise KeyError('end')"),
+    "interruption": (
+        -signal.SIGINT,
+        """
+def interrupt(result):
+    if result == 10:
+        os.kill(os.getpid(), signal.SIGINT)
+for_each(iter(int, 1), lambda number: 10, interrupt, 3)
+""",
+    ),
+}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize(("code", "end"), ERRORS.values(), ids=ERRORS)
+def test_a_program_that_an_error_ends(code, end):
+    """It prints one traceback, and does not hang."""
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PROGRAM + end]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment()
+    )
+    assert code == done.returncode
+    assert 1 == done.stderr.count("Traceback")
+    assert done.stderr.splitlines()[-1] in ("KeyError: 'end'", "KeyboardInterrupt")
 
 
 # Memory of each thread

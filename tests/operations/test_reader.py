@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from builders import described, layout, packed
+from engine.workers import end_workers
 
 import bloscpack
 from bloscpack import FormatError, UsageError
@@ -276,6 +277,7 @@ def test_small_chunks_need_no_other_thread(size, monkeypatch):
     def fail(self):
         raise AssertionError("a thread was started")
 
+    end_workers()
     monkeypatch.setattr("threading.Thread.start", fail)
     for start, stop in ((0, 1), (10, size), (size, 2 * size), (-9, None), (5, 5)):
         assert plain[start:stop] == reader.read(start, stop, nthreads=4)
