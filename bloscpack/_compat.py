@@ -219,8 +219,11 @@ def encode_int64(eightbyte: int) -> bytes:
     return _INT64.pack(eightbyte)
 
 
-def import_extra(name: str, extra: str) -> ModuleType:
-    """Return a module that an extra installs; raise `UsageError` without it."""
+def import_extra(name: str, extra: str, text: str = "") -> ModuleType:
+    """Return a module that an extra installs; raise `UsageError` without it.
+
+    `text` is the message about the missing package.
+    """
     from importlib import import_module
 
     from .exceptions import UsageError, install_hint
@@ -228,6 +231,7 @@ def import_extra(name: str, extra: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise UsageError(
-            "'%s' can't be imported (%s): %s" % (name, error, install_hint(extra))
-        ) from error
+        problem = "'%s' can't be imported (%s)" % (name, error)
+        if text:
+            problem = text % name.partition(".")[0]
+        raise UsageError("%s: %s" % (problem, install_hint(extra))) from error

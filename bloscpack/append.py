@@ -15,14 +15,7 @@ from ._commit.end_changes import changeable
 from ._commit.locking import open_locked
 from ._commit.replacing import check_distinct
 from ._compat import make_callable, sibling_names
-from ._file.appending import (
-    AppendSettings,
-    append_chunks,
-    append_locked,
-    read_sections,
-    replace_metadata,
-    rewrite_or_grow,
-)
+from ._file import appending
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import MemoryStorage, StorageFile, naming_errors
 from ._storage.paths import without_url
@@ -120,8 +113,8 @@ def append_fp(
     """
     with changeable(original_fp) as target:
         keywords.setdefault("needs_offsets", True)
-        how = AppendSettings(blosc_args, **keywords)
-        return append_chunks(target, new_content_fp, new_size, how)
+        how = appending.AppendSettings(blosc_args, **keywords)
+        return appending.append_chunks(target, new_content_fp, new_size, how)
 
 
 def rewrite_metadata_fp(fp: BinaryFile, metadata: object) -> None:
@@ -150,7 +143,7 @@ def rewrite_metadata_fp(fp: BinaryFile, metadata: object) -> None:
         The file is damaged, or the new shape of an array does not fit its data.
     """
     with changeable(fp) as target:
-        replace_metadata(target, metadata)
+        appending.replace_metadata(target, metadata)
 
 
 def rewrite_metadata(
@@ -177,7 +170,7 @@ def rewrite_metadata(
         is changed in place. Without `grow` these two cases are errors.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        rewrite_or_grow(locked_file, metadata, grow)
+        appending.rewrite_or_grow(locked_file, metadata, grow)
 
 
 def change_metadata(
@@ -207,12 +200,12 @@ def change_metadata(
         `change` is called with None, or too small a one.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        beginning, _ = read_sections(locked_file)
+        beginning, _ = appending.read_sections(locked_file)
         if beginning.metadata_header is None and not grow:
             raise NoMetadataFound("the file has no metadata section")
         metadata = change(beginning.metadata)
         if metadata is not UNCHANGED:
-            rewrite_or_grow(locked_file, metadata, grow)
+            appending.rewrite_or_grow(locked_file, metadata, grow)
 
 
 def append(
@@ -302,9 +295,9 @@ def append_from(
     locking = open_locked(orig_file, sync, wait=wait)
     with naming_errors(orig_file), locking as locked_file:
         if accept is not None:
-            accept(read_sections(locked_file)[0].metadata)
-        how = AppendSettings(blosc_args, **keywords)
-        append_locked(locked_file, new_content_fp, new_size, how, grow)
+            accept(appending.read_sections(locked_file)[0].metadata)
+        how = appending.AppendSettings(blosc_args, **keywords)
+        appending.append_locked(locked_file, new_content_fp, new_size, how, grow)
 
 
 def append_bytes_to_file(

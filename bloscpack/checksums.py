@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import zlib
+from functools import cache
 
 from .exceptions import NoSuchChecksum
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
+    from hashlib import _Hash
 
     from ._storage.protocols import Buffer
-
-    class _HashObject(Protocol):
-        @property
-        def digest_size(self) -> int: ...
-
-        def digest(self) -> bytes: ...
 
 
 class Hash:
@@ -63,7 +58,7 @@ def zlib_hash(func: Callable[[Buffer], int]) -> tuple[int, Callable[[Buffer], by
 
 
 def hashlib_hash(
-    func: Callable[..., _HashObject],
+    func: Callable[..., _Hash],
 ) -> tuple[int, Callable[[Buffer], bytes]]:
     """Return digest size in bytes and digest function for a hash of hashlib.
 
@@ -89,10 +84,15 @@ def _named_hash(name: str, size: int) -> Hash:
     return Hash(name, size, hash_)
 
 
-def _crc32c(data: Buffer) -> bytes:
+@cache
+def _crc32c_function() -> Callable[[Buffer], int]:
     from ._format.crc32c import crc32c  # its tables and packages are rarely needed
 
-    return crc32c(data).to_bytes(4, "little")
+    return crc32c
+
+
+def _crc32c(data: Buffer) -> bytes:
+    return _crc32c_function()(data).to_bytes(4, "little")
 
 
 # All checksums; the index of a checksum is its number in a file header.

@@ -10,17 +10,8 @@ import os
 import sys
 
 from . import log
+from ._cli import exit_codes
 from ._cli.console import OutputLost, console
-from ._cli.exit_codes import (
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    EXIT_USAGE,
-    SIGNAL_BASE,
-    exit_code,
-    expect_own_signal,
-    printable_message_of,
-    watch,
-)
 from ._compat import sibling_names
 from ._storage.paths import MARK, shown_name
 from ._storage.urls import secrets_in
@@ -57,7 +48,7 @@ def _handle_termination() -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, terminate)
-    watch()
+    exit_codes.watch()
 
 
 def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
@@ -74,7 +65,7 @@ def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
 
     while True:
         number = error.number if isinstance(error, Terminated) else signal.SIGINT
-        expect_own_signal()
+        exit_codes.expect_own_signal()
         try:
             # After 50 ms Python has left the code that ignores exceptions.
             timer = Timer(0.05, signal.pthread_kill, (get_ident(), number))
@@ -104,7 +95,7 @@ def _answer_quickly(arguments: list[str]) -> int | None:
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
     if asks_info:
         name = arguments[1]
-        if name.startswith("-") or os.path.isdir(name) or "://" in name:
+        if name.startswith("-") or not os.path.isfile(name):
             return None
     elif arguments not in (["--version"], ["-V"]):
         return None
@@ -113,7 +104,7 @@ def _answer_quickly(arguments: list[str]) -> int | None:
     if asks_info:
         return quick_answers.info(arguments[1])
     quick_answers.version()
-    return EXIT_OK
+    return exit_codes.EXIT_OK
 
 
 def _run(arguments: list[str], *, owns_process: bool) -> int:
@@ -130,7 +121,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     module = module_of(verb)
     console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
     if verb.writes == verb_table.ANSWER:
-        console.code_of_lost = EXIT_USAGE
+        console.code_of_lost = exit_codes.EXIT_USAGE
     console.quiet, console.verb = args.quiet, verb.name
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
@@ -150,7 +141,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     if not console.is_optional:
         console.need_output()
     _name_standard_input(args, verb.inputs)
-    code = module.run(args) or EXIT_OK
+    code = module.run(args) or exit_codes.EXIT_OK
     log.verbose("done")
     return int(code)
 
@@ -182,7 +173,9 @@ def _code_without_output(code: int) -> int:
     A verb that needs the output ends at the failure. With buffering it ends later, so
     its own code would depend on the buffering and is not used.
     """
-    return max(code if console.is_optional else EXIT_OK, console.code_of_lost)
+    return max(
+        code if console.is_optional else exit_codes.EXIT_OK, console.code_of_lost
+    )
 
 
 def _end_as_filter(arguments: list[str]) -> None:
@@ -213,7 +206,7 @@ def main(argv: list[str] | None = None) -> None:
     SystemExit
         With the exit code, unless it is 0.
     """
-    code = EXIT_OK
+    code = exit_codes.EXIT_OK
     owns_process = argv is None
     console.begin(owns_streams=owns_process)
     if owns_process:
@@ -245,13 +238,13 @@ def main(argv: list[str] | None = None) -> None:
         code = _code_without_output(code)
         console.last_error(printable(str(error)))
     except Terminated as error:
-        code = SIGNAL_BASE + error.number
+        code = exit_codes.SIGNAL_BASE + error.number
         console.last_error("terminated")
     except (BloscpackError, OSError, MemoryError) as error:
-        code = exit_code(error)
-        console.last_error(printable_message_of(error))
+        code = exit_codes.exit_code(error)
+        console.last_error(exit_codes.message_of(error, printable))
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        code = exit_codes.EXIT_INTERRUPTED
         console.last_error("interrupted")
     finally:
         console.finish()

@@ -36,15 +36,12 @@ class Record:
         for name in type(self).__annotations__:
             object.__setattr__(self, name, fields[name])
 
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(
-            "'%s' of %s can't be changed" % (name, type(self).__name__)
-        )
+    def __setattr__(self, name: str, *value: object) -> None:
+        what = "changed" if value else "deleted"
+        texts = name, type(self).__name__, what
+        raise AttributeError("'%s' of %s can't be %s" % texts)
 
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(
-            "'%s' of %s can't be deleted" % (name, type(self).__name__)
-        )
+    __delattr__ = __setattr__
 
     def as_dict(self) -> JsonObject:
         """Return the fields as a new dictionary that can be written as JSON."""
@@ -262,7 +259,7 @@ class FileInfo(Record):
 # Reading
 
 
-class Inspected:
+class Inspected(Record):
     """A description, and the parts of the file that it was made from.
 
     Attributes
@@ -278,17 +275,10 @@ class Inspected:
         contains the sizes.
     """
 
-    def __init__(
-        self,
-        info: FileInfo,
-        beginning: Beginning,
-        first: BloscHeader | None,
-        damage: FormatError | None,
-    ) -> None:
-        self.info = info
-        self.beginning = beginning
-        self.first = first
-        self.damage = damage
+    info: FileInfo
+    beginning: Beginning
+    first: BloscHeader | None
+    damage: FormatError | None
 
 
 def inspect_file(
@@ -319,9 +309,9 @@ def _read_info(
     try:
         first = _first_chunk(cursor, header, strict)
         if walked:
-            from ._format.chunks import skip_frames
+            from ._format.chunks import frames_of
 
-            for frame in skip_frames(cursor, header):
+            for frame in frames_of(cursor, header):
                 sizes.add(frame.header)
         elif first is not None:
             sizes.add(first)
@@ -354,7 +344,7 @@ def _read_info(
         shard=shard,
         first_chunk=_describe_chunk(first),
     )
-    return Inspected(described, beginning, first, damage)
+    return Inspected(info=described, beginning=beginning, first=first, damage=damage)
 
 
 def _first_chunk(
@@ -505,10 +495,8 @@ def _describe_metadata(header: MetadataHeader | None) -> MetadataHeaderInfo | No
     """Return the fields of a header, with strings for bytes, which JSON lacks."""
     if header is None:
         return None
-    fields = dict(header)
-    for name, value in fields.items():
-        if isinstance(value, bytes):
-            fields[name] = value.decode("ascii", "backslashreplace")
+    text = partial(str, encoding="ascii", errors="backslashreplace")
+    fields = {k: text(v) if isinstance(v, bytes) else v for k, v in header.items()}
     return MetadataHeaderInfo(**fields)
 
 

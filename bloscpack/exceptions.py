@@ -81,18 +81,14 @@ class FormatError(BloscpackError):
             self.offset = offset if self.offset is None else self.offset
 
     def __str__(self) -> str:
-        place = []
-        if self.filename is not None:
-            place.append("file '%s'" % self.filename)
-        if self.section is not None:
-            place.append("section '%s'" % self.section)
-        if self.chunk is not None:
-            place.append("chunk %d" % self.chunk)
-        if self.offset is not None:
-            place.append("byte %d" % self.offset)
-        if not place:
-            return self.message
-        return "%s (%s)" % (self.message, ", ".join(place))
+        positions = {
+            "file '%s'": self.filename,
+            "section '%s'": self.section,
+            "chunk %d": self.chunk,
+            "byte %d": self.offset,
+        }
+        known = [text % at for text, at in positions.items() if at is not None]
+        return "%s (%s)" % (self.message, ", ".join(known)) if known else self.message
 
 
 class NotReadable(FormatError, ValueError):

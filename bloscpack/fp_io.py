@@ -11,42 +11,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import log
+from . import abstract_io, log
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
-from ._format.chunks import (
-    Frame,
-    check_digest,
-    decompress,
-    plain_size,
-    read_frames,
-    skip_frames,
-)
-from ._format.sections import (
-    Section,
-    encode_offsets,
-    encode_section,
-    free_entries,
-    read_beginning,
-)
+from ._format import chunks, sections
 from ._format.shard import Trailer
+from ._storage import local
 from ._storage.base import read_up_to, write_all
-from ._storage.local import (
-    FileRange,
-    SparseRange,
-    concurrent_storage,
-    sparse_range,
-    writes_at_end,
-)
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
 from ._storage.stream import Cursor, SparseStream
-from .abstract_io import (
-    CompressedSink,
-    CompressedSource,
-    PlainSource,
-    PlainTask,
-    StoringSink,
-)
 from .args import effective_limits
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, FormatError, StorageError, UsageError
@@ -69,7 +42,7 @@ WORTH_ANOTHER_THREAD = 64 * 2**10
 # Reading
 
 
-class SectionsSource(CompressedSource):
+class SectionsSource(abstract_io.CompressedSource):
     """Reads a file of any layout; the base of the sources over files and buffers.
 
     The constructor reads the sections in front of the chunks and raises `FormatError`
@@ -90,7 +63,7 @@ class SectionsSource(CompressedSource):
     def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
         self.limits = limits = effective_limits(limits)
         self._cursor = cursor
-        self._beginning = beginning = read_beginning(cursor, limits)
+        self._beginning = beginning = sections.read_beginning(cursor, limits)
         self.bloscpack_header = beginning.header
         self.metadata = beginning.metadata
         self.metadata_header = beginning.metadata_header
@@ -103,24 +76,28 @@ class SectionsSource(CompressedSource):
         return self._beginning.offsets
 
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
-        for frame in read_frames(self._cursor, self.bloscpack_header, self.limits):
+        for frame in chunks.frames_of(
+            self._cursor, self.bloscpack_header, self.limits, with_content=True
+        ):
             self.chunk_offset = frame.offset
             yield self.load(frame)
 
-    def tasks(self) -> Iterator[Frame]:
-        return read_frames(self._cursor, self.bloscpack_header, self.limits)
+    def tasks(self) -> Iterator[chunks.Frame]:
+        return chunks.frames_of(
+            self._cursor, self.bloscpack_header, self.limits, with_content=True
+        )
 
-    def load_verified(self, frame: Frame) -> tuple[Buffer, Buffer]:
+    def load_verified(self, frame: chunks.Frame) -> tuple[Buffer, Buffer]:
         """Return a chunk and its digest, like `load`, once the digest is verified."""
         try:
             compressed, digest = self.load(frame)
-            check_digest(compressed, digest, self.bloscpack_header.checksum_impl)
+            chunks.check_digest(compressed, digest, self.bloscpack_header.checksum_impl)
         except FormatError as error:
             error.locate(frame.number, frame.offset)
             raise
         return compressed, digest
 
-    def plain(self, frame: Frame, compressed: Buffer | None = None) -> bytes:
+    def plain(self, frame: chunks.Frame, compressed: Buffer | None = None) -> bytes:
         """Return the plain bytes of a chunk; called by any thread in `own_settings`.
 
         `compressed` is the chunk if it was loaded already.
@@ -128,7 +105,7 @@ class SectionsSource(CompressedSource):
         if compressed is None:
             compressed, _ = self.load_verified(frame)
         try:
-            return decompress(compressed, frame.header)
+            return chunks.decompress(compressed, frame.header)
         except FormatError as error:
             error.locate(frame.number, frame.offset)
             raise
@@ -182,17 +159,17 @@ class CompressedFPSource(SectionsSource):
         to_end: bool = False,
     ) -> None:
         self.input_fp = input_fp
-        self._storage = concurrent_storage(input_fp)
+        self._storage = local.concurrent_storage(input_fp)
         self.random_access = self._storage is not None
         self._workspace = Workspace()
         super().__init__(Cursor(input_fp, to_end=to_end), limits)
 
-    def tasks(self) -> Iterator[Frame]:
+    def tasks(self) -> Iterator[chunks.Frame]:
         if self._storage is None:
             return super().tasks()
-        return skip_frames(self._cursor, self.bloscpack_header, self.limits)
+        return chunks.frames_of(self._cursor, self.bloscpack_header, self.limits)
 
-    def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
+    def load(self, frame: chunks.Frame) -> tuple[Buffer, Buffer]:
         if self._storage is None or frame.content is not None:
             return super().load(frame)
         size = frame.header.ctbytes + self.bloscpack_header.checksum_impl.size
@@ -212,7 +189,7 @@ class CompressedFPSource(SectionsSource):
 # Writing
 
 
-class CompressedFPSink(CompressedSink):
+class CompressedFPSink(abstract_io.CompressedSink):
     """Writes a file of layout 3 to a file object.
 
     If the number of chunks is not known at the start, the header is completed at the
@@ -234,7 +211,7 @@ class CompressedFPSink(CompressedSink):
         # Only `write` is called if it can't seek.
         self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
         self.meta_total = 0
-        self._range = FileRange.over(output_fp) if new else None
+        self._range = local.FileRange.over(output_fp) if new else None
         self._begin = self.output_fp.tell() if self._range is not None else 0
         self._write_later: Callable[..., Callable[[], None]] | None = None
         self._trailer: Trailer | None = None
@@ -271,8 +248,8 @@ class CompressedFPSink(CompressedSink):
         self._write(encoded)
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
-        if not isinstance(metadata, Section):
-            metadata = encode_section(metadata, metadata_args)
+        if not isinstance(metadata, sections.Section):
+            metadata = sections.encode_section(metadata, metadata_args)
         self.write_section(metadata.blocks())
         self.begin_trailer(metadata.value)
 
@@ -297,7 +274,7 @@ class CompressedFPSink(CompressedSink):
         total = self.bloscpack_header.total_prospective_chunks
         if self.offsets and total is not None:
             try:
-                entries = free_entries(total)
+                entries = sections.free_entries(total)
             except (MemoryError, OverflowError) as error:
                 raise UsageError(
                     "there is no memory for an offset table of '%d' entries" % total
@@ -328,7 +305,7 @@ class CompressedFPSink(CompressedSink):
             self.offset_storage.append(self._position)
         if self._trailer is not None:
             self._trailer.add_frame(self._position, compressed)
-        self._last_nbytes = plain_size(compressed)
+        self._last_nbytes = chunks.plain_size(compressed)
         self._nput += 1
         if self._write_later is not None and len(compressed) >= WORTH_ANOTHER_THREAD:
             self._position += len(compressed) + len(digest)
@@ -349,7 +326,7 @@ class CompressedFPSink(CompressedSink):
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
             shown = len(self.offset_storage), self.offset_storage
             log.debug("Writing '%d' offsets: '%r'", *shown)
-            encoded = encode_offsets(self.offset_storage)
+            encoded = sections.encode_offsets(self.offset_storage)
             log.debug("Raw offsets: %r", encoded)
             self._overwrite(end - table_at, encoded)
         if self.bloscpack_header.nchunks == -1 and self._seekable:
@@ -375,12 +352,12 @@ class CompressedFPSink(CompressedSink):
 def is_seekable(fp: BinaryFile) -> bool:
     """Return whether written bytes can be overwritten."""
     try:
-        return bool(fp.seekable()) and not writes_at_end(fp)
+        return bool(fp.seekable()) and not local.writes_at_end(fp)
     except AttributeError:
         return hasattr(fp, "seek")
 
 
-class PlainFPSource(PlainSource):
+class PlainFPSource(abstract_io.PlainSource):
     """Yields plain chunks from a file object.
 
     If the number of chunks is unknown, it reads to the end of the file or pipe. After
@@ -415,8 +392,8 @@ class PlainFPSource(PlainSource):
             if chunk:
                 yield chunk
 
-    def tasks(self) -> Iterator[PlainTask]:
-        self._storage = concurrent_storage(self.input_fp)
+    def tasks(self) -> Iterator[abstract_io.PlainTask]:
+        self._storage = local.concurrent_storage(self.input_fp)
         if self._storage is None or self.nchunks == -1:
             yield from self
             return
@@ -426,7 +403,7 @@ class PlainFPSource(PlainSource):
             yield i, start, stop - start
         self.input_fp.seek(begin + stop)
 
-    def load(self, task: PlainTask) -> Buffer:
+    def load(self, task: abstract_io.PlainTask) -> Buffer:
         if not isinstance(task, tuple):
             chunk: bytes = task
             return chunk
@@ -445,7 +422,7 @@ class PlainFPSource(PlainSource):
             )
 
 
-class PlainFPSink(StoringSink):
+class PlainFPSink(abstract_io.StoringSink):
     """Writes plain bytes to a file object.
 
     Parameters
@@ -464,8 +441,8 @@ class PlainFPSink(StoringSink):
 
     __module__ = _HOME
     concurrent = True
-    _range: FileRange | None = None
-    _holes: SparseRange | None = None
+    _range: local.FileRange | None = None
+    _holes: local.SparseRange | None = None
     _stream: SparseStream | None = None
 
     def __init__(
@@ -483,7 +460,7 @@ class PlainFPSink(StoringSink):
         self._sparse = sparse
 
     def start(self) -> None:
-        self._range = FileRange.over(self.output_fp)
+        self._range = local.FileRange.over(self.output_fp)
         self.random_access = self.concurrent and self._range is not None
         self._ends = [0]
         if self._range is None:
@@ -491,7 +468,9 @@ class PlainFPSink(StoringSink):
             return
         self._begin = self.output_fp.tell()
         if self._sparse and self.random_access:
-            self._holes = sparse_range(self.output_fp, self._range, self._reserved)
+            self._holes = local.sparse_range(
+                self.output_fp, self._range, self._reserved
+            )
         if self._holes is None and self._reserved:
             self._range.reserve(self._begin, self._reserved)
 

@@ -113,12 +113,8 @@ def plain_number(value: T) -> T:
 
 def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
     """Return the fields whose values are NumPy scalars, with the Python values."""
-    found = {}
-    for name, value in fields:
-        plain = plain_number(value)
-        if plain is not value:
-            found[name] = plain
-    return found
+    pairs = ((name, value, plain_number(value)) for name, value in fields)
+    return {name: plain for name, value, plain in pairs if plain is not value}
 
 
 def check_range(name: str, value: object, min_: int, max_: int) -> int:

@@ -7,16 +7,16 @@ chunks into items. `LazyArray` adds the file: its name, closing, pickling.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._file.array_reader import CACHE_NBYTES
-from ._file.indexing import Outer, StoredArray
+from ._file.indexing import StoredArray
 from ._file.opened import OpenedFile, open_parts, reader_of
 from ._format.array_metadata import Description
 from ._format.rows import block_shape
-from ._storage.base import Storage, naming_errors
+from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
 from .exceptions import StorageError, UsageTypeError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Origin = partial["LazyArray"]
 
 
-class LazyArray(StoredArray):
+class LazyArray(StoredArray, Closing):
     """An array in a file; `open_ndarray` makes it. Indexing reads the selected items.
 
     Any number of threads may use it. It can be pickled if it was opened by name: the
@@ -96,12 +96,6 @@ class LazyArray(StoredArray):
         self._reader.closed = True
         self._parts.close()
 
-    def __enter__(self) -> LazyArray:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
-
     def __del__(self) -> None:
         # Without a warning: an array in a task of Dask can't be closed by its user.
         if hasattr(self, "_reader"):
@@ -126,29 +120,6 @@ class LazyArray(StoredArray):
             If a chunk that holds some of the items is damaged.
         """
         return self._reader.get(key)
-
-    def read_outer(self, key: Sequence[Any]) -> Array:
-        """Return the items that each axis selects by itself, as `numpy.ix_` does.
-
-        Parameters
-        ----------
-        key
-            For each axis an integer, a slice, or a list or array of integers.
-
-        Raises
-        ------
-        IndexError
-            If the key has another length, or a number is outside of its axis.
-        FormatError
-            If a chunk that holds some of the items is damaged.
-        """
-        if len(key) != self.ndim:
-            raise IndexError(
-                "expected one entry for each of %d axes, found %d"
-                % (self.ndim, len(key))
-            )
-        items: Array = self[Outer(key)]
-        return items
 
     def read(self, *, out: Array | None = None) -> Array:
         """Return all items, as a new array that has the order of the file.

@@ -474,24 +474,14 @@ def _joined(parts: list[Part]) -> Part:
     for part in others:
         if part.order == "F" or first.order == "F":
             raise unfit(part, "arrays in Fortran order can't be joined by rows")
-        for name in ("dtype", "chunk_shape", "checksum"):
-            if getattr(part, name) != getattr(first, name):
-                raise unfit(
-                    part,
-                    "its %s is %s, but that of '%s' is %s"
-                    % (
-                        name.replace("_", " "),
-                        getattr(part, name),
-                        first.shown_name,
-                        getattr(first, name),
-                    ),
-                )
+        names = ("dtype", "chunk_shape", "checksum")
+        differing = [n for n in names if getattr(part, n) != getattr(first, n)]
         if part.shape[1:] != first.shape[1:] or not part.shape:
-            raise unfit(
-                part,
-                "its shape is %s, that of '%s' is %s"
-                % (part.shape, first.shown_name, first.shape),
-            )
+            differing.append("shape")
+        for name in differing:
+            values = getattr(part, name), first.shown_name, getattr(first, name)
+            text = "is %s, but that of '%s' is %s" % values
+            raise unfit(part, "its %s %s" % (name.replace("_", " "), text))
     for part in parts[:-1]:
         if others and (not part.full or part.shape[0] % part.chunk_shape[0]):
             raise unfit(

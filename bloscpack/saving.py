@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
@@ -215,10 +216,9 @@ def load(
     try:
         found = _load_array(file, options)
     except NotReadable:
-        try:
+        archive = None
+        with suppress(NotReadable):
             archive = loadz(file, **options)
-        except NotReadable:
-            archive = None
         if archive is None:
             raise
         with archive:

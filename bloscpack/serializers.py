@@ -264,11 +264,7 @@ SERIALIZERS_LOOKUP = {serializer.name: serializer for serializer in SERIALIZERS}
 def check_valid_serializer(serializer: bytes) -> None:
     """Raise `NoSuchSerializer`, a `UsageError`, unless a format has this name."""
     if serializer not in SERIALIZERS_LOOKUP:
-        raise NoSuchSerializer(
-            "serializer '%s' does not exist"
-            % (
-                serializer.decode("latin-1")
-                if isinstance(serializer, bytes)
-                else serializer
-            )
-        )
+        name: object = serializer
+        if isinstance(serializer, bytes):
+            name = serializer.decode("latin-1")
+        raise NoSuchSerializer("serializer '%s' does not exist" % name)

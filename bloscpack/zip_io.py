@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 from weakref import WeakValueDictionary
@@ -35,7 +35,7 @@ from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
 from ._file.array_reader import CACHE_NBYTES, ChunkCache
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
-from ._storage.base import Storage, naming_errors
+from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_place, shown_name, without_url
 from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
 from .args import effective_limits
@@ -132,7 +132,7 @@ def write_arrays(
         write_archive(fp, write, new=True)
 
 
-class ArrayArchive(MutableMapping[str, LazyArray]):
+class ArrayArchive(Closing, MutableMapping[str, LazyArray]):
     """The arrays in a file, by name; `loadz` makes it.
 
     Each array is a `LazyArray`, which reads the selected items. Closing the archive
@@ -203,12 +203,6 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
                     part: LazyArray | ArchiveFile | None = reference()
                     if part is not None:
                         part.close()
-
-    def __enter__(self) -> ArrayArchive:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -285,13 +279,13 @@ class ArrayArchive(MutableMapping[str, LazyArray]):
                 )
             path = self._place
             assert path is not None
-            with replacing(path, self._settings.sync) as fp:
-                # No other program can replace the file now, but one may have done so.
-                old = ArchiveFile(path)
-                try:
-                    self._write_changed(old, fp, new, removed)
-                finally:
-                    old.close()
+            # No other program can replace the file in the meantime, but one may have
+            # done so before: it is opened again.
+            with (
+                replacing(path, self._settings.sync) as fp,
+                closing(ArchiveFile(path)) as old,
+            ):
+                self._write_changed(old, fp, new, removed)
             file = ArchiveFile(path)
             file.name = self._file.name
             self._opened[id(file)] = file

@@ -34,7 +34,7 @@ from .._format.append_plan import (
     AppendPlan,
     ChunksDiffer,
     check_appendable,
-    count_added_chunks,
+    new_chunks,
     plan_append,
     plan_metadata,
     states_chunks,
@@ -45,9 +45,9 @@ from .._format.chunks import (
     check_digest,
     compress,
     decompress,
+    frames_of,
     plain_size,
     read_chunk_header,
-    skip_frames,
 )
 from .._format.grid import Grid
 from .._format.sections import (
@@ -286,7 +286,7 @@ def _read_appendable(
     if boundaries is None:
         cursor.move(first)
         boundaries, sizes = [first], []
-        for frame in skip_frames(cursor, header):
+        for frame in frames_of(cursor, header):
             boundaries.append(cursor.position)
             sizes.append(frame.header.nbytes)
         check_offsets(beginning.offsets or [], boundaries)
@@ -325,17 +325,13 @@ def _find_last_chunk(
         ends.append(start + chunk.ctbytes + digest)
     if ends[:-1] != starts[1:]:
         return None
-    # The trailer of a shard begins where the last frame ends, as does nothing else.
-    if ends[-1] != size and not _starts_trailer(cursor, beginning, ends[-1]):
-        return None
+    if ends[-1] != size:
+        # The trailer of a shard begins where the last frame ends, as does nothing else.
+        cursor.move(ends[-1])
+        behind = bytes(cursor.peek(len(SEPARATOR)))
+        if not is_shard(beginning.metadata) or behind != SEPARATOR:
+            return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
-
-
-def _starts_trailer(cursor: Cursor, beginning: Beginning, end: int) -> bool:
-    cursor.move(end)
-    if not is_shard(beginning.metadata):
-        return False
-    return bytes(cursor.peek(len(SEPARATOR))) == SEPARATOR
 
 
 def checked_size(new_size: int) -> int:
@@ -562,7 +558,7 @@ def _append_to_copy(
     sizes = BloscpackHeader(
         chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
     )
-    added = count_added_chunks(sizes, new_size, old.beginning.metadata)
+    _, added, *_ = new_chunks(sizes, new_size, old.beginning.metadata)
     log.verbose("rewriting the file to make room for '%d' chunks" % added)
     wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)

@@ -14,6 +14,8 @@ from zlib import crc32
 from .._format.dtypes import DType
 from .._format.zarr_metadata import KEYS, ZARR_JSON, ArrayDocument, decode_array
 from .._format.zip_format import (
+    LOCAL,
+    LOCAL_SIGNATURE,
     TAIL_LENGTH,
     Directory,
     Member,
@@ -278,9 +280,6 @@ def is_archive(storage: Storage) -> bool:
     """
     if storage.read_at(0, len(MAGIC)) == MAGIC:
         return False
-    from .._format.zarr_metadata import ZARR_JSON
-    from .._format.zip_format import LOCAL, LOCAL_SIGNATURE
-
     name = ZARR_JSON.encode()
     head = storage.read_at(0, LOCAL.size + len(name))
     if head.startswith(LOCAL_SIGNATURE) and head.endswith(name):

@@ -11,6 +11,7 @@ from zlib import crc32
 
 import numpy
 
+from .._format.array_metadata import grid_for
 from .._format.grid import Grid
 from .._format.shard import count_slots, row_nbytes
 from .._format.zarr_metadata import ArrayDocument
@@ -138,8 +139,7 @@ class ArchiveWriter:
 
     def _add(self, name: str, array: Array, settings: Mapping[str, Any]) -> None:
         array, settings = as_shard(array, settings)
-        if not settings["shard"] or "chunks" in settings:
-            settings["shard"] = False
+        if not settings["shard"]:
             self._pack(name + BLP, array, settings)
             return
         if settings.get("bloscpack_args") is None:
@@ -152,13 +152,14 @@ class ArchiveWriter:
                 "the checksum of arrays in an archive is '%s', which Zarr verifies; "
                 "found the setting '%s'" % (CHECKSUM, header.checksum)
             )
+        if "chunks" in settings:
+            grid = grid_for(array, settings["chunks"])
+        else:
+            rows = settings["chunk_size"] // row_nbytes(array)
+            grid = Grid.of_rows(array.shape, rows, count_slots(header))
         document = ArrayDocument(
             array.dtype,
-            Grid.of_rows(
-                array.shape,
-                settings["chunk_size"] // row_nbytes(array),
-                count_slots(header),
-            ),
+            grid,
             blosc={
                 "cname": used.cname,
                 "clevel": used.clevel,

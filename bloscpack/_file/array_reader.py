@@ -22,6 +22,7 @@ import numpy
 from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
 from .._format.dtypes import check_text
+from .._format.grid import digits
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunk_parts import ChunkParts
 from .indexing import (
@@ -46,8 +47,15 @@ if TYPE_CHECKING:
 # Returns the memory for a chunk, which has its plain size; None for any memory.
 Room = Callable[[int], memoryview | None]
 
+# Returns the span (start, stop) of the plain bytes of a chunk that are used.
+Needs = Callable[[int], tuple[int, int]]
+
+FULL = slice(None)
+
 # Default number of plain bytes that a source keeps of the chunks used last.
 CACHE_NBYTES = 32 * 2**20
+# Number of chunks that are known to have been read in part.
+LAST_PARTS = 8
 
 
 class ChunkSource(ABC):
@@ -84,6 +92,7 @@ class ChunkSource(ABC):
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, on several threads.
 
@@ -102,6 +111,9 @@ class ChunkSource(ABC):
         joined
             Whether ``use`` may be called for neighbouring chunks together, with the
             number of the first one.
+        needs
+            Called with the number of a chunk without `room`; returns the span of its
+            plain bytes that ``use`` reads. The others may then have any value.
 
         Raises
         ------
@@ -122,6 +134,18 @@ class ChunkSource(ABC):
         """
         return None
 
+    def read_part(self, number: int, start: int, view: memoryview) -> None:
+        """Fill `view` with the plain bytes of a chunk, in their order, from `start` on.
+
+        The chunk has more bytes. Raises the errors of `load`.
+        """
+
+        def use(_: int, plain: memoryview) -> None:
+            view[:] = plain[start : start + len(view)]
+
+        span = start, start + len(view)
+        self.load((number,), use, needs=lambda _: span)
+
     def read_into(self, view: memoryview, start: int) -> int:
         """Fill a writable view of bytes from a plain position; return how many.
 
@@ -131,27 +155,39 @@ class ChunkSource(ABC):
         if start >= stop:
             return 0
 
-        numbers = self.numbers(start, stop)
-        if len(numbers) == 1:
-            first, after = self.span(numbers[0])
-            plain = self.cached(numbers[0], after - first)
+        numbers, size = self.numbers(start, stop), self.chunk_size
+        first, last = numbers[0], numbers[-1]
+        if first == last:
+            begin, after = self.span(first)
+            plain = self.cached(first, after - begin)
             if plain is not None:
-                view[: stop - start] = plain[start - first : stop - first]
+                view[: stop - start] = memoryview(plain)[start - begin : stop - begin]
+                return stop - start
+            if stop - start < after - begin:
+                self.read_part(first, start - begin, view[: stop - start])
                 return stop - start
 
+        def needs(number: int) -> tuple[int, int]:
+            begin, after = self.span(number)
+            return max(begin, start) - begin, min(after, stop) - begin
+
         def room(number: int) -> memoryview | None:
-            first, after = self.span(number)
-            inside = start <= first and after <= stop
-            return view[first - start : after - start] if inside else None
+            if size and first < number < last:
+                place = number * size - start
+                return view[place : place + size]
+            begin, after = self.span(number)
+            inside = start <= begin and after <= stop
+            return view[begin - start : after - start] if inside else None
 
         def use(number: int, plain: memoryview) -> None:
-            first, after = self.span(number)
-            if start <= first and after <= stop:
+            if first < number < last:
                 return  # it was decompressed there
-            begin, end = max(first, start), min(after, stop)
-            view[begin - start : end - start] = plain[begin - first : end - first]
+            begin, after = needs(number)
+            if after - begin < len(plain):
+                place = self.span(number)[0] + begin - start
+                view[place : place + after - begin] = plain[begin:after]
 
-        self.load(numbers, use, room=room)
+        self.load(numbers, use, room=room, needs=needs)
         return stop - start
 
 
@@ -164,6 +200,7 @@ class ChunkCache:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._chunks: dict[Hashable, bytes] = {}
+        self._parts: tuple[Hashable, ...] = ()
         self.renew_locks()
         renew_after_fork(self)
 
@@ -198,6 +235,16 @@ class ChunkCache:
             while self._nbytes > self.limit:
                 oldest = next(iter(self._chunks))
                 self._nbytes -= len(self._chunks.pop(oldest))
+
+    def is_first_part(self, key: Hashable) -> bool:
+        """Return whether no part of a chunk was read lately, and note that one is now.
+
+        The whole chunk is worth its memory only if another part is read soon.
+        """
+        if key in self._parts:
+            return False
+        self._parts = (*self._parts[1 - LAST_PARTS :], key)
+        return True
 
     def clear(self) -> None:
         """Remove all chunks."""
@@ -253,9 +300,9 @@ class ArrayReader:
         They are a new array, or a scalar if integers select a single item.
         """
         names, key = split_names(key, self.dtype)
-        position = self._position(key) if names is None else None
-        if position is not None:
-            return self._read_item(position)
+        run = self._run(key) if names is None else None
+        if run is not None:
+            return self._read_run(*run)
         index = ArrayIndex(key, self.shape, self.order)
         if isinstance(names, str) and self.dtype.fields is not None:
             dtype, offset = self.dtype.fields[names][:2]
@@ -267,39 +314,66 @@ class ArrayReader:
         if self.closed:
             raise UsageValueError("the array is closed")
 
-    def _position(self, key: Any) -> int | None:
-        """Return the position in the file of the item that integers select.
+    def _run(self, key: Any) -> tuple[int, tuple[int, ...]] | None:
+        """Return the position in the file and the shape of neighbouring items.
 
-        Return None for every other key, and for integers that are out of range.
+        Integers select them, and perhaps a slice behind these. Return None for every
+        other key, and for integers that are out of range.
         """
-        entries = key if isinstance(key, tuple) else (key,)
-        if len(entries) != len(self.shape) or self._source.grid is not None:
+        entries, shape = key if type(key) is tuple else (key,), self.shape
+        if len(entries) > len(shape):
             return None
-        shape = self.shape
         if self.order == "F":
-            entries, shape = entries[::-1], shape[::-1]
-        position = 0
-        # Horner's scheme, from the slowest axis to the fastest one.
-        for i, n in zip(entries, shape, strict=True):
-            if type(i) is not int:
-                if not isinstance(i, (int, numpy.integer)) or isinstance(i, bool):
-                    return None
-                i = int(i)
-            if not -n <= i < n:
+            if len(entries) < len(shape):
                 return None
-            position = position * n + (i if i >= 0 else i + n)
-        return position
+            entries, shape = entries[::-1], shape[::-1]
+        else:
+            while entries and type(entries[-1]) is slice and entries[-1] == FULL:
+                entries = entries[:-1]
+        # Horner's scheme, from the slowest axis to the fastest one.
+        position, axis = 0, 0
+        for entry in entries:
+            n = shape[axis]
+            axis += 1
+            if type(entry) is slice:
+                if axis < len(entries) or self._source.grid is not None:
+                    return None
+                start, stop, step = entry.indices(n)
+                if step != 1:
+                    return None
+                inner = shape[axis:]
+                position = (position * n + start) * math.prod(inner)
+                return position, (max(0, stop - start), *inner)
+            if type(entry) is not int:
+                if not isinstance(entry, (int, numpy.integer)):
+                    return None
+                if isinstance(entry, bool):
+                    return None
+                entry = int(entry)
+            if not -n <= entry < n:
+                return None
+            position = position * n + (entry if entry >= 0 else entry + n)
+        inner, grid = shape[axis:], self._source.grid
+        if grid is None:
+            return position * math.prod(inner), inner
+        return None if inner else (grid.position(digits(position, shape)), ())
 
-    def _read_item(self, position: int) -> Any:
-        """Return an item as a scalar."""
+    def _read_run(self, position: int, shape: tuple[int, ...]) -> Any:
+        """Return neighbouring items as an array, or one of them as a scalar."""
         self._check_open()
-        size = self.dtype.itemsize
-        buffer = bytearray(size)
-        self._source.read_into(memoryview(buffer), position * size)
-        item: Array = numpy.ndarray((), self.dtype, buffer)
-        if self.dtype.kind in "UV":
-            check_text(item)
-        return item[()]
+        dtype, start = self.dtype, position * self.dtype.itemsize
+        if not shape:  # the usual case, for speed
+            buffer = bytearray(dtype.itemsize)
+            self._source.read_into(memoryview(buffer), start)
+            items: Array = numpy.ndarray((), dtype, buffer)
+        else:
+            items = self._allocate(shape, dtype)
+            if items.nbytes:
+                flat: Any = items.reshape(-1).view("u1")
+                self._source.read_into(memoryview(flat), start)
+        if items.size == 1:  # which may become a scalar
+            check_text(items)
+        return items if shape else items[()]
 
     def _full(self) -> list[Steps | PositionList]:
         return [Steps(n, 0, 1, n) for n in self.shape]
@@ -341,7 +415,9 @@ class ArrayReader:
         if self._source.grid is not None:
             parts = ChunkParts(axes, self._source.grid)
             boxes = Filling(parts, memory, span, itemsize, part)
-            self._source.load(parts.numbers(), boxes.copy, room=boxes.room)
+            self._source.load(
+                parts.numbers(), boxes.copy, room=boxes.room, needs=boxes.needs
+            )
             return
         cell = self._unit
         cell_axes = axes[:: self._direction]
@@ -359,9 +435,11 @@ class ArrayReader:
             region, cell, span, self._source.numbers, self._source.chunk_size
         )
         if filling.longest < self._source.chunk_size:
-            self._source.load(numbers, filling.copy, joined=True)
+            self._source.load(numbers, filling.copy, joined=True, needs=filling.needs)
         else:
-            self._source.load(numbers, filling.copy, room=filling.room)
+            self._source.load(
+                numbers, filling.copy, room=filling.room, needs=filling.needs
+            )
 
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""

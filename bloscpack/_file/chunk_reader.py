@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from .._engine.blosc_settings import own_settings
@@ -32,8 +32,9 @@ from .._format.chunks import (
     check_digest,
     decompress,
     decompress_into,
+    decompress_part,
     frame_behind,
-    skip_frames,
+    frames_of,
     starts_with_frame,
 )
 from .._format.sections import (
@@ -49,7 +50,7 @@ from .._storage.stream import Cursor, StorageCursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
-from .array_reader import ChunkCache, Room
+from .array_reader import ChunkCache, Needs, Room
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -59,7 +60,8 @@ Result = TypeVar("Result")
 # Called with the number of a chunk and its plain bytes.
 Work = Callable[[int, memoryview], Result]
 
-# Offset and size of a chunk with its digest, and the CRC-32 of these bytes.
+# Offset and size of the digest of a chunk, or of a chunk without one, and the CRC-32 of
+# these bytes.
 Witness = tuple[int, int, int]
 
 # Number, offset, next offset and plain size of a chunk.
@@ -75,8 +77,6 @@ BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
 
 # Positions of chunks
 
-# Number of chunks below which single steps are faster than NumPy.
-FEW = 4
 # Number of chunks whose extents are in memory at a time.
 MANY = 4096
 
@@ -113,27 +113,19 @@ class ChunkIndex:
 
     def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
         """Yield the extents of chunks; the next offset of the last one is -1."""
-        if len(numbers) < FEW:
-            for number in numbers:
-                start, stop = self.span(number)
-                pair = self._offsets[number : number + 2].tolist()
-                yield number, pair[0], pair[1] if len(pair) == 2 else -1, stop - start
-            return
-        import numpy
-
-        for first in range(0, len(numbers), MANY):
-            some = numpy.asarray(numbers[first : first + MANY])
-            following = numpy.minimum(some + 1, self.nchunks - 1)
-            begins, ends = self._offsets[some], self._offsets[following]
-            ends[following == some] = -1
-            if isinstance(self._starts, numpy.ndarray):
-                sizes = self._starts[following] - self._starts[some]
+        for i in range(0, len(numbers), MANY):
+            some = numbers[i : i + MANY]
+            if some[-1] - some[0] + 1 == len(some):
+                yield from self._adjacent(some[0], some[-1] + 1)
             else:
-                sizes = numpy.full(len(some), self.chunk_size)
-            if some[-1] + 1 == self.nchunks:
-                sizes[-1] = self.nbytes - self._starts[-1]
-            columns = some, begins, ends, sizes
-            yield from zip(*(column.tolist() for column in columns), strict=True)
+                for number in some:
+                    yield from self._adjacent(number, number + 1)
+
+    def _adjacent(self, first: int, after: int) -> Iterator[Extent]:
+        begins = [*self._offsets[first : after + 1].tolist(), -1]
+        starts = [*map(int, self._starts[first : after + 1]), self.nbytes]
+        sizes = (stop - start for start, stop in pairwise(starts))
+        return zip(range(first, after), begins, begins[1:], sizes, strict=False)
 
     def begins_like(self, other: ChunkIndex) -> bool:
         """Return whether the chunks of `other` start at the same places in the file."""
@@ -182,26 +174,6 @@ def index_from_table(
     return ChunkIndex(offsets, starts, header.nbytes, True)
 
 
-def index_from_headers(
-    cursor: Cursor, beginning: Beginning, limits: Limits | None = None
-) -> ChunkIndex:
-    """Return the index that the headers of all chunks give.
-
-    The cursor is at the first chunk. Raises `FormatError` if one of them is damaged or
-    if the plain bytes exceed the `limits`.
-    """
-    import numpy
-
-    offsets, starts, nbytes = [], [], 0
-    for frame in skip_frames(cursor, beginning.header, limits):
-        offsets.append(frame.offset or 0)
-        starts.append(frame.start)
-        nbytes = frame.start + frame.header.nbytes
-    return ChunkIndex(
-        numpy.array(offsets, "i8"), numpy.array(starts, "i8"), nbytes, False
-    )
-
-
 # Runs of chunks
 
 # Maximum number of plain bytes in a run of several chunks of a local file: a longer run
@@ -223,17 +195,16 @@ class Run:
     """Chunks that one read fetches, or one chunk from the cache.
 
     ``chunks`` has the number, the file positions and the plain size of each chunk,
-    ``offset`` and ``stop`` are file positions. ``content`` is the bytes between them,
-    None if a worker is to read them. ``plain`` is the plain bytes of the chunk if they
-    come from the cache.
+    ``nbytes`` is the plain size of all. ``offset`` and ``stop`` are file positions.
+    ``content`` is the bytes between them, None if a worker is to read them. ``plain``
+    is the plain bytes of the chunk if they come from the cache.
     """
 
-    __slots__ = ("chunks", "content", "offset", "plain", "stop")
+    __slots__ = ("chunks", "content", "nbytes", "offset", "plain", "stop")
 
     def __init__(self, chunk: Extent) -> None:
         self.chunks = [chunk]
-        self.offset = chunk[1]
-        self.stop = chunk[2]
+        _, self.offset, self.stop, self.nbytes = chunk
         self.content: Buffer | None = None
         self.plain: bytes | None = None
 
@@ -257,19 +228,18 @@ def plan_runs(
     """
     gap = REMOTE_GAP if is_remote else 0
     run = None
-    nbytes = 0  # the plain bytes of the run
     for chunk in extents:
         number, offset, stop, size = chunk
         plain = cached(number, size) if cached is not None else None
         if run is not None:
-            in_all = stop - run.offset if is_remote else nbytes + size
+            in_all = stop - run.offset if is_remote else run.nbytes + size
             fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
             if plain is None and fits and 0 <= offset - run.stop <= gap:
                 run.chunks.append(chunk)
-                run.stop, nbytes = stop, nbytes + size
+                run.stop, run.nbytes = stop, run.nbytes + size
                 continue
             yield run
-        run, nbytes = Run(chunk), size
+        run = Run(chunk)
         if plain is not None:
             run.plain = plain
             yield run
@@ -314,8 +284,8 @@ class ChunkReader:
     index
         Where each chunk is.
     witness
-        Offset, size and CRC-32 of one of the chunks that were read and that no append
-        changes; None before the first one.
+        Bytes of one of the chunks that were read and that no append changes; None
+        before the first one.
     replaced_table
         Whether the last chunk contradicted the offset table, so that the headers of all
         chunks replaced it. The table is wrong, or the file has changed.
@@ -365,13 +335,25 @@ class ChunkReader:
             return index
 
     def _read_headers(self) -> ChunkIndex:
+        """Return the index that the headers of all chunks give, and set the end.
+
+        Raises `FormatError` if one of them is damaged or if the plain bytes exceed the
+        limits.
+        """
+        import numpy
+
         size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        offsets, starts, nbytes = [], [], 0
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
             cursor = Cursor(fp)
             cursor.move(self._first)
-            index = index_from_headers(cursor, self.beginning, self._limits)
+            for frame in frames_of(cursor, self.header, self._limits):
+                offsets.append(frame.offset or 0)
+                starts.append(frame.start)
+                nbytes = frame.start + frame.header.nbytes
             self._end = cursor.position
-            return index
+        places = numpy.array(offsets, "i8"), numpy.array(starts, "i8")
+        return ChunkIndex(*places, nbytes, False)
 
     # The end of the chunks
 
@@ -420,6 +402,7 @@ class ChunkReader:
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
         nthreads: int | None = None,
     ) -> None:
         """Call `work` for chunks, on several threads.
@@ -440,6 +423,9 @@ class ChunkReader:
         joined
             Whether `work` may be called for neighbouring chunks together, with the
             number of the first one and without `room`.
+        needs
+            Called with the number of a chunk without `room`, in any thread; returns the
+            span of its plain bytes that `work` reads. The others may have any value.
         nthreads
             Number of threads; None for the default.
 
@@ -448,8 +434,9 @@ class ChunkReader:
         FormatError
             If a chunk is damaged. `deliver` has been called for all chunks before it.
         """
-
-        if numbers and self.index.span(numbers[-1])[1] == self.index.nbytes:
+        if not numbers:
+            return
+        if self.index.span(numbers[-1])[1] == self.index.nbytes:
             # This may replace the table: no extent of it may be used before. An error
             # is raised again when the last chunk is reached.
             with suppress(FormatError):
@@ -459,10 +446,7 @@ class ChunkReader:
         def work_on_run(run: Run) -> tuple[list[Result], FormatError | None]:
             results: list[Result] = []
             try:
-                if joined and self._may_join(run, keep_from):
-                    results.append(work(run.chunks[0][0], self._plain_run(run)))
-                    return results, None
-                for chunk in self._plain_chunks(run, room, keep_from):
+                for chunk in self._plain_chunks(run, room, joined, needs, keep_from):
                     results.append(work(*chunk))
             except FormatError as error:
                 return results, error
@@ -484,16 +468,14 @@ class ChunkReader:
             runs = self._requested(runs)
         elif not self.storage.concurrent:
             runs = self._read_now(runs)
-        nbytes = 0  # from the first chunk to the last one
-        if numbers:
-            nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
-        # About the number of runs.
-        nruns = (
-            len(numbers) if is_remote else min(len(numbers), -(-nbytes // LOCAL_RUN))
-        )
-        nruns = max(1, nruns)
+        # From the first chunk to the last one.
+        nbytes = index.span(numbers[-1])[1] - index.span(numbers[0])[0]
+        nruns = len(numbers)  # about
+        if not is_remote:
+            nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))
         with own_settings:
-            nthreads = nthreads_to_read(nthreads, nruns, index.chunk_size)
+            size = index.chunk_size
+            nthreads = min(nruns, nthreads_to_read(nthreads, len(numbers), size))
             batch = 1
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
@@ -521,17 +503,19 @@ class ChunkReader:
             for group in chain(first, groups):
                 yield from self._fetched(group)
             return
-        # After an error, and after Ctrl-C, a request may still be under way: it must
-        # not delay the error. Its thread ends when `ahead` is deleted.
-        ahead = Ahead(1 + GROUPS_AHEAD)
+        ahead = Ahead(1 + GROUPS_AHEAD, waits=True)
         tasks: list[Task] = []
-        for group in chain(first, groups):
-            tasks.append(ahead.submit(partial(self._fetched, group)))
-            if len(tasks) > GROUPS_AHEAD:
-                yield from ahead.result(tasks.pop(0))
-        for task in tasks:
-            yield from ahead.result(task)
-        ahead.close()
+        try:
+            for group in chain(first, groups):
+                tasks.append(ahead.submit(partial(self._fetched, group)))
+                if len(tasks) > GROUPS_AHEAD:
+                    yield from ahead.result(tasks.pop(0))
+            for task in tasks:
+                yield from ahead.result(task)
+        finally:
+            # After an error, and after Ctrl-C, a request may still be under way: it
+            # must not delay the error.
+            ahead.drop()
 
     def _fetched(self, group: list[Run]) -> list[Run]:
         start, tail = self._tail
@@ -579,7 +563,12 @@ class ChunkReader:
                 yield number, offset, min(stop, offset + size + most), size
 
     def _plain_chunks(
-        self, run: Run, room: Room | None, keep_from: int
+        self,
+        run: Run,
+        room: Room | None,
+        joined: bool,
+        needs: Needs | None,
+        keep_from: int,
     ) -> Iterator[tuple[int, memoryview]]:
         """Yield the number and the plain bytes of each chunk of a run.
 
@@ -587,55 +576,102 @@ class ChunkReader:
         """
         if run.plain is not None:
             number = run.chunks[0][0]
-            place = None if room is None else room(number)
+            place = room(number) if room is not None else None
             if place is not None:
                 place[:] = run.plain
             yield number, memoryview(run.plain) if place is None else place
             return
-        if run.content is None:
-            view = self._workspace.view(run.stop - run.offset)
-            content = view[: self.storage.read_into(view, run.offset)]
-        else:
-            content = memoryview(run.content)
-        for number, offset, stop, size in run.chunks:
-            frame = content[offset - run.offset : stop - run.offset]
-            place = None if room is None else room(number)
-            try:
-                header = self._check_frame(number, frame, stop - offset)
-                chunk = frame[: header.ctbytes]
-                if place is None:
-                    check_plain_size(header, size)
-                if place is None and number >= keep_from:
+        content, base = self._content(run), run.offset
+        joint = None
+        if joined and self._may_join(run, keep_from):
+            joint, done = self._plain_workspace.view(run.nbytes), 0
+        for chunk in run.chunks:
+            number, offset, stop, size = chunk
+            frame = content[offset - base : stop - base]
+            if joint is not None:
+                self._decode(chunk, frame, joint[done : done + size], needs, keep_from)
+                done += size
+                continue
+            place = room(number) if room is not None else None
+            wanted = needs if place is None else None
+            yield number, self._decode(chunk, frame, place, wanted, keep_from)
+        if joint is not None:
+            yield run.chunks[0][0], joint
+
+    def _decode(
+        self,
+        extent: Extent,
+        frame: memoryview,
+        place: memoryview | None,
+        needs: Needs | None,
+        keep_from: int,
+    ) -> memoryview:
+        """Return the plain bytes of a chunk, in `place` if that is given.
+
+        Otherwise they are put into the cache if the chunk is one of those from
+        `keep_from` on; the memory is valid until this thread calls the method again.
+        Only the bytes that are needed are defined.
+        """
+        number, offset, stop, size = extent
+        try:
+            header = self._check_frame(number, frame, stop - offset)
+            chunk, span = frame[: header.ctbytes], None
+            if needs is not None and 2 * header.blocksize <= size:
+                span = needs(number)
+                if 2 * (span[1] - span[0]) > size or (
+                    number >= keep_from and not self._cache.is_first_part(number)
+                ):
+                    span = None
+            if place is None:
+                check_plain_size(header, size)
+                if span is None and number >= keep_from:
                     plain = decompress(chunk, header)
                     self._cache.put(number, plain)
-                    place = memoryview(plain)
-                else:
-                    if place is None:
-                        place = self._plain_workspace.view(size)
-                    decompress_into(chunk, place, header)
-            except FormatError as error:
-                error.locate(number, offset)
-                raise
-            yield number, place
+                    return memoryview(plain)
+                place = self._plain_workspace.view(size)
+            if span is None:
+                decompress_into(chunk, place, header)
+            else:
+                decompress_part(chunk, place, *span, header)
+        except FormatError as error:
+            error.locate(number, offset)
+            raise
+        return place
+
+    def read_part(self, number: int, start: int, view: memoryview) -> bool:
+        """Fill `view` with the plain bytes of a chunk from `start` on.
+
+        Return whether this was possible without a thread or a request: `each` does the
+        rest. Raises `FormatError` if the chunk is damaged.
+        """
+        index, storage, stop = self.index, self.storage, start + len(view)
+        is_last = number + 1 == index.nchunks
+        if storage.is_remote or (is_last and self._end is None):
+            return False
+        (extent,) = self.extents((number,))
+        content = self._workspace.view(extent[2] - extent[1])
+        frame = content[: storage.read_into(content, extent[1])]
+        keep_from = self._first_kept((number,))
+        with own_settings:
+            plain = self._decode(
+                extent, frame, None, lambda _: (start, stop), keep_from
+            )
+        view[:] = plain[start:stop]
+        return True
+
+    def _content(self, run: Run) -> memoryview:
+        """Return the bytes of a run, which are read unless they are there."""
+        if run.content is not None:
+            return memoryview(run.content)
+        view = self._workspace.view(run.stop - run.offset)
+        return view[: self.storage.read_into(view, run.offset)]
 
     @staticmethod
     def _may_join(run: Run, keep_from: int) -> bool:
         """Return whether a run has several neighbouring chunks, none to be kept."""
         first, last, count = run.chunks[0][0], run.chunks[-1][0], len(run.chunks)
-        size = sum(chunk[3] for chunk in run.chunks)
-        together = last - first + 1 == count > 1 and size <= LOCAL_RUN
+        together = last - first + 1 == count > 1 and run.nbytes <= LOCAL_RUN
         return together and last < keep_from
-
-    def _plain_run(self, run: Run) -> memoryview:
-        """Return the plain bytes of all chunks of a run, joined."""
-        plain = self._plain_workspace.view(sum(chunk[3] for chunk in run.chunks))
-        places, position = {}, 0
-        for number, _, _, size in run.chunks:
-            places[number] = plain[position : position + size]
-            position += size
-        for _ in self._plain_chunks(run, places.get, self.index.nchunks):
-            pass
-        return plain
 
     def _check_frame(self, number: int, frame: memoryview, size: int) -> BloscHeader:
         """Return the header of a chunk.
@@ -646,9 +682,12 @@ class ChunkReader:
         header, checksum = decode_header(frame), self.header.checksum_impl
         found = header.ctbytes + checksum.size
         if found == size == len(frame):
-            check_digest(frame[: header.ctbytes], frame[header.ctbytes :], checksum)
+            digest = frame[header.ctbytes :]
+            check_digest(frame[: header.ctbytes], digest, checksum)
             if self.witness is None and number + 1 < self.index.nchunks:
-                self.witness = self.index.offset(number), size, zlib.crc32(frame)
+                proof = digest or frame
+                offset = self.index.offset(number) + size - len(proof)
+                self.witness = offset, len(proof), zlib.crc32(proof)
             return header
         if found != size and self.index.from_table and number + 1 < self.index.nchunks:
             end = self.index.offset(number) + found

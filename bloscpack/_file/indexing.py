@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from .._format.dtypes import Array, DType
     from .chunk_parts import ChunkParts
 
+# An index of NumPy for each axis.
+Index = tuple["slice | Array", ...]
+
 # A part of a box, to be copied: the index of its cells in the target; the position
 # of the first cell and the shape of the box; the index of the cells in the box. Both
 # are complete indexes of NumPy, also with several arrays.
-Piece = tuple[
-    tuple["slice | Array", ...], int, tuple[int, ...], tuple["slice | Array", ...]
-]
+Piece = tuple[Index, int, tuple[int, ...], Index]
 
+# Number of rows whose chunks are found together.
+ROWS_AT_A_TIME = 4096
 # Number of bytes that iterating over an array reads at a time.
 ITERATION_NBYTES = 4 * 2**20
 
@@ -73,8 +76,8 @@ class PointIndexing(OuterIndexing):
         return tuple(entries)
 
 
-class StoredArray:
-    """The members of an array that follow from its shape, its dtype and its items."""
+class StoredRows:
+    """The members of rows in files that follow from shape, dtype and indexing."""
 
     if TYPE_CHECKING:
 
@@ -90,11 +93,6 @@ class StoredArray:
         return len(self.shape)
 
     @property
-    def size(self) -> int:
-        """Number of items."""
-        return prod(self.shape)
-
-    @property
     def itemsize(self) -> int:
         """Number of bytes of an item."""
         return self.dtype.itemsize
@@ -102,7 +100,7 @@ class StoredArray:
     @property
     def nbytes(self) -> int:
         """Number of plain bytes of all items."""
-        return self.size * self.itemsize
+        return prod(self.shape) * self.itemsize
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> Array:
         """Return all items as an array of `dtype`; NumPy calls this."""
@@ -119,7 +117,23 @@ class StoredArray:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        return iterate_rows(self.__getitem__, self.shape, self.itemsize)
+        return self._rows_in_blocks()
+
+    def _rows_in_blocks(self) -> Iterator[Any]:
+        """Yield the rows, which are read in blocks of several rows."""
+        row = prod(self.shape[1:]) * self.itemsize
+        count = max(1, ITERATION_NBYTES // max(1, row))
+        for start in range(0, self.shape[0], count):
+            yield from self[start : start + count]
+
+
+class StoredArray(StoredRows):
+    """The same for an array that can be indexed in all ways of NumPy."""
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return prod(self.shape)
 
     @property
     def oindex(self) -> OuterIndexing:
@@ -448,16 +462,6 @@ def _count_axes(entry: Any) -> int:
     return int(entry is not None and entry is not Ellipsis)
 
 
-def iterate_rows(
-    read: Callable[[slice], Iterable[Any]], shape: tuple[int, ...], itemsize: int
-) -> Iterator[Any]:
-    """Yield the rows of an array, which `read` returns in blocks of several rows."""
-    row = prod(shape[1:]) * itemsize
-    count = max(1, ITERATION_NBYTES // max(1, row))
-    for start in range(0, shape[0], count):
-        yield from read(slice(start, start + count))
-
-
 class Steps:
     """Equally spaced positions on an axis, in ascending order.
 
@@ -488,8 +492,12 @@ class Steps:
 
     def positions(self) -> Array:
         """Return the positions in the order of the result."""
-        ascending = self.start + self.step * numpy.arange(self.count, dtype="i8")
-        return ascending[::-1] if self.reversed else ascending
+        return self.ascending(0, self.count)[:: -1 if self.reversed else 1]
+
+    def ascending(self, i: int, j: int) -> Array:
+        """Return the selected positions `i` to `j`, in ascending order."""
+        numbers = numpy.arange(i, min(j, self.count), dtype="i8")
+        return self.start + self.step * numbers
 
     def count_before(self, position: int) -> int:
         """Return the number of selected positions below `position`."""
@@ -574,7 +582,11 @@ class PositionList:
 
     def count_before(self, position: int) -> int:
         """Return the number of selected positions below `position`."""
-        return int(numpy.searchsorted(self._positions, position))
+        return int(self._positions.searchsorted(position))
+
+    def ascending(self, i: int, j: int) -> Array:
+        """Return the selected positions `i` to `j`, in ascending order."""
+        return self._positions[i:j]
 
     def at(self, i: int) -> int:
         """Return the selected position number `i`."""
@@ -586,6 +598,9 @@ class PositionList:
 
     def source(self, i: int, j: int, low: int) -> slice | Array:
         """Return the index of these positions in a box that begins at `low`."""
+        if j - i == 1:  # NumPy copies a slice once, and the items of an array twice
+            first = self.at(i) - low
+            return slice(first, first + 1, 1)
         return self._positions[i:j] - low
 
     def coordinates(self) -> tuple[Array, ...]:
@@ -638,6 +653,15 @@ class Region:
             else 0
             for j in range(len(sizes) + 1)
         ]
+        # The axes behind each one: their shape, and the indexes of their cells in the
+        # target and in a box.
+        self._inner: list[tuple[tuple[int, ...], Index, Index]] = []
+        for j in range(1, len(sizes) + 1):
+            target = tuple(axis.target(0, axis.count) for axis in self.axes[j:])
+            source = tuple(axis.source(0, axis.count, 0) for axis in self.axes[j:])
+            self._inner.append((tuple(sizes[j:]), target, source))
+        arrays = [axis for axis in self.axes if isinstance(axis, PositionList)]
+        self._is_independent = len(arrays) < 2
 
     @property
     def start(self) -> int | None:
@@ -652,11 +676,36 @@ class Region:
         axis = self.axes[0]
         return axis.step * self._rows[0] if isinstance(axis, Steps) else None
 
-    @property
-    def last(self) -> int:
-        """The position of the last selected cell."""
-        ends = (axis.at(axis.count - 1) for axis in self.axes)
-        return sum(i * row for i, row in zip(ends, self._rows, strict=True))
+    def last(self, j: int = 0) -> int:
+        """Return the last selected position, in cells of the axes from `j` on."""
+        ends = (axis.at(axis.count - 1) for axis in self.axes[j:])
+        return sum(i * row for i, row in zip(ends, self._rows[j:], strict=True))
+
+    def numbers_of_rows(
+        self, cell: int, chunk_size: int, most: int
+    ) -> list[int] | None:
+        """Return the numbers of the chunks from the first to the last cell of each row.
+
+        None if a chunk there may have no selected cell. The greatest number is `most`.
+        """
+        axis = self.axes[0]
+        for inner in self.axes[1:2]:
+            pitch = inner.step * self._rows[1] if isinstance(inner, Steps) else None
+            if pitch is None or pitch * cell > chunk_size:
+                return None
+        needed = [-1]
+        for i in range(0, axis.count, ROWS_AT_A_TIME):
+            rows = axis.ascending(i, i + ROWS_AT_A_TIME) * self._rows[0]
+            first, last = (rows + self._firsts[1]) * cell, (rows + self.last(1)) * cell
+            begin = numpy.minimum(first // chunk_size, most)
+            end = numpy.minimum(last // chunk_size, most) + 1
+            # Several rows may share a chunk.
+            begin[0] = max(begin[0], needed[-1] + 1)
+            begin[1:] = numpy.maximum(begin[1:], end[:-1])
+            counts = end - begin
+            found = numpy.repeat(end - counts.cumsum(), counts)
+            needed += (found + numpy.arange(len(found))).tolist()
+        return needed[1:]
 
     def next(self, position: int, j: int = 0) -> int | None:
         """Return the first selected position from `position` on; None if none is left.
@@ -677,71 +726,61 @@ class Region:
             return None
         return axis.at(i) * row + self._firsts[j + 1]
 
-    def pieces(self, start: int, stop: int) -> Iterator[Piece]:
-        """Yield the selected parts of the cells from `start` to `stop`."""
-        return self._pieces(0, (), start, stop, 0)
+    def pieces(self, start: int, stop: int) -> Iterable[Piece]:
+        """Return the selected parts of the cells from `start` to `stop`."""
+        row = self._rows[0]
+        if start % row or stop % row:
+            return self._pieces(start, stop)
+        return self._whole_rows(0, start // row, stop // row, (), 0)
+
+    def _whole_rows(
+        self, j: int, low: int, high: int, target: Index, position: int
+    ) -> Iterable[Piece]:
+        """Return the selected part of the rows from `low` to `high` of axis `j`."""
+        axis = self.axes[j]
+        first, after = axis.count_before(low), axis.count_before(high)
+        if first == after:
+            return ()
+        inner_shape, inner_target, inner_source = self._inner[j]
+        target = *target, axis.target(first, after), *inner_target
+        source = axis.source(first, after, low), *inner_source
+        shape = high - low, *inner_shape
+        if not self._is_independent:
+            target = independent(target, self.shape)
+            source = independent(source, shape)
+        return ((target, position, shape, source),)
 
     def _pieces(
         self,
-        j: int,
-        target: tuple[slice | Array, ...],
         start: int,
         stop: int,
-        position: int,
+        j: int = 0,
+        target: Index = (),
+        position: int = 0,
     ) -> Iterator[Piece]:
-        """Yield the parts of a span of the axes from `j` on.
+        """Yield the selected parts of the cells from `start` to `stop`.
 
-        `target` is the index of the row that contains them. `position` is where the
-        span begins, in cells from the beginning of the chunk.
+        They are cells of the axes from `j` on. `target` is the index of the row that
+        contains them. `position` is where they begin, in cells from the beginning of
+        the chunk.
         """
-        row = self._rows[j]
-        low, head = divmod(start, row)
-        high, tail = divmod(stop, row)
-        if head or low == high:  # a row that begins before the span
-            end = min(stop, (low + 1) * row)
-            yield from self._partial(j, target, low, (head, end - low * row), position)
+        axis, row = self.axes[j], self._rows[j]
+        (low, head), high = divmod(start, row), stop // row
+        while start < stop:
+            # All whole rows at a time, or the part of a row at either end.
+            is_whole = not head and low < high
+            behind = high if is_whole else low + 1
+            end = min(stop, behind * row)
+            if is_whole:
+                yield from self._whole_rows(j, low, high, target, position)
+            else:
+                first, after = axis.count_before(low), axis.count_before(behind)
+                if first < after:
+                    inside = head, end - low * row
+                    into = *target, axis.target(first, after)
+                    yield from self._pieces(*inside, j + 1, into, position)
             position += end - start
-            low += 1
-        if low < high:
-            yield from self._rows_of(j, target, low, high, position)
-            position += (high - low) * row
-        if tail and low <= high:  # a row that ends behind the span
-            yield from self._partial(j, target, high, (0, tail), position)
-
-    def _partial(
-        self,
-        j: int,
-        target: tuple[slice | Array, ...],
-        index: int,
-        span: tuple[int, int],
-        position: int,
-    ) -> Iterator[Piece]:
-        """Yield the selected parts of a span of the row `index` on axis `j`."""
-        axis = self.axes[j]
-        first, after = axis.count_before(index), axis.count_before(index + 1)
-        if first < after:
-            target = (*target, axis.target(first, after))
-            yield from self._pieces(j + 1, target, *span, position)
-
-    def _rows_of(
-        self,
-        j: int,
-        target: tuple[slice | Array, ...],
-        low: int,
-        high: int,
-        position: int,
-    ) -> Iterator[Piece]:
-        """Yield the selected part of the whole rows `low` to `high` on axis `j`."""
-        axis, inner = self.axes[j], self.axes[j + 1 :]
-        first, after = axis.count_before(low), axis.count_before(high)
-        if first == after:
-            return
-        shape = high - low, *(a.size for a in inner)
-        rest = (a.target(0, a.count) for a in inner)
-        into = *target, axis.target(first, after), *rest
-        others = (a.source(0, a.count, 0) for a in inner)
-        source = axis.source(first, after, low), *others
-        yield independent(into, self.shape), position, shape, independent(source, shape)
+            start, low, head = end, behind, 0
 
 
 def needed_chunks(
@@ -767,8 +806,16 @@ def needed_chunks(
         The plain size of all chunks but the last one; 0 if they have several.
     """
     position = region.next(0)
-    if position is not None and region.pitch and region.pitch * cell <= chunk_size:
-        return numbers(position * cell, (region.last + 1) * cell)
+    if position is None:
+        return []
+    if chunk_size:
+        end = (region.last() + 1) * cell
+        if region.pitch and region.pitch * cell <= chunk_size:
+            return numbers(position * cell, end)
+        most = numbers(end - cell, end)[0]  # the last chunk may be longer
+        found = region.numbers_of_rows(cell, chunk_size, most)
+        if found is not None:
+            return found
     needed = []
     while position is not None:
         number = numbers(position * cell, position * cell + 1)[0]
@@ -867,6 +914,26 @@ class Filling:
         first = address(view) - self._address
         return self._buffer[first : first + view.nbytes]
 
+    def needs(self, number: int) -> tuple[int, int]:
+        """Return the span of the plain bytes of a chunk that holds its selected cells.
+
+        The positions in each part of an index ascend, so the first and the last one of
+        each part give the first and the last cell of a box.
+        """
+        begin, end = self._span(number)
+        start, stop = end - begin, 0
+        pieces = self._region.pieces(begin // self._cell, end // self._cell)
+        for _, position, shape, source in pieces:
+            low = high = 0
+            for n, entry in zip(shape, source, strict=True):
+                if isinstance(entry, slice):
+                    low, high = low * n + entry.start, high * n + entry.stop - 1
+                else:
+                    low, high = low * n + entry.item(0), high * n + entry.item(-1)
+            start = min(start, (position + low) * self._cell)
+            stop = max(stop, (position + high) * self._cell)
+        return start + self._offset, stop + self._offset + self._dtype.itemsize
+
     def copy(self, number: int, plain: memoryview) -> None:
         """Copy the selected cells of a chunk, or of several, of which it is the first.
 
@@ -877,7 +944,9 @@ class Filling:
         start = self._span(number)[0] // self._cell
         stop = start + len(plain) // self._cell
         for target, position, shape, source in self._region.pieces(start, stop):
-            steps = tuple(step * self._cell for step in strides(shape))
+            steps = None
+            if self._cell != self._dtype.itemsize:
+                steps = tuple(step * self._cell for step in strides(shape))
             offset = position * self._cell + self._offset
             box = numpy.ndarray(shape, self._dtype, plain, offset, steps)
             self._target[target] = box[source]

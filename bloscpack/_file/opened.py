@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._engine.forks import ForkSafeLock
 from .._format.array_metadata import Description
-from .._storage.base import MemoryStorage, Storage, naming_errors, refuse_text
+from .._storage.base import (
+    Closing,
+    MemoryStorage,
+    Storage,
+    naming_errors,
+    refuse_text,
+)
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
@@ -35,7 +41,14 @@ from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
 from ..headers import check_range
 from ..serializers import user_metadata
-from .array_reader import CACHE_NBYTES, ArrayReader, ChunkCache, ChunkSource, Room
+from .array_reader import (
+    CACHE_NBYTES,
+    ArrayReader,
+    ChunkCache,
+    ChunkSource,
+    Needs,
+    Room,
+)
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
 
 if TYPE_CHECKING:
@@ -51,7 +64,7 @@ def _always_changed(path: Path) -> StorageError:
     )
 
 
-class OpenedFile(ChunkSource):
+class OpenedFile(Closing, ChunkSource):
     """A file whose parts are read; `open_parts` makes it. Many threads may use it.
 
     Attributes
@@ -127,12 +140,6 @@ class OpenedFile(ChunkSource):
                     return reader, snapshot
         raise _always_changed(name)
 
-    def __enter__(self) -> OpenedFile:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the file, unless the caller opened it."""
         if self.name is not None:
@@ -178,22 +185,42 @@ class OpenedFile(ChunkSource):
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
+
+        def read(reader: ChunkReader) -> None:
+            if reader.index is self._index:
+                reader.each(
+                    numbers,
+                    use,
+                    room=room,
+                    joined=joined,
+                    needs=needs,
+                    nthreads=self._nthreads,
+                )
+            else:
+                self._load_as_opened(reader, numbers, use, room)
+
+        self._read_consistently(read)
+
+    def read_part(self, number: int, start: int, view: memoryview) -> None:
+        """Fill `view` with plain bytes of a chunk, as `ChunkSource.read_part` says."""
+
+        def read(reader: ChunkReader) -> None:
+            is_same = reader.index is self._index
+            if not (is_same and reader.read_part(number, start, view)):
+                super(OpenedFile, self).read_part(number, start, view)
+
+        self._read_consistently(read)
+
+    def _read_consistently(self, read: Callable[[ChunkReader], None]) -> None:
+        """Read by a reader of the present state; again, if the file has changed."""
         with self._naming_errors:
             for _ in range(BEGINNING_ATTEMPTS):
                 reader, snapshot = self._reader, self._snapshot
                 try:
-                    if reader.index is self._index:
-                        reader.each(
-                            numbers,
-                            use,
-                            room=room,
-                            joined=joined,
-                            nthreads=self._nthreads,
-                        )
-                    else:
-                        self._load_as_opened(reader, numbers, use, room)
+                    read(reader)
                 except (FormatError, StorageError):
                     if not self._refresh(reader):
                         raise
@@ -249,23 +276,18 @@ class OpenedFile(ChunkSource):
     ) -> None:
         """Load chunks of a later state; the last one may have grown since."""
 
-        def size(number: int) -> int:
-            start, stop = self.span(number)
-            return stop - start
-
         def room_of_size(number: int) -> memoryview | None:
-            start, stop = reader.index.span(number)
-            fits = stop - start == size(number)
+            fits = reader.index.span(number) == self.span(number)
             return room(number) if room is not None and fits else None
 
         def use_part(number: int, plain: memoryview) -> None:
-            part = plain[: size(number)]
-            place = None
+            start, stop = self.span(number)
+            part = plain[: stop - start]
             if room is not None and len(part) < len(plain):
                 place = room(number)
-            if place is not None:
-                place[:] = part
-                part = place
+                if place is not None:
+                    place[:] = part
+                    part = place
             use(number, part)
 
         reader.each(numbers, use_part, room=room_of_size, nthreads=self._nthreads)

@@ -15,7 +15,7 @@ from .. import defaults, log
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description, grid_for, with_chunks
 from .._format.blosc_header import BloscHeader
-from .._format.chunks import skip_frames
+from .._format.chunks import frames_of
 from .._format.sections import (
     Beginning,
     Section,
@@ -131,7 +131,7 @@ class Survey:
     def _read_chunks(self, cursor: Cursor) -> None:
         offsets, sizes = [], set()
         nbytes = last = 0
-        for frame in skip_frames(cursor, self.header):
+        for frame in frames_of(cursor, self.header):
             if self.first is None:
                 self.first = frame.header
             else:
@@ -311,19 +311,16 @@ class RepackPlan:
         if size is None and fits:
             return old_rows
         if settings.get("shard"):
-            size = self._usual_chunk_size() if size is None else size
+            if size is None:
+                nchunks, size, _ = self.old.geometry
+                if nchunks <= 1:
+                    # A single chunk was cut to its own size; the next one need not be
+                    # as small.
+                    size = max(size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
             return rows_for(described, described.order, size)
         if size is None or old_rows is None or not has_inner_chunks(described, 1):
             return None
         return rows_in(size, row_nbytes(described), described.shape[0])
-
-    def _usual_chunk_size(self) -> int:
-        """Return the chunk size of a new shard, in bytes, for which none is given."""
-        nchunks, chunk_size, _ = self.old.geometry
-        if nchunks > 1:
-            return chunk_size
-        # A single chunk was cut to its own size; the next one need not be as small.
-        return max(chunk_size, parse_chunk_size(defaults.DEFAULT_CHUNK_SIZE))
 
     def _new_geometry(self, chunk_size: int | str | None) -> Geometry:
         old = self.old
@@ -403,15 +400,12 @@ def _encode_like(
 
     The room grows only if the metadata need more.
     """
-    kept: dict[str, object] = {}
-    if old is not None:
-        kept["meta_checksum"] = old.meta_checksum
-        kept["meta_codec"] = old.meta_codec
-        if old.meta_codec != "None":
-            kept["meta_level"] = old.meta_level
-        kept["max_meta_size"] = old.max_meta_size
     args = MetadataArgs()
-    args.update({**kept, **given})
+    if old is not None:
+        args.update({name: getattr(old, name) for name in META_SETTINGS})
+        if old.meta_codec != "None":
+            args.meta_level = old.meta_level
+    args.update(given)
     try:
         return encode_section(metadata, args)
     except MetadataSectionTooSmall:

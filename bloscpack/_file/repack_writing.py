@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from threading import Lock
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
@@ -33,7 +33,7 @@ from ..defaults import CHUNK_SIZE_NOT_GIVEN
 from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
 from ..serializers import SHARD, is_array, is_grid
-from .array_reader import CACHE_NBYTES
+from .array_reader import CACHE_NBYTES, ChunkCache
 from .opened import open_parts, reader_of
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ..serializers import Json
 
     # The first byte of a span of plain bytes, its end, and the old chunks in it.
-    Span = tuple[int, int, list["_OldChunk"]]
+    Span = tuple[int, int, list[Frame]]
 
 
 def repack_fp(
@@ -126,7 +126,8 @@ def write_planned(
     if plan.blosc_args is None:
         _copy(source, sink, plan, effective_nthreads(count, old.geometry[0]), progress)
         return
-    plain: PlainSource = _Recut(source, old.nbytes)
+    cache = ChunkCache(max((count + 1) * old.geometry[1], CACHE_NBYTES))
+    plain: PlainSource = _Recut(source, old.nbytes, cache)
     if plan.grid is not None:
         from ..numpy_io import GridSource
 
@@ -190,78 +191,51 @@ def _copy(
 # Cutting chunks again
 
 
-class _OldChunk:
-    """A chunk that is decompressed once, for all new chunks that overlap it.
+@dataclass(eq=False)
+class _Recut(PlainSource):
+    """Yields the plain bytes of a compressed source in chunks of another size.
 
-    `uses` is the number of these chunks; after as many calls of `take` the plain bytes
-    are forgotten.
+    The cache keeps old chunks, of which several new ones may have a part.
     """
 
-    def __init__(self, source: CompressedFPSource, frame: Frame, uses: int) -> None:
-        self._source = source
-        self._frame = frame
-        self._uses = uses
-        self._plain: bytes | None = None
-        self._lock = Lock()
-        self.start = frame.start
-        self.stop = frame.start + frame.header.nbytes
-
-    def take(self) -> bytes:
-        """Return the plain bytes; the first thread that calls this decompresses."""
-        with self._lock:
-            if self._plain is None:
-                self._plain = self._source.plain(self._frame)
-            plain = self._plain
-            self._uses -= 1
-            if not self._uses:
-                self._plain = None
-        return plain
-
-
-class _Recut(PlainSource):
-    """Yields the plain bytes of a compressed source in chunks of another size."""
+    _source: CompressedFPSource
+    _nbytes: int
+    _cache: ChunkCache
 
     concurrent = True
-
-    def __init__(self, source: CompressedFPSource, nbytes: int) -> None:
-        self._source = source
-        self._nbytes = nbytes
 
     def __iter__(self) -> Iterator[Buffer]:
         return map(self.load, self.tasks())
 
     def tasks(self) -> Iterator[Span]:
         frames = self._source.tasks()
-        chunks: deque[_OldChunk] = deque()
+        old: deque[Frame] = deque()
         read = 0
         for start, stop in self.spans():
-            while chunks and chunks[0].stop <= start:
-                chunks.popleft()
+            while old and _stop(old[0]) <= start:
+                old.popleft()
             # The chunks of the last span include empty ones at the end.
             while read < stop or stop == self._nbytes:
                 frame = next(frames, None)
                 if frame is None:
                     break
-                chunks.append(_OldChunk(self._source, frame, self._uses(frame)))
-                read = chunks[-1].stop
-            yield start, stop, list(chunks)
-
-    def _uses(self, frame: Frame) -> int:
-        """Return the number of new chunks that overlap an old chunk."""
-        size = max(self.chunk_size, 1)
-        last = max(frame.header.nbytes - 1, 0)
-        return (frame.start + last) // size - frame.start // size + 1
+                old.append(frame)
+                read = _stop(frame)
+            yield start, stop, list(old)
 
     def load(self, task: Span) -> Buffer:
-        start, stop, chunks = task
+        start, stop, frames = task
         pieces = []
-        for chunk in chunks:
-            plain = chunk.take()
-            if chunk.start >= start and chunk.stop <= stop:
-                pieces.append(plain)
-            else:
-                view = memoryview(plain)
-                pieces.append(
-                    bytes(view[max(start - chunk.start, 0) : stop - chunk.start])
-                )
+        for frame in frames:
+            plain = self._cache.get(frame.number)
+            if plain is None:
+                plain = self._source.plain(frame)
+                if not start <= frame.start <= _stop(frame) <= stop:
+                    self._cache.put(frame.number, plain)
+            pieces.append(plain[max(start - frame.start, 0) : stop - frame.start])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _stop(frame: Frame) -> int:
+    """Return where the plain bytes of a chunk end."""
+    return frame.start + frame.header.nbytes

@@ -150,7 +150,7 @@ def plan_append(
     inner_nbytes = inner_size(beginning.metadata, old)
     in_grid = is_grid(beginning.metadata)
     first_chunk = kept_chunks(beginning.metadata, old)
-    fill, nchunks_added, chunk_size, last_chunk = _new_chunks(
+    fill, nchunks_added, chunk_size, last_chunk = new_chunks(
         old, new_size, beginning.metadata
     )
     if in_grid and new_size and not (old.offsets and beginning.offsets):
@@ -206,10 +206,10 @@ def kept_chunks(metadata: object, header: BloscpackHeader) -> int:
     return full * (grid.nchunks // (full + bool(rest)))
 
 
-def _new_chunks(
+def new_chunks(
     old: BloscpackHeader, new_size: int, metadata: object
 ) -> tuple[int, int, int, int]:
-    """Return how many bytes fill up the old last chunk, and the new geometry.
+    """Return how many of the new bytes fill up the last chunk, and the new geometry.
 
     The geometry is the number of added chunks, the chunk size and the size of the last
     chunk. The chunk size of a single chunk grows up to that of a large file.
@@ -229,14 +229,6 @@ def _new_chunks(
     if new_size > fill:
         nchunks_added, _, last_chunk = calculate_nchunks(new_size - fill, chunk_size)
     return fill, nchunks_added, chunk_size, last_chunk
-
-
-def count_added_chunks(header: BloscpackHeader, new_size: int, metadata: object) -> int:
-    """Return the number of chunks that a file gains with `new_size` bytes.
-
-    `metadata` is the metadata of the file.
-    """
-    return _new_chunks(header, new_size, metadata)[1]
 
 
 def _grown_chunk_size(header: BloscpackHeader, nbytes: int, largest: int) -> int:

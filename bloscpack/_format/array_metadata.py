@@ -47,7 +47,7 @@ from ..serializers import (
     is_grid,
 )
 from .dtypes import decode_dtype, encode_dtype, refuse, shown
-from .grid import Grid, cut
+from .grid import MAX_SLOTS, Grid, cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +64,6 @@ MAX_NBYTES = sys.maxsize
 # Maximum size in bytes of an item of a dataset: a few items are in memory before any of
 # them is found in the files, such as the fill value.
 MAX_ITEM_NBYTES = 2**26
-# Maximum number of chunks of a shard of a grid: the index has 16 bytes for each, also
-# for those that are not there.
-MAX_SLOTS = 2**24
 # Advice in the message for a file without an array.
 BYTES_ARE_READ = (
     "the file contains bytes and no array; 'blpk decompress', open and "

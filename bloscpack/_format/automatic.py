@@ -177,11 +177,8 @@ def _cheapest(
     return other if _size(pieces, other) < _size(pieces, best) else best
 
 
-def _with_filters(
-    settings: Iterable[Setting], filters: Iterable[Filter]
-) -> list[Setting]:
+def _with_filters(settings: list[Setting], filters: Iterable[Filter]) -> list[Setting]:
     """Return all settings with each of the filters."""
-    settings = list(settings)
     return [
         setting.but(shuffle=shuffle, typesize=typesize)
         for shuffle, typesize in filters
@@ -329,9 +326,7 @@ def _seconds(setting: Setting, ratio: float) -> float:
 # A sample that a caller of the library gives
 
 
-def choose_for(
-    sample: Buffer | Array, goal: str, fixed: Fixed | None = None
-) -> Setting:
+def choose_for(sample: Buffer | Array, goal: str) -> Setting:
     """Return the best setting for data of which `sample` is a part, or all.
 
     A sample is read in pieces, so that the items of a large array need not be
@@ -351,7 +346,7 @@ def choose_for(
     itemsize = array.itemsize
     typesizes = (itemsize,) if 1 < itemsize <= MAX_TYPESIZE else ()
     read = reader_of(items_in_order(array), itemsize)
-    return choose(read, array.nbytes, goal, typesizes, fixed)
+    return choose(read, array.nbytes, goal, typesizes)
 
 
 def items_in_order(array: Array) -> Any:

@@ -44,6 +44,9 @@ MIN_ITEMS_TO_SPLIT = 128
 BLOCK_START_LENGTH = 4
 
 _unpack = BLOSC_HEADER.unpack
+# The first bytes of the last valid header, all but `ctbytes`, and the values that this
+# may have behind them: most chunks of a file differ in nothing else.
+_last_valid: tuple[bytes, range] = (b"", range(0))
 
 
 class BloscHeader:
@@ -135,6 +138,7 @@ def decode_header(head: Buffer) -> BloscHeader:
 
     Raises `FormatError` unless Blosc 1 can have written every field.
     """
+    global _last_valid
     if len(head) < BLOSC_HEADER_LENGTH:
         raise DamageError(
             "expected a Blosc chunk header of '%d' bytes, found '%d'"
@@ -142,36 +146,30 @@ def decode_header(head: Buffer) -> BloscHeader:
             section="chunks",
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    # Names instead of one tuple: passing them on is faster.
-    version, versionlz, flags, typesize, nbytes, blocksize, ctbytes = _unpack(raw)
-    problem = find_problem(
-        version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
-    )
+    header = BloscHeader(raw, *_unpack(raw))
+    begin, sizes = _last_valid
+    if raw[:-4] == begin and header.ctbytes in sizes:
+        return header
+    problem = find_problem(header)
     if problem is not None:
         raise DamageError(
             "not a Blosc chunk: expected %s to be %s, found %d" % problem,
             section="chunks",
         )
-    return BloscHeader(
-        raw, version, versionlz, flags, typesize, nbytes, blocksize, ctbytes
-    )
+    largest = header.nbytes + BLOSC_HEADER_LENGTH
+    _last_valid = raw[:-4], range(header.ctbytes, largest + 1)
+    return header
 
 
-def find_problem(
-    version: int,
-    versionlz: int,
-    flags: int,
-    typesize: int,
-    nbytes: int,
-    blocksize: int,
-    ctbytes: int,
-) -> tuple[str, object, int] | None:
+def find_problem(header: BloscHeader) -> tuple[str, object, int] | None:
     """Return name, expected value and found value of the first invalid field."""
+    flags, nbytes = header.flags, header.nbytes
+    blocksize, ctbytes = header.blocksize, header.ctbytes
     codec = flags >> BLOSC_CODEC_SHIFT
-    if version != BLOSC_VERSION_FORMAT:
-        return "version", BLOSC_VERSION_FORMAT, version
-    if versionlz != BLOSC_VERSION_CODEC:
-        return "codec version", BLOSC_VERSION_CODEC, versionlz
+    if header.version != BLOSC_VERSION_FORMAT:
+        return "version", BLOSC_VERSION_FORMAT, header.version
+    if header.versionlz != BLOSC_VERSION_CODEC:
+        return "codec version", BLOSC_VERSION_CODEC, header.versionlz
     if flags & BLOSC_FLAG_RESERVED:
         return "reserved flag", 0, 1
     if flags & BLOSC_FLAG_SHUFFLE and flags & BLOSC_FLAG_BITSHUFFLE:
@@ -179,7 +177,7 @@ def find_problem(
         return "number of filters", "0 or 1", 2
     if codec not in BY_NUMBER:
         return "codec number", "0 to %d" % max(BY_NUMBER), codec
-    if typesize == 0:
+    if header.typesize == 0:
         return "typesize", "1 to 255", 0
     if nbytes > MAX_BUFFERSIZE:
         return "nbytes", "at most %d" % MAX_BUFFERSIZE, nbytes

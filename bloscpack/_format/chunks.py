@@ -21,6 +21,9 @@ from ..exceptions import (
     install_hint,
 )
 from .blosc_header import (
+    BLOCK_START_LENGTH,
+    BLOSC_FLAG_SPLIT,
+    BLOSC_HEADER,
     PLAIN_SIZE,
     BloscHeader,
     check_plain_size,
@@ -184,11 +187,92 @@ def decompress_into(
     if not header.nbytes:
         return
     ctypes = own_settings.ctypes
-    address = ctypes.addressof(ctypes.c_char.from_buffer(destination))
     try:
-        own_settings.blosc.decompress_ptr(compressed, address)
+        own_settings.functions.decompress_ptr(
+            compressed, ctypes.addressof(ctypes.c_char.from_buffer(destination))
+        )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
         _decompress_without_blosc(compressed, lambda: destination, header, error)
+
+
+def decompress_part(
+    compressed: Buffer,
+    destination: memoryview,
+    start: int,
+    stop: int,
+    known: BloscHeader | None = None,
+) -> None:
+    """Write the plain bytes [start, stop) of a chunk to their places in `destination`.
+
+    That has the plain size of the chunk; its other bytes may change, too. Blosc gets a
+    chunk of the blocks alone that hold these bytes, if they are at most half of all.
+    It is made in `compressed` during the call, if that is writable: no other thread may
+    use it. Enter `own_settings` first. Raises the errors of `decompress_into`.
+    """
+    header = _check_whole(compressed, known)
+    check_plain_size(header, destination.nbytes)
+    if header.is_copy:
+        place = slice(BLOSC_HEADER_LENGTH + start, BLOSC_HEADER_LENGTH + stop)
+        destination[start:stop] = memoryview(compressed)[place]
+        return
+    size = header.blocksize
+    first, after = start // size, -(-stop // size)
+    if 0 < 2 * (after - first) <= header.nblocks:
+        ctypes = own_settings.ctypes
+        begin = ctypes.c_char.from_buffer(destination, first * size)
+        try:
+            address = ctypes.addressof(begin)
+            if _decompress_blocks(compressed, address, header, first, after):
+                return
+        except Exception:  # decompressing the whole chunk gives the reason
+            pass
+    decompress_into(compressed, destination, header)
+
+
+def _decompress_blocks(
+    compressed: Buffer, address: int, header: BloscHeader, first: int, after: int
+) -> bool:
+    """Decompress the blocks [first, after) of a chunk; return whether it can be done.
+
+    They may be in any order; each one ends where another block starts, or the chunk
+    ends.
+    """
+    chunk, table_end = memoryview(compressed), header.table_end
+    table = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * first
+    table_stop = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * (after + 1)
+    starts = decode_block_starts(chunk[table : min(table_stop, table_end)])
+    wanted = starts[: after - first]
+    low, end = min(wanted), header.ctbytes
+    if max(wanted) < starts[-1]:
+        end = starts[-1]
+    if not table_end <= low < end <= header.ctbytes:
+        return False
+    nbytes = min(after * header.blocksize, header.nbytes) - first * header.blocksize
+    # A last block that is shorter than the others is never split.
+    is_short = nbytes < header.blocksize
+    moved = BLOSC_HEADER_LENGTH + BLOCK_START_LENGTH * len(wanted)
+    head = BLOSC_HEADER.pack(
+        header.version,
+        header.versionlz,
+        header.flags | (BLOSC_FLAG_SPLIT if is_short else 0),
+        header.typesize,
+        nbytes,
+        min(header.blocksize, nbytes),
+        moved + end - low,
+    ) + encode_block_starts([start - low + moved for start in wanted])
+    decompress_ptr = own_settings.functions.decompress_ptr
+    if chunk.readonly:
+        decompress_ptr(b"".join((head, chunk[low:end])), address)
+        return True
+    # The blocks stay where they are: copying them may take longer.
+    begin = chunk[low - moved : low]
+    saved = bytes(begin)
+    begin[:] = head
+    try:
+        decompress_ptr(chunk[low - moved : end], address)
+    finally:
+        begin[:] = saved
+    return True
 
 
 def _decompress_without_blosc(
@@ -251,31 +335,18 @@ class Frame:
         self.content: tuple[Buffer, Buffer] | None = None
 
 
-def skip_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order; only the headers of the chunks are read.
-
-    Raises `FormatError` if the size of a chunk contradicts the file header or exceeds
-    the `limits`, and as `check_end` does.
-    """
-    return _each_frame(cursor, header, limits, with_content=False)
-
-
-def read_frames(
-    cursor: Cursor, header: BloscpackHeader, limits: Limits | None = None
-) -> Iterator[Frame]:
-    """Yield all frames in order, with content; the digests are not checked."""
-    return _each_frame(cursor, header, limits, with_content=True)
-
-
-def _each_frame(
+def frames_of(
     cursor: Cursor,
     header: BloscpackHeader,
-    limits: Limits | None,
+    limits: Limits | None = None,
     *,
-    with_content: bool,
+    with_content: bool = False,
 ) -> Iterator[Frame]:
+    """Yield all frames in order; only the headers of the chunks are read, by default.
+
+    The digests of the content are not checked. Raises `FormatError` if the size of a
+    chunk contradicts the file header or exceeds the `limits`, and as `check_end` does.
+    """
     number = start = 0
     nbytes = None
     size = header.checksum_impl.size
@@ -385,7 +456,7 @@ def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
 def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
     """Return where the first chunk starts and where each chunk with digest ends."""
     ends = [cursor.position]
-    ends += (cursor.position for _ in skip_frames(cursor, header))
+    ends += (cursor.position for _ in frames_of(cursor, header))
     return ends
 
 

@@ -6,7 +6,8 @@ reflected order: bit 31 is x**0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
@@ -20,17 +21,30 @@ SHORT = 512
 
 def crc32c(data: Buffer, value: int = 0) -> int:
     """Return the checksum of a buffer; `value` is that of the bytes in front of it."""
+    # `extend` refuses a memoryview, but not an array of NumPy.
+    if len(data) > SHORT and not isinstance(data, bytes):
+        data = _frombuffer()(data, "u1")
+    else:
+        data = bytes(data)
+    checksum: int = _extend()(value, data)
+    return checksum
+
+
+# Statements that import the functions take longer than the checksum of a short chunk.
+
+
+@cache
+def _extend() -> Any:
     import google_crc32c  # type: ignore[import-not-found,unused-ignore]
 
-    checksum: int
-    # It refuses a memoryview, but not an array of NumPy.
-    if len(data) > SHORT and not isinstance(data, bytes):
-        import numpy
+    return google_crc32c.extend
 
-        checksum = google_crc32c.extend(value, numpy.frombuffer(data, "u1"))
-    else:
-        checksum = google_crc32c.extend(value, bytes(data))
-    return checksum
+
+@cache
+def _frombuffer() -> Any:
+    import numpy
+
+    return numpy.frombuffer
 
 
 def with_zeros(value: int, count: int) -> int:
@@ -41,17 +55,13 @@ def with_zeros(value: int, count: int) -> int:
 # Arithmetic in GF(2)[x] modulo the polynomial
 
 
-def _times_x(state: int, modulus: int = POLYNOMIAL) -> int:
-    return (state >> 1) ^ (modulus if state & 1 else 0)
-
-
 def multiply(one: int, other: int, modulus: int = POLYNOMIAL) -> int:
     """Return the product of two polynomials."""
     product = 0
     for bit in range(31, -1, -1):
         if one >> bit & 1:
             product ^= other
-        other = _times_x(other, modulus)
+        other = (other >> 1) ^ (modulus if other & 1 else 0)  # times x
     return product
 
 

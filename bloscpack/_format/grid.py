@@ -12,11 +12,11 @@ only the first axis is cut, the chunks are *rows*, with the numbers 0, 1, 2 ….
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 # Maximum number of chunks of a shard that is cut along other axes than the first one:
-# their numbers are listed.
+# their numbers are listed, and the index has 16 bytes for each.
 MAX_SLOTS = 2**20
 
 Shape = tuple[int, ...]
@@ -63,6 +63,8 @@ class Grid:
             )
         )
 
+        self._inner_corner = (0,) * (len(shape) - 1)
+
     @classmethod
     def of_rows(cls, shape: Shape, rows: int, slots: int = 1) -> Grid:
         """Return the grid of an array that is cut into chunks of whole rows."""
@@ -77,6 +79,8 @@ class Grid:
 
     def corner(self, number: int) -> Shape:
         """Return the position of the first item of a chunk."""
+        if self.is_rows:
+            return (number * self.chunk[0], *self._inner_corner)
         shard, slot = divmod(number, self.slots)
         pairs = zip(
             digits(shard, self.counts),
@@ -96,6 +100,13 @@ class Grid:
             i, j = divmod(i // n, count)
             shard, slot = shard * nshards + i, slot * count + j
         return shard * self.slots + slot
+
+    def position(self, place: Shape) -> int:
+        """Return the position of an item in the chunks, which are all of full size."""
+        position = self.number(place)
+        for i, n in zip(place, self.chunk, strict=True):
+            position = position * n + i % n
+        return position
 
     def box(self, number: int) -> Box:
         """Return the part of the array that is in a chunk; empty if there is none."""
@@ -166,6 +177,22 @@ def digits(number: int, counts: Shape) -> Shape:
         number, digit = divmod(number, max(1, count))
         found.append(digit)
     return (number, *reversed(found)) if counts else ()
+
+
+def boxes_of(first: int, stop: int, counts: Shape) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last number of boxes that numbers in C order consist of.
+
+    There are less than twice as many as axes.
+    """
+    while first < stop:
+        size = count = 1
+        for count in reversed(counts):
+            if first % (size * count) or first + size * count > stop:
+                break
+            size *= count
+        last = first + size * min((stop - first) // size, count - first // size % count)
+        yield first, last - 1
+        first = last
 
 
 def part(corner: Shape, size: Shape, shape: Shape) -> Box:

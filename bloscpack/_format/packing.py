@@ -27,17 +27,20 @@ from .blosc_header import (
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
     BloscHeader,
-    check_plain_size,
     decode_header,
     unpack_header,
 )
-from .chunks import check_digest, compress, decompress_into
+from .chunks import check_digest, compress, decompress_into, decompress_part
 from .codecs import CODECS as BLOSC_CODECS
+from .crc32c import crc32c
 from .shard import CRC_LENGTH, DEFAULT_SHARD_CHECKSUM, ENTRY
 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from ..serializers import Json, JsonObject
+
+    # Start and stop of some of the plain bytes of a chunk.
+    Span = tuple[int, int]
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Start of the only block, and size of the stream in it: behind the header of a chunk.
@@ -51,6 +54,9 @@ ZSTD_BLOCK = 2**17
 ZSTD_SIZED = b"\xe0"
 # Settings of zlib for the format gzip.
 GZIP_WINDOW = 31
+# Maximum number of members of a chunk of gzip: for each of them, zlib copies all that
+# follows. Writers make one.
+GZIP_MEMBERS = 16
 # Number of times to compress a chunk again of which another thread changed the blocks.
 ATTEMPTS = 4
 
@@ -93,17 +99,28 @@ def _wrong_size(expected: int, found: int) -> DamageError:
     )
 
 
-def _decode_blosc(stored: memoryview, target: memoryview) -> None:
+def _decode_blosc(
+    stored: memoryview, target: memoryview, part: Callable[[], Span] | None = None
+) -> bool:
+    """Return whether all bytes were decompressed, and not only those in `part`."""
     header = decode_header(stored)
-    check_plain_size(header, len(target))
+    if part is not None and header.nblocks > 1:
+        start, stop = part()
+        if 2 * (stop - start) <= header.nbytes:
+            decompress_part(stored, target, start, stop, header)
+            return False
     decompress_into(stored, target, header)
+    return True
 
 
 def _decode_gzip(stored: memoryview, target: memoryview) -> None:
-    done = 0
+    done = members = 0
     try:
         rest: Buffer = stored
         while rest:  # there may be several members
+            members += 1
+            if members > GZIP_MEMBERS:
+                raise zlib.error("more than %d members of gzip" % GZIP_MEMBERS)
             member = zlib.decompressobj(GZIP_WINDOW)
             found = member.decompress(rest, len(target) - done + 1)
             done += len(found)
@@ -231,15 +248,29 @@ class Packing:
         """Return the size in bytes of the index of a shard, with its digest."""
         return ENTRY.size * nslots + CRC_LENGTH * self.index_has_digest
 
-    def decode(self, frame: memoryview, target: memoryview) -> None:
+    def decode(
+        self,
+        frame: memoryview,
+        target: memoryview,
+        part: Callable[[], Span] | None = None,
+    ) -> bool:
         """Write the plain bytes of a chunk to memory, which has their size.
 
-        Enter `own_settings` first. Raises `FormatError` if the chunk is damaged.
+        Only those in the span that `part` returns are written if the codec can do this
+        and they are few. Return whether all are. Enter `own_settings` first. Raises
+        `FormatError` if the chunk is damaged.
         """
-        end = len(frame) - self.digest_size
+        chunk = frame
         if self.has_digests:
-            check_digest(frame[: max(0, end)], frame[max(0, end) :], CHECKSUM)
-        CODECS[self.codec].decode(frame[: max(0, end)], target)
+            end = max(0, len(frame) - CHECKSUM.size)
+            chunk, digest = frame[:end], frame[end:]
+            # `check_digest` raises the error; this alone is faster.
+            if crc32c(chunk) != int.from_bytes(digest, "little") or not end:
+                check_digest(chunk, digest, CHECKSUM)
+        if self.codec == "blosc":
+            return _decode_blosc(chunk, target, part)
+        CODECS[self.codec].decode(chunk, target)
+        return True
 
     def encode(self, plain: memoryview, args: BloscArgs) -> bytes:
         """Return a chunk without its digest. Enter `own_settings` first."""

@@ -18,6 +18,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from ..checksums import Hash
@@ -26,9 +27,10 @@ from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError
 from ..headers import BloscpackHeader
 from ..serializers import SHARD, is_grid, is_shard, shard_rows
-from .array_metadata import MAX_SLOTS, Description
+from .array_metadata import Description
 from .automatic import Setting
 from .blosc_header import decode_header
+from .grid import MAX_SLOTS
 
 if TYPE_CHECKING:
     from .._storage.base import Storage
@@ -208,18 +210,19 @@ def index_size(nslots: int) -> int:
 # The trailer
 
 
+@dataclass(eq=False)
 class Trailer:
     """The trailer of a new or changed file; `add` takes the frames in order.
 
     Parameters
     ----------
-    inner_nbytes
+    _inner_nbytes
         Plain size of an inner chunk in bytes.
-    nslots
+    _nslots
         Number of entries of the index.
-    checksum
+    _checksum
         The checksum of the chunks.
-    slots
+    _slots
         The number of the entry of each chunk, by default 0, 1, 2 ….
 
     Attributes
@@ -228,17 +231,12 @@ class Trailer:
         Offsets and sizes of the frames in turn.
     """
 
-    def __init__(
-        self,
-        inner_nbytes: int,
-        nslots: int,
-        checksum: Hash,
-        slots: Sequence[int] | None = None,
-    ) -> None:
-        self._inner_nbytes = inner_nbytes
-        self._nslots = nslots
-        self._checksum = checksum
-        self._slots = slots
+    _inner_nbytes: int
+    _nslots: int
+    _checksum: Hash
+    _slots: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
         self.numbers = array("Q")
         self._last = b""
 

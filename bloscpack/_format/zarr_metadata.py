@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import json
+import marshal
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -79,6 +80,12 @@ ARRAY_KEYS = frozenset(
         *("dimension_names", "storage_transformers"),
     )
 )
+# Keys of `ARRAY_KEYS` that say how items are stored.
+STORAGE_KEYS = "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"
+# Maximum number of values of these keys whose meaning is kept, and of bytes of one of
+# them.
+MAX_DECODED = 256
+MAX_STATED = 4096
 
 
 @dataclass(eq=False)
@@ -401,7 +408,8 @@ def _encode_float(item: Any) -> Json:
 def decode_fill_value(dtype: DType, stored: Json) -> Any:
     """Return a fill value as a scalar of NumPy; raise `FormatError` if it is wrong."""
     try:
-        return _decode_item(dtype, stored)
+        with numpy.errstate(over="ignore"):
+            return _decode_item(dtype, stored)
     except (KeyError, TypeError, ValueError, OverflowError):
         refuse("'fill_value' to be an item of the dtype '%s'" % dtype, stored)
 
@@ -481,23 +489,14 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         )
     _check_others(document)
     shape = _lengths(document.get("shape"), "shape", 0)
-    grid, keys = _decode_grid(document)
-    codecs, sharding = _decode_codecs(document)
-    stated = None if sharding is None else sharding.get("chunk_shape")
-    chunk = grid if sharding is None else _lengths(stated, "chunk_shape")
-    if not len(grid) == len(chunk) == len(shape):
-        refuse("chunks and shards of '%d' axes" % len(shape), [grid, chunk])
-    if any(n % m for n, m in zip(grid, chunk, strict=True)):
-        raise _unsupported("shards of shape %s are no multiple of %s" % (grid, chunk))
-    endian, blosc, packing = _decode_inner(codecs, sharding)
-    dtype = decode_data_type(document.get("data_type"), endian)
-    check_itemsize(dtype)
-    if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
-        raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
+    stored = _decode_storage(document)
+    chunk, per_shard, dtype = stored["chunk"], stored["per_shard"], stored["dtype"]
+    if len(chunk) != len(shape):
+        refuse("chunks and shards of '%d' axes" % len(shape), [*chunk])
     nbytes = math.prod(n or 1 for n in shape) * dtype.itemsize
     if nbytes > MAX_NBYTES:
         refuse("'shape' to be at most %d bytes" % MAX_NBYTES, list(shape))
-    cut = Grid(shape, chunk, tuple(n // m for n, m in zip(grid, chunk, strict=True)))
+    cut = Grid(shape, chunk, per_shard)
     if not cut.is_rows and cut.slots > MAX_SLOTS:
         raise _unsupported("a shard has more than %d chunks" % MAX_SLOTS)
     names = document.get("dimension_names")
@@ -513,14 +512,61 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     return ArrayDocument(
         dtype,
         cut,
-        fill_value=decode_fill_value(dtype, document.get("fill_value")),
+        fill_value=stored["fill_value"],
         attributes=attributes,
         dimension_names=names,
-        blosc=blosc,
+        blosc={**stored["blosc"]},
         others={k: v for k, v in document.items() if k not in ARRAY_KEYS},
-        packing=packing,
-        keys=keys,
+        packing=stored["packing"],
+        keys=stored["keys"],
     )
+
+
+# The meaning of `STORAGE_KEYS` by their bytes: the arrays of a program have few
+# different settings, and decoding them takes a third of the time of opening an array.
+_decoded: dict[bytes, dict[str, Any]] = {}
+
+
+def _decode_storage(document: JsonObject) -> dict[str, Any]:
+    """Return what the keys of a document mean that say how items are stored."""
+    try:
+        # Equal values of other types, such as 1 and true, have other bytes.
+        stated = marshal.dumps([document.get(key) for key in STORAGE_KEYS], 2)
+    except ValueError:  # they are nested too deeply
+        return _decode_new(document)
+    found = _decoded.get(stated)
+    if found is None:
+        found = _decode_new(document)
+        if len(_decoded) >= MAX_DECODED:
+            _decoded.clear()
+        if len(stated) <= MAX_STATED:
+            _decoded[stated] = found
+    return found
+
+
+def _decode_new(document: JsonObject) -> dict[str, Any]:
+    grid, keys = _decode_grid(document)
+    codecs, sharding = _decode_codecs(document)
+    stated = None if sharding is None else sharding.get("chunk_shape")
+    chunk = grid if sharding is None else _lengths(stated, "chunk_shape")
+    if len(grid) != len(chunk):
+        refuse("chunks and shards of the same number of axes", [grid, chunk])
+    if any(n % m for n, m in zip(grid, chunk, strict=True)):
+        raise _unsupported("shards of shape %s are no multiple of %s" % (grid, chunk))
+    endian, blosc, packing = _decode_inner(codecs, sharding)
+    dtype = decode_data_type(document.get("data_type"), endian)
+    check_itemsize(dtype)
+    if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
+        raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
+    return {
+        "chunk": chunk,
+        "per_shard": tuple(n // m for n, m in zip(grid, chunk, strict=True)),
+        "keys": keys,
+        "dtype": dtype,
+        "fill_value": decode_fill_value(dtype, document.get("fill_value")),
+        "blosc": blosc,
+        "packing": packing,
+    }
 
 
 def why_not_native(document: JsonObject) -> str | None:

@@ -180,8 +180,6 @@ def decode_local(data: Buffer, member: Member) -> int:
     Raises `FormatError` unless the header agrees with the directory, and all bytes of
     the member are in front of the next part of the file.
     """
-    if _same_method(data, member):
-        member.check()
     if member.flags == UTF8 and data == encode_local(member):
         start: int | None = member.offset + len(data)
     else:
@@ -195,15 +193,6 @@ def decode_local(data: Buffer, member: Member) -> int:
     return start
 
 
-def _same_method(data: Buffer, member: Member) -> bool:
-    """Return whether the local header says, too, how a member is stored."""
-    if len(data) < LOCAL.size:
-        return False
-    flags, method = LOCAL.unpack_from(data)[2:4]
-    same: bool = method == member.method and not (flags ^ member.flags) & ENCRYPTED
-    return same
-
-
 def _start_of(data: bytes, member: Member) -> int | None:
     """Return where the bytes of a member begin, None for the header of another one."""
     length = local_length(member)
@@ -212,6 +201,8 @@ def _start_of(data: bytes, member: Member) -> int | None:
     fields = LOCAL.unpack_from(data)
     signature, _, flags, method, _, _, crc, packed, size = fields[:9]
     name_length, extra_length = fields[9:]
+    if method == member.method and not (flags ^ member.flags) & ENCRYPTED:
+        member.check()  # the local header says, too, how the member is stored
     if (
         signature != LOCAL_SIGNATURE
         or (flags ^ member.flags) & (ENCRYPTED | UTF8)

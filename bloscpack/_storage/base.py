@@ -31,9 +31,11 @@ from .paths import shown_name
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
-    from typing import Any, BinaryIO
+    from typing import Any, BinaryIO, TypeVar
 
     from .protocols import Buffer, Path, Readable, Seekable, Writable
+
+    Self = TypeVar("Self", bound="Closing")
 
 # Errors of files that have no end to seek to: pipes, and files that the system
 # generates while they are read. `io.UnsupportedOperation` has no number.
@@ -45,7 +47,20 @@ READ_SIZE = 2**20
 BLOCKS_AT_A_TIME = 512
 
 
-class Storage:
+class Closing:
+    """What is closed at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        """Release what is open."""
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Storage(Closing):
     """Bytes at the positions from 0 to ``size``.
 
     Attributes

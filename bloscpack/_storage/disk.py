@@ -102,8 +102,7 @@ class Disk:
         They contain a checksum of the name of `target`: no other program makes these
         names, and targets whose names begin with the same characters do not share any.
         """
-        start = _start_beside(target)
-        return ["%s%d.tmp" % (start, number) for number in range(NAMES_BESIDE)]
+        return [_name_beside(target, number) for number in range(NAMES_BESIDE)]
 
     def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
         """Create a hidden file in the folder of `target`; return its name and itself.
@@ -113,7 +112,8 @@ class Disk:
         names = self.names_beside(target)
         while True:
             # After the usual names, random names: no other user can foresee them.
-            temporary = names.pop(0) if names else _random_beside(target)
+            number = int.from_bytes(os.urandom(8), "big")
+            temporary = names.pop(0) if names else _name_beside(target, number)
             if os.path.lexists(temporary):
                 continue
             try:
@@ -215,16 +215,11 @@ def _renamed(old: str, new: str, how: int) -> int:
     return ctypes.get_errno() if failed else 0
 
 
-def _start_beside(target: str) -> str:
-    """Return the name of a temporary file up to its number."""
+def _name_beside(target: str, number: int) -> str:
+    """Return the name of a temporary file with a number."""
     folder, name = os.path.split(target)
-    checksum = crc32(os.fsencode(name))
-    return os.path.join(folder, ".%s.%d-" % (name[:NAME_PART], checksum))
-
-
-def _random_beside(target: str) -> str:
-    number = int.from_bytes(os.urandom(8), "big")
-    return "%s%d.tmp" % (_start_beside(target), number)
+    parts = name[:NAME_PART], crc32(os.fsencode(name)), number
+    return os.path.join(folder, ".%s.%d-%d.tmp" % parts)
 
 
 disk = Disk()

@@ -42,7 +42,8 @@ LIMIT = 32
 KEPT_INSIDE = 2
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
-_FILE_FLAGS = (
+# How a file is opened.
+FILE_FLAGS = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait for a writer
     | getattr(os, "O_CLOEXEC", 0)
@@ -204,11 +205,23 @@ class FolderStore(Store):
             _limit(self)
         return held
 
+    @property
+    def can_hold(self) -> bool:
+        """Whether there is a folder that can be opened."""
+        try:
+            self.hold()
+        except (OSError, ValueError):  # ValueError: a zero byte
+            return False
+        return True
+
     def _find(self) -> Held:
         if self._around is not None:
             return self._around.hold().subfolder(os.path.basename(self.root))
         if not HAS_OPEN_FOLDERS:
-            os.stat(self.root)
+            if not stat.S_ISDIR(os.stat(self.root).st_mode):
+                raise NotADirectoryError(
+                    errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.root
+                )
             return Held(self.root, None)
         return Held(self.root, _open(self.root, _FLAGS))
 
@@ -325,7 +338,7 @@ class FolderStore(Store):
         found = map(self.status_of, names)
         return sum(status.st_size for status in found if status is not None)
 
-    def descriptor(self, name: str, flags: int = _FILE_FLAGS) -> int:
+    def descriptor(self, name: str, flags: int = FILE_FLAGS) -> int:
         """Open a file, and return its descriptor."""
         return self._use(
             name,

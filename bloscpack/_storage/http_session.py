@@ -103,7 +103,8 @@ class Session:
 
         settings = {**settings, "allow_redirects": False}
         # A response with another encoding has no ranges and no length of the file.
-        headers = _without(settings.pop("headers", None) or {}, "accept-encoding")
+        given = dict(settings.pop("headers", None) or {}).items()
+        headers = {name: v for name, v in given if name.lower() != "accept-encoding"}
         headers["Accept-Encoding"] = "identity"
         session, url = self._own, URL(url)
         for _ in range(MAX_REDIRECTS + 1):
@@ -284,7 +285,3 @@ def _origin(url: Any) -> tuple[str, str, int]:
 
 def _public(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     return {name: given[name] for name in given if name.lower() in names}
-
-
-def _without(given: Any, unwanted: str) -> dict[str, Any]:
-    return {name: v for name, v in dict(given).items() if name.lower() != unwanted}

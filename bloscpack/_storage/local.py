@@ -48,6 +48,14 @@ def _find_fallocate() -> Any:
     return fallocate
 
 
+def begins_with(path: str, magic: bytes) -> bool:
+    """Return whether a path is a regular file that begins with some bytes."""
+    if not os.path.isfile(path):  # a pipe would block
+        return False
+    with open(path, "rb") as fp:
+        return fp.read(len(magic)) == magic
+
+
 def writes_at_end(fp: Any) -> bool:
     """Return whether every write goes to the end of the file, as in mode "a"."""
     try:

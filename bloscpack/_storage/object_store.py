@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from .._engine.threads import for_each
 from ..exceptions import StorageError
+from . import places
 from .base import Storage
 from .file_systems import IgnoresRanges, Location, is_s3, status_of
 from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
-from .places import VERSION_FIELDS
 from .protocols import StorageOptions
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
@@ -59,8 +60,10 @@ class ObjectStore(Store):
         self.root = public_name(self._url)
         # A server of HTTP can't list the files in a folder.
         self.lists = scheme_of(self._url) not in READ_ONLY
-        # A file that was looked for, and is probably going to be read next.
-        self._found: tuple[str, Storage] | None = None
+        # Files that were looked for, and are probably going to be read next; and those
+        # of which it was asked whether they exist.
+        self._found: dict[str, Storage | OSError] = {}
+        self._existing: dict[str, Storage] = {}
 
     @property
     def place(self) -> tuple[str, StorageOptions | None]:
@@ -106,10 +109,37 @@ class ObjectStore(Store):
 
     def open(self, name: str, most: int | None = None) -> Storage:
         """Open a file for reading at any position; `most` limits one read whole."""
-        found, self._found = self._found, None
-        if found is not None and found[0] == name:
-            return found[1]
-        return self._open(name, whole=None, most=most)
+        found = self._prepared(name) or self._existing.pop(name, None)
+        return found or self._open(name, whole=None, most=most)
+
+    def open_end(self, name: str, nbytes: int) -> Storage:
+        """Open a file of which at least `nbytes` bytes at the end are read first."""
+        return self._open(name, whole=None, end=max(nbytes, places.HEAD_SIZE))
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Look for files at once that are going to be opened next."""
+        self._found = {}
+        self._existing = {}
+        wanted = [*names]
+
+        def look(name: str) -> tuple[str, Storage | OSError]:
+            try:
+                return name, self._open(name, whole=False)
+            except OSError as error:
+                return name, error
+
+        def keep(found: tuple[str, Storage | OSError]) -> None:
+            if not isinstance(found[1], IgnoresRanges):
+                self._found.update([found])
+
+        for_each(wanted, look, keep, min(len(wanted), REQUESTS), waits=True)
+
+    def _prepared(self, name: str) -> Storage | None:
+        """Return a file that was looked for; None if it was not."""
+        found = self._found.pop(name, None)
+        if isinstance(found, OSError):
+            raise found
+        return found
 
     def _open(self, name: str, **how: Any) -> Storage:
         settings = {"storage_options": self._options, **how}
@@ -135,8 +165,10 @@ class ObjectStore(Store):
 
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name."""
+        self._existing.pop(name, None)
         try:
-            self._found = name, self._open(name, whole=False)
+            found = self._prepared(name) or self._open(name, whole=False)
+            self._existing[name] = found
         except FileNotFoundError:
             return False
         except IgnoresRanges:
@@ -179,7 +211,9 @@ class ObjectStore(Store):
                 raise
             entries = []
         for info in entries:
-            versions = [str(info[key]) for key in VERSION_FIELDS if info.get(key)]
+            versions = [
+                str(info[key]) for key in places.VERSION_FIELDS if info.get(key)
+            ]
             found.append([info["name"], *versions])
         known = found and all(files[1:] for files in found)
         return sorted(found) if known else uuid4().hex
@@ -257,6 +291,11 @@ class ObjectStore(Store):
         return found
 
     # Writing
+
+    @property
+    def compares_versions(self) -> bool:  # type: ignore[override]
+        with self._using("") as (fs, _):
+            return is_s3(fs)
 
     def object_version(self, name: str) -> str:
         """Return the version of an object; '' if there is none."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..exceptions import StorageError
+from .base import read_up_to
 from .file_systems import (
     NO_FILE,
     NO_RANGES,
@@ -38,7 +39,7 @@ from .http_session import (
     size_in,
 )
 
-# Number of bytes at the start of a file that one request reads before any data.
+# Number of bytes at the start or the end of a file that the first request reads.
 HEAD_SIZE = 64 * 2**10
 # Size in bytes of the blocks in which a whole file is read.
 BLOCK_SIZE = 4 * 2**20
@@ -53,6 +54,10 @@ KEEP_CONTENT = {
     "fsspec.implementations.cached.CachingFileSystem",
     "fsspec.archive.AbstractArchiveFileSystem",
 }
+
+
+class NoSize(StorageError):
+    """A response does not tell the size of a file, which a HEAD request may tell."""
 
 
 class RemoteFile:
@@ -71,7 +76,15 @@ class RemoteFile:
         The size of the file in bytes; -1 if the server has not told it.
     version
         What the server tells about the content: empty if nothing.
+    size_with_part
+        Whether the server tells the size with a part of a file. Then `fetch` takes a
+        `start` below zero and a `stop` of 0 for the last bytes of a file whose size is
+        unknown.
     """
+
+    size_with_part = False
+    _etag = ""
+    _modified = ""
 
     def __init__(self, fs: Any, path: str, location: Location) -> None:
         self.fs = fs
@@ -86,11 +99,29 @@ class RemoteFile:
         """Ask for size and version; later requests expect the same."""
         self.size, self.version = await self._probe()
 
-    async def open(self) -> bytes:
-        """Ask for size and version, and return the first bytes."""
-        await self.find()
-        stop = HEAD_SIZE if self.size < 0 else min(self.size, HEAD_SIZE)
-        return await self.fetch(0, stop) if stop else b""
+    async def open(self, end: int = 0) -> tuple[int, bytes]:
+        """Learn size and version; return the first bytes, and their offset.
+
+        With `end`, they are as many bytes at the end. A single request tells all if the
+        server tells the size with a part of a file.
+        """
+        if self.size_with_part:
+            self.size, self._etag, self._modified = -1, "", ""
+            try:
+                data = await self.fetch(-end, 0 if end else HEAD_SIZE)
+                return self.size - len(data) if end else 0, data
+            except (NoSize, IgnoresRanges):
+                if self.size >= 0:
+                    raise
+                await self.find()
+                if self.size < 0:  # the same request would get the same response
+                    raise
+        else:
+            await self.find()
+        start = max(0, self.size - end) if end else 0
+        stop = start + (end or HEAD_SIZE)
+        stop = stop if self.size < 0 else min(stop, self.size)
+        return start, await self.fetch(start, stop) if start < stop else b""
 
     async def fetch(self, start: int, stop: int) -> bytes:
         """Return the bytes of the extent, which lies inside the file."""
@@ -108,8 +139,20 @@ class RemoteFile:
 
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
         """Return the present size and version of the file."""
-        self._forget_listing()
-        return self._judge_info(await self._info())
+        parent = getattr(self.fs, "_parent", None)
+        with suppress(Exception):  # a cache that can't be emptied is not an error
+            self.fs.invalidate_cache(parent(self.path) if parent else None)
+        info = await self._info()
+        if info.get("type") == "directory":
+            raise self._fail(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not isinstance(info.get("size"), int):
+            raise self._fail(errno.EIO, "the server does not tell the size of the file")
+        return info["size"], _version_in(info)
+
+    def _extent(self, start: int, stop: int) -> tuple[int, int]:
+        """Return an extent of `fetch` in the file, of which the size is known now."""
+        stop = min(stop, self.size) if stop else self.size
+        return max(0, self.size + start) if start < 0 else start, stop
 
     async def _info(self) -> Mapping[str, Any]:
         found: Mapping[str, Any] = await self.fs._info(self.path)
@@ -117,20 +160,6 @@ class RemoteFile:
 
     async def _read(self, start: int, stop: int) -> bytes:
         return bytes(await self.fs._cat_file(self.path, start=start, end=stop))
-
-    def _forget_listing(self) -> None:
-        parent = getattr(self.fs, "_parent", None)
-        with suppress(Exception):  # a cache that can't be emptied is not an error
-            self.fs.invalidate_cache(parent(self.path) if parent else None)
-
-    def _judge_info(self, info: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
-        if info.get("type") == "directory":
-            raise self._fail(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not isinstance(info.get("size"), int):
-            raise self._fail(errno.EIO, "the server does not tell the size of the file")
-        fields = [(name, info.get(name)) for name in VERSION_FIELDS]
-        version = tuple("%s=%s" % field for field in fields if field[1])
-        return info["size"], version
 
     # Errors
 
@@ -151,6 +180,12 @@ class RemoteFile:
 
     def close(self) -> None:
         """Release what is open."""
+
+
+def _version_in(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a description of a file tells about its content."""
+    fields = [(name, info.get(name)) for name in VERSION_FIELDS]
+    return tuple("%s=%s" % field for field in fields if field[1])
 
 
 class FilePlace(RemoteFile):
@@ -182,13 +217,7 @@ class FilePlace(RemoteFile):
             if self._fp is None:
                 self._fp = self.fs.open(self.path, "rb")
             self._fp.seek(start)
-            data = bytearray()
-            while len(data) < stop - start:
-                more = self._fp.read(stop - start - len(data))
-                if not more:
-                    break
-                data += more
-            return bytes(data)
+            return read_up_to(self._fp, stop - start)
 
     def close(self) -> None:
         if self._fp is not None:
@@ -198,8 +227,7 @@ class FilePlace(RemoteFile):
 class HttpPlace(RemoteFile):
     """A file on a web server. Every response is judged by its headers."""
 
-    _etag = ""
-    _modified = ""
+    size_with_part = True
 
     async def _probe(self) -> tuple[int, tuple[str, ...]]:
         """Make a HEAD request; a size of -1 means that the server does not tell it."""
@@ -208,23 +236,21 @@ class HttpPlace(RemoteFile):
                 self._judge_status(response)
             if response.status != 200:  # as for an address signed for GET alone
                 return -1, ()
-            self._note_version(response.headers)
             plain = response.headers.get("Content-Encoding", "identity") == "identity"
             size = response.headers.get("Content-Length", "") if plain else ""
-            return size_in(size), self._versions()
+            return size_in(size), self._note_version(response.headers)
 
-    def _note_version(self, headers: Mapping[str, str]) -> None:
+    def _note_version(self, headers: Mapping[str, str]) -> tuple[str, ...]:
+        """Keep the version in the headers of a response, and return it."""
         self._etag = headers.get("ETag", "")
         self._modified = headers.get("Last-Modified", "")
-
-    def _versions(self) -> tuple[str, ...]:
         return tuple(filter(None, (self._etag, self._modified)))
 
     async def fetch(self, start: int, stop: int) -> bytes:
-        range_ = {"Range": "bytes=%d-%d" % (start, stop - 1)}
+        range_ = {"Range": _range(start, stop)}
         async with await self._send("get", range_, stop - start) as response:
             self._judge_status(response)
-            stop = self._judge_range(response, start, stop)
+            start, stop = self._judge_range(response, start, stop)
             self._judge_version(response.headers)
             try:
                 data: bytes = await response.content.read()
@@ -290,32 +316,34 @@ class HttpPlace(RemoteFile):
             raise Temporary(text)
         if status in (412, 416) and self.size >= 0:
             raise self._changed()
+        if status == 416:  # as for an empty file
+            raise self._fail(errno.EIO, text, NoSize)
         denied = status in (401, 403, 407)
         raise self._fail(errno.EACCES if denied else errno.EIO, text)
 
-    def _judge_range(self, response: Any, start: int, stop: int) -> int:
-        """Return where the bytes of a response end, and note an unknown size."""
-        if response.status == 200:
-            whole = size_in(response.headers.get("Content-Length", ""))
-            if self.size < 0 <= whole:
-                self._note_version(response.headers)
-                self.size, self.version = whole, self._versions()
-                stop = min(stop, whole)
-            # The range may be the whole file.
-            if start or stop != self.size or whole not in (-1, self.size):
-                raise self._ignores_ranges()
-            return stop
+    def _judge_range(self, response: Any, start: int, stop: int) -> tuple[int, int]:
+        """Return the extent of the bytes of a response, and note an unknown size."""
         unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
         span, _, total = rest.partition("/")
-        if unit.lower() != "bytes" or not total:
+        is_whole = response.status == 200
+        if is_whole:
+            total = response.headers.get("Content-Length", "")
+        elif unit.lower() != "bytes" or not total:
             raise self._fail(errno.EIO, "the response does not name its range")
+        size = size_in(total)
+        if self.size < 0 <= size:
+            self.size, self.version = size, self._note_version(response.headers)
+        if self.size >= 0:
+            start, stop = self._extent(start, stop)
+        if not self.size:
+            return 0, 0
+        if is_whole:  # the range may be the whole file
+            if start or stop != self.size or size not in (-1, self.size):
+                raise self._ignores_ranges()
+            return start, stop
         if self.size < 0:
-            if size_in(total) < 0:
-                text = "the server does not tell the size of the file"
-                raise self._fail(errno.EIO, text)
-            self._note_version(response.headers)
-            self.size, self.version = int(total), self._versions()
-            stop = min(stop, self.size)
+            text = "the server does not tell the size of the file"
+            raise self._fail(errno.EIO, text, NoSize)
         if total not in ("*", str(self.size)):
             raise self._changed()
         first, _, last = span.partition("-")
@@ -326,7 +354,7 @@ class HttpPlace(RemoteFile):
                 % (start, stop - 1),
             )
         self._check_length(size_in(last) + 1 - start, stop - start)
-        return stop
+        return start, stop
 
     def _judge_version(self, headers: Mapping[str, str]) -> None:
         found = headers.get("ETag", "")
@@ -342,7 +370,7 @@ class HttpPlace(RemoteFile):
 class S3Place(RemoteFile):
     """An object in a store with the interface of S3, by the client of s3fs."""
 
-    _etag = ""
+    size_with_part = True
 
     async def _info(self) -> Mapping[str, Any]:
         info: Mapping[str, Any] = await self.fs._info(self.path, refresh=True)
@@ -351,7 +379,7 @@ class S3Place(RemoteFile):
 
     async def fetch(self, start: int, stop: int) -> bytes:
         bucket, key, version_id = self.fs.split_path(self.path)
-        settings = {"Range": "bytes=%d-%d" % (start, stop - 1)}
+        settings = {"Range": _range(start, stop)}
         if self._etag:
             settings["IfMatch"] = self._etag
         if version_id:
@@ -361,14 +389,16 @@ class S3Place(RemoteFile):
                 "get_object", Bucket=bucket, Key=key, **settings
             )
         except OSError as error:
-            if status_of(error) in (412, 416):
-                changed = True
-            else:
+            if status_of(error) not in (412, 416):
                 raise
-        else:
-            changed = bool(self._etag) and response.get("ETag") != self._etag
-        if changed:
+            response = None
+        if response is None and self.size < 0:  # as for an empty object
+            raise self._fail(errno.EIO, answered(416), NoSize)
+        if response is None or (self._etag and response.get("ETag") != self._etag):
             raise self._changed()
+        if self.size < 0:
+            self._note_size(response)
+            start, stop = self._extent(start, stop)
         body = response["Body"]
         try:
             if response.get("ContentLength", 0) > stop - start:
@@ -383,6 +413,21 @@ class S3Place(RemoteFile):
             body.close()
         self._check_length(len(data), stop - start)
         return bytes(data)
+
+    def _note_size(self, response: Mapping[str, Any]) -> None:
+        """Keep the size and the version in a response with a part of the object."""
+        size = size_in(response.get("ContentRange", "").rpartition("/")[2])
+        if size < 0:
+            response["Body"].close()
+            text = "the server does not tell the size of the file"
+            raise self._fail(errno.EIO, text, NoSize)
+        self.size, self.version = size, _version_in(response)
+        self._etag = response.get("ETag") or ""
+
+
+def _range(start: int, stop: int) -> str:
+    """Return the header for an extent of `RemoteFile.fetch`."""
+    return "bytes=%d-%d" % (start, stop - 1) if stop else "bytes=%d" % start
 
 
 def place_for(fs: Any, path: str, location: Location) -> RemoteFile:

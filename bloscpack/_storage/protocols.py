@@ -48,19 +48,7 @@ class Writable(Protocol):
         ...
 
 
-class SeekableWritable(Writable, Protocol):
-    """A binary file object that can be written at any position."""
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Move to a position in bytes and return it."""
-        ...
-
-    def tell(self) -> int:
-        """Return the position in bytes."""
-        ...
-
-
-class BinaryFile(Seekable, SeekableWritable, Protocol):
+class BinaryFile(Seekable, Writable, Protocol):
     """A binary file object that can be read and written, and has a file descriptor."""
 
     def fileno(self) -> int:

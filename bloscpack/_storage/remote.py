@@ -3,8 +3,8 @@
 Strategy: a `Place` makes single requests; this module repeats those that failed for a
 time, limits how many run at once, and names the URL in every error without its
 credentials. The first 64 KiB are read when the storage is made, and kept: header,
-metadata and offset table usually need no further request. fsspec is imported when the
-first URL is opened.
+metadata and offset table usually need no further request; or the end with the index of
+a shard. fsspec is imported when the first URL is opened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..args import effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH
-from ..exceptions import BloscpackError, FormatError
+from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
 from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_archive
@@ -72,6 +72,8 @@ class RemoteStorage(Storage):
         The limits of the call on the file, which also limit a file that is read whole.
     most
         The number of bytes after which a file that is read whole is cut off.
+    end
+        The number of bytes to keep at the end of the file, if they are read first.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class RemoteStorage(Storage):
         whole: bool | None = False,
         limits: AnyLimits | None = None,
         most: int | None = None,
+        end: int = 0,
     ) -> None:
         # What is closed with the storage: a spool, an archive, an open file.
         self._opened = ExitStack()
@@ -112,7 +115,8 @@ class RemoteStorage(Storage):
         self._place = place_for(fs, path, self._location)
         self._opened.callback(self._place.close)
         try:
-            self._head = self._open(whole)
+            # The bytes that are kept, and their offset.
+            self._start, self._kept = self._open(whole, end)
         except BaseException:
             self.close()
             raise
@@ -132,8 +136,18 @@ class RemoteStorage(Storage):
         fp = io.BufferedReader(StorageFile(archive))
         return open_archive(first, self._location, fp)
 
-    def _open(self, whole: bool | None) -> bytes:
-        """Return the first bytes of a file of which parts are read."""
+    def _open(self, whole: bool | None, end: int) -> tuple[int, bytes]:
+        """Return the first bytes of a file of which parts are read, and their offset.
+
+        Return the last ones with `end`, if the server knows such a request.
+        """
+        if end and not whole:
+            try:
+                return self._wait(lambda: self._place.open(end))
+            except StorageError as error:
+                # The server may not know the end of a file, or fail for a time.
+                if error.errno in (errno.ENOENT, errno.EACCES):
+                    raise
         if not whole:
             try:
                 return self._wait(lambda: self._repeat(self._place.open))
@@ -179,7 +193,7 @@ class RemoteStorage(Storage):
             delay *= 2
         raise self._location.error(errno.EIO, "%s (tried %d times)" % (text, attempt))
 
-    async def _read_whole(self) -> bytes:
+    async def _read_whole(self) -> tuple[int, bytes]:
         """Copy the file to a spool, in memory or in a temporary file."""
         import tempfile
 
@@ -202,7 +216,7 @@ class RemoteStorage(Storage):
         spool.seek(0)
         self._whole = FileObjectStorage(spool)
         self._place.size = self._whole.size
-        return b""
+        return 0, b""
 
     def _largest(self, head: bytes) -> int:
         """Return the maximum size of a file that is read whole, from its first bytes.
@@ -239,14 +253,31 @@ class RemoteStorage(Storage):
         spans = [(start, min(stop, self.size)) for start, stop in extents]
         if self._whole is not None:
             return self._whole.read_many(spans)
-        missing = [span for span in spans if span[0] < span[1] > len(self._head)]
-        fetched = iter(self._wait(lambda: self._fetch_all(missing)) if missing else ())
-        return [
-            next(fetched)
-            if start < stop > len(self._head)
-            else self._head[start : max(start, stop)]
-            for start, stop in spans
-        ]
+        missing = [self._missing(*span) for span in spans]
+        wanted = [span for span in missing if span[0] < span[1]]
+        fetched = iter(self._wait(lambda: self._fetch_all(wanted)) if wanted else ())
+        found = []
+        for (start, stop), (first, last) in zip(spans, missing, strict=True):
+            if first >= last:
+                found.append(self._of_kept(start, stop))
+                continue
+            data = next(fetched)
+            if (first, last) != (start, stop):
+                kept = self._of_kept(start, first), self._of_kept(last, stop)
+                data = b"".join((kept[0], data, kept[1]))
+            found.append(data)
+        return found
+
+    def _of_kept(self, start: int, stop: int) -> bytes:
+        start, stop = start - self._start, stop - self._start
+        return self._kept[max(start, 0) : max(stop, 0)]
+
+    def _missing(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the extent of the bytes that are not kept; it may be empty."""
+        first, last = self._start, self._start + len(self._kept)
+        if first <= start < last:
+            return last, stop
+        return start, first if start < first < stop <= last else stop
 
     async def _fetch_all(self, spans: list[tuple[int, int]]) -> list[bytes]:
         import asyncio
@@ -254,11 +285,8 @@ class RemoteStorage(Storage):
         free = asyncio.Semaphore(MAX_REQUESTS)
 
         async def fetch(start: int, stop: int) -> bytes:
-            head = self._head[start:]
-            start += len(head)
             async with free:
-                rest = await self._repeat(lambda: self._place.fetch(start, stop))
-            return head + rest if head else rest
+                return await self._repeat(lambda: self._place.fetch(start, stop))
 
         tasks = [asyncio.ensure_future(fetch(*span)) for span in spans]
         try:
@@ -270,12 +298,6 @@ class RemoteStorage(Storage):
     def close(self) -> None:
         """Release what is open; the connections stay with fsspec."""
         self._opened.close()
-
-    def __enter__(self) -> RemoteStorage:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def __del__(self) -> None:
         with suppress(AttributeError):  # `__init__` has failed

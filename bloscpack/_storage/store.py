@@ -59,6 +59,9 @@ class Store:
         Whether it has locks, folders that can be synced, and names that can be changed.
         Then it is a `FolderStore`. In any other store, a file is stored in one step if
         it has an expected version.
+    compares_versions
+        Whether it compares the version while it stores a file, so that no other program
+        can store it in between.
     """
 
     root: str
@@ -66,6 +69,7 @@ class Store:
     lists = True
     is_writable = True
     can_rename = False
+    compares_versions = False
 
     @property
     def place(self) -> tuple[str, StorageOptions | None]:
@@ -96,6 +100,16 @@ class Store:
         reading more of it raises `StorageError`.
         """
         raise NotImplementedError
+
+    def open_end(self, name: str, nbytes: int) -> Storage:
+        """Open a file of which at least `nbytes` bytes at the end are read first."""
+        return self.open(name)
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Look for files that are going to be opened next, or not at all.
+
+        Another call, also one without names, forgets those that were not opened.
+        """
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
@@ -196,18 +210,10 @@ def conflict(path: str) -> Conflict:
     return Conflict(errno.EAGAIN, "another program has changed it meanwhile", path)
 
 
-class MemoryStore(Store):
-    """Files in a dictionary: the smallest store. It has the documents of a dataset.
+class NestedStore(Store):
+    """A store whose folders are objects over the same files, with another prefix."""
 
-    It compares versions while it stores, as S3 does.
-    """
-
-    def __init__(self, root: str, files: dict[str, bytes] | None = None) -> None:
-        self.root = root
-        self.files = {} if files is None else files
-        self._versions: dict[str, int] = {}
-        self._prefix = ""
-        self._lock = allocate_lock()
+    _prefix = ""
 
     def subfolder(self, name: str) -> Store:
         return self._folder(self._prefix + name + "/", self.path(name))
@@ -227,17 +233,39 @@ class MemoryStore(Store):
     def path(self, name: str = "") -> str:
         return self.root + "/" + name if name else self.root
 
+    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
+        for found, kind in self.entries(name):
+            if kind == stat.S_IFREG:
+                yield found, self.size(name + "/" + found if name else found)
+
+    def _missing(self, name: str) -> FileNotFoundError:
+        text = os.strerror(errno.ENOENT)
+        return FileNotFoundError(errno.ENOENT, text, self.path(name))
+
+
+class MemoryStore(NestedStore):
+    """Files in a dictionary: the smallest store. It has the documents of a dataset.
+
+    It compares versions while it stores, as S3 does.
+    """
+
+    compares_versions = True
+
+    def __init__(self, root: str, files: dict[str, bytes] | None = None) -> None:
+        self.root = root
+        self.files = {} if files is None else files
+        self._versions: dict[str, int] = {}
+        self._lock = allocate_lock()
+
     def open(self, name: str) -> Storage:
         return MemoryStorage(self.read(name)[0])
 
     def read(
         self, name: str, limit: int | None = None, *, whole: bool = False
     ) -> tuple[bytes, object]:
-        try:
-            content = self.files[self._prefix + name]
-        except KeyError:
-            text = os.strerror(errno.ENOENT)
-            raise FileNotFoundError(errno.ENOENT, text, self.path(name)) from None
+        content = self.files.get(self._prefix + name)
+        if content is None:
+            raise self._missing(name)
         if whole and limit is not None and len(content) > limit:
             raise too_long(limit, self.path(name), len(content))
         return content[:limit], None
@@ -261,11 +289,6 @@ class MemoryStore(Store):
     def _below(self, name: str) -> Iterable[str]:
         start = self._prefix + (name + "/" if name else "")
         return [full[len(start) :] for full in self.files if full.startswith(start)]
-
-    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
-        for found, kind in self.entries(name):
-            if kind == stat.S_IFREG:
-                yield found, self.size(name + "/" + found if name else found)
 
     def content_version(self) -> object:
         return [(name, self.object_version(name)) for name in self._below("")]

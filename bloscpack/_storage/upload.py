@@ -12,6 +12,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 from .._engine.forks import Owner
@@ -110,7 +111,7 @@ class PartsFile(io.RawIOBase):
         self._first = bytearray()
         self._first_is_full = False
         self._part = bytearray()
-        self._sent: list[dict[str, object]] = []
+        self._sent: list[dict[str, Any]] = []
         self._upload_id = ""
         self._position = 0
         self._size = 0
@@ -122,10 +123,6 @@ class PartsFile(io.RawIOBase):
     def seekable(self) -> bool:
         """Return True."""
         return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to another position, in bytes, and return it."""
@@ -175,9 +172,7 @@ class PartsFile(io.RawIOBase):
             if self._part:
                 self._send(len(self._sent) + 2, self._part)
             self._send(1, self._first)
-            parts = sorted(
-                self._sent, key=lambda part: str(part["PartNumber"]).zfill(6)
-            )
+            parts = sorted(self._sent, key=itemgetter("PartNumber"))
             self._call(
                 "complete_multipart_upload",
                 UploadId=self._upload_id,

@@ -140,13 +140,9 @@ def last_part(url: str) -> str:
     """
     from urllib.parse import unquote
 
-    parts = parts_of(with_lower_schemes(url))
-    first = next((part for part in parts if part.partition(MARK)[2]), "")
-    scheme, _, path = first.partition(MARK)
-    if scheme in ("http", "https"):
-        path = unquote(path.partition("#")[0].partition("?")[0].partition("/")[2])
-    else:
-        path = path.partition(LINK)[0]
+    before, path, _ = _first_path(url)
+    if before.endswith(OF_HTTP):
+        path = unquote(path.partition("/")[2])
     name = path.rpartition("/")[2]
     if name in ("", ".", "..") or "\0" in name or os.sep in name:
         raise UsageError(

@@ -3,7 +3,7 @@
 ZIP files of other programs are read by the module `zipfile`. Its errors become ours,
 with the name of the file. The size that a directory states is compared with the stored
 bytes before anything is allocated. A member that is stored without compression is read
-at any position; any other one is decompressed as a whole.
+at any position; any other one is decompressed as a whole, when it is read first.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
-from typing import IO
 from weakref import finalize
 
+from .._engine.forks import cached_property
 from .._format.zip_format import ENCRYPTED, LOCAL, LOCAL_SIGNATURE
 from ..constants import MAX_BUFFERSIZE
 from ..exceptions import BloscpackError, DamageError, NotReadable
 from .base import MemoryStorage, PartStorage, Storage
 from .local import whole_file
 from .paths import is_safe_name
-from .store import Store, too_long
+from .store import NestedStore, too_long
 
 try:
     from lzma import LZMAError
@@ -38,6 +37,8 @@ except ImportError:  # Python was built without it
 # bounds the sizes that a member may claim.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**20
+# Maximum number of parts of a name: each folder around a member takes memory.
+MAX_PARTS = 250
 # A message about wrong bytes, with the error of `zipfile`.
 DAMAGED = "the ZIP file is damaged: %s"
 # The errors that `zipfile` and the modules that it uses raise for wrong bytes.
@@ -86,10 +87,10 @@ def is_zip(path: str, begin: bytes) -> bool:
     return False
 
 
-def open_zip(file: str | IO[bytes], name: str) -> zipfile.ZipFile:
+def open_zip(name: str) -> zipfile.ZipFile:
     """Open a ZIP file; raise `FormatError` if a member can't have the stated size."""
     with zip_errors(name):
-        archive = zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(name)
     assert archive.fp is not None
     size = archive.fp.seek(0, os.SEEK_END)
     for info in archive.infolist():
@@ -112,7 +113,7 @@ class OpenZip:
     """An open ZIP file, which is closed when no store uses it any more."""
 
     def __init__(self, path: str) -> None:
-        self.archive = open_zip(path, path)
+        self.archive = open_zip(path)
         # Without a buffer: a fork may copy the locked lock of one.
         self._fp = open(path, "rb", buffering=0)  # noqa: SIM115
         status = os.fstat(self._fp.fileno())
@@ -123,18 +124,29 @@ class OpenZip:
         finalize(self, self._fp.close)
 
 
-class ZipStore(Store):
+class CompressedMember(MemoryStorage):
+    """A member that is decompressed when it is read first: check its size before."""
+
+    def __init__(self, size: int, read: Callable[[], bytes]) -> None:
+        self.size, self._read = size, read
+
+    @cached_property
+    def _view(self) -> memoryview:  # type: ignore[override]
+        return memoryview(self._read())
+
+
+class ZipStore(NestedStore):
     """The members of a ZIP file, or those in a folder of it."""
 
     is_writable = False
 
     def __init__(self, path: str) -> None:
-        self.root, self._prefix = path, ""
+        self.root = path
         self._zip = OpenZip(path)
         self._members: dict[str, zipfile.ZipInfo] = {}
         self._folders: dict[str, dict[str, int]] = {"": {}}
         for info in self._zip.archive.infolist():
-            if is_safe_name(info.filename):
+            if is_safe_name(info.filename) and info.filename.count("/") < MAX_PARTS:
                 self._members[info.filename] = info
                 self._add(info.filename, stat.S_IFREG)
 
@@ -145,33 +157,16 @@ class ZipStore(Store):
             self._add(folder, stat.S_IFDIR)
         self._folders[folder][last] = kind
 
-    def subfolder(self, name: str) -> Store:
-        found = copy(self)
-        found._prefix, found.root = self._prefix + name + "/", self.path(name)
-        return found
-
-    def parent(self) -> tuple[Store, str] | None:
-        if not self._prefix:
-            return None
-        outer, slash, last = self._prefix[:-1].rpartition("/")
-        found = copy(self)
-        found._prefix, found.root = outer + slash, self.root[: -len("/" + last)]
-        return found, last
-
-    def path(self, name: str = "") -> str:
-        return self.root + "/" + name if name else self.root
-
     def _member(self, name: str) -> zipfile.ZipInfo:
-        try:
-            return self._members[self._prefix + name]
-        except KeyError:
-            text = os.strerror(errno.ENOENT)
-            raise FileNotFoundError(errno.ENOENT, text, self.path(name)) from None
+        member = self._members.get(self._prefix + name)
+        if member is None:
+            raise self._missing(name)
+        return member
 
     def open(self, name: str) -> Storage:
         member = self._member(name)
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ENCRYPTED:
-            return MemoryStorage(self.read(name)[0])
+            return CompressedMember(member.file_size, lambda: self.read(name)[0])
         start = member.header_offset
         header = self._zip.storage.read_at(start, LOCAL.size)
         if len(header) < LOCAL.size or not header.startswith(LOCAL_SIGNATURE):
@@ -209,11 +204,6 @@ class ZipStore(Store):
 
     def entries(self, name: str = "") -> list[tuple[str, int]]:
         return sorted(self._folders.get((self._prefix + name).rstrip("/"), {}).items())
-
-    def sizes(self, name: str) -> Iterator[tuple[str, int]]:
-        for found, kind in self.entries(name):
-            if kind == stat.S_IFREG:
-                yield found, self.size(name + "/" + found if name else found)
 
     def content_version(self) -> object:
         return self._zip.version

@@ -57,7 +57,7 @@ def test_no_memory_for_the_plain_bytes(monkeypatch):
     def fail(*args):
         raise MemoryError
 
-    monkeypatch.setattr("bloscpack._loop.decompress_into", fail)
+    monkeypatch.setattr("bloscpack._format.chunks.decompress_into", fail)
     with pytest.raises(FormatError, match="no memory for the '100' plain bytes"):
         unpack(CompressedBytesSource(packed()), PlainBytesSink(300))
 
@@ -71,9 +71,14 @@ def test_append_a_number_of_bytes_that_is_no_number():
     ("expected", "nthreads", "nchunks", "chunk_size"),
     [
         (1, None, 1000, 2**14),
-        (3, None, 1000, 2**16),
-        (16, None, 1000, 2**20),
-        (2, None, 2, 2**20),
+        (1, None, 1000, 2**16),
+        (1, None, 1000, 2**17),
+        (2, None, 1000, 2**18),
+        (8, None, 1000, 2**20),
+        (16, None, 1000, 2**21),
+        (1, None, 3, 2**20),
+        (4, None, 4, 2**20),
+        (2, None, 2, 2**22),
         (16, None, None, -1),  # unknown
         (8, 8, 1000, 2**14),  # as the caller wants
     ],

@@ -13,6 +13,7 @@ import threading
 import blosc
 import numpy as np
 import pytest
+from engine.workers import at_work, other_threads
 from support import ShortReads
 
 import bloscpack
@@ -1094,11 +1095,12 @@ FAILING = {
 @each_nthreads
 @pytest.mark.parametrize("work", FAILING.values(), ids=FAILING)
 def test_blosc_is_left_as_it_was_after_errors(work, nthreads, settings):
-    threads = threading.active_count()
+    threads = other_threads()
     with pytest.raises((RuntimeError, OSError, ValueError)):
         work(nthreads)
     assert settings == blosc_settings()
-    assert threads == threading.active_count()
+    assert threads == other_threads()
+    assert [] == at_work()
 
 
 def test_blosc_is_left_as_it_was_by_a_loop_that_is_left(settings):
@@ -1334,9 +1336,10 @@ def test_any_error_ends_everything(kind, nthreads):
             nthreads=nthreads,
         ),
     ):
-        threads = threading.active_count()
+        threads = other_threads()
         assert Stop is type(raised_by(work))
-        assert threads == threading.active_count()
+        assert threads == other_threads()
+    assert [] == at_work()
 
 
 # Bugs found in reviews

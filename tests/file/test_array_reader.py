@@ -1,10 +1,51 @@
-"""`ChunkSource.read_into`: spans of plain bytes, from chunks in a fake source."""
+"""What is read of chunks in fake sources: spans of plain bytes, and items of a grid."""
 
+import math
+
+import numpy
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from indexes import indexes
 
-from bloscpack._file.array_reader import ChunkSource
+from bloscpack._file.array_reader import ArrayReader, ChunkSource
+from bloscpack._format.grid import Grid
 
 PLAIN = bytes(range(23))
+
+
+def only_needed(plain, start, stop):
+    """Return plain bytes of which all but those of a span have another value."""
+    others = bytes(byte ^ 0xFF for byte in plain)
+    return memoryview(others[:start] + plain[start:stop] + others[stop:])
+
+
+class Boxes(ChunkSource):
+    """The chunks of a grid, of which `load` gives the needed spans alone."""
+
+    def __init__(self, items, chunk):
+        self.grid = Grid(items.shape, chunk)
+        self.items = items
+        self.chunk_size = math.prod(chunk) * items.itemsize
+        self.nbytes = self.grid.nchunks * self.chunk_size
+
+    def span(self, number):
+        return number * self.chunk_size, (number + 1) * self.chunk_size
+
+    def numbers(self, start, stop):
+        return range(start // self.chunk_size, -(-stop // self.chunk_size))
+
+    def load(self, numbers, use, *, room=None, joined=False, needs=None):
+        for number in numbers:
+            part = self.items[self.grid.box(number)]
+            plain = numpy.zeros(self.grid.chunk, part.dtype)
+            plain[tuple(map(slice, part.shape))] = part
+            place = room(number) if room is not None else None
+            if place is not None:
+                place[:] = plain.tobytes()
+            else:
+                place = only_needed(plain.tobytes(), *needs(number))
+            use(number, place)
 
 
 class Chunks(ChunkSource):
@@ -24,14 +65,16 @@ class Chunks(ChunkSource):
     def numbers(self, start, stop):
         return range(start // 5, -(-stop // 5))
 
-    def load(self, numbers, use, *, room=None, joined=False):
+    def load(self, numbers, use, *, room=None, joined=False, needs=None):
         for number in numbers:
-            plain = memoryview(PLAIN[slice(*self.span(number))])
-            place = room(number)
+            plain = PLAIN[slice(*self.span(number))]
+            place = room(number) if room is not None else None
             if place is not None:
                 place[:] = plain
                 plain = place
                 self.in_place.append(number)
+            else:
+                plain = only_needed(plain, *needs(number))
             self.loaded.append(number)
             use(number, plain)
 
@@ -61,3 +104,16 @@ def test_a_span_in_a_chunk_in_memory_is_not_loaded():
     buffer = bytearray(3)
     chunks.read_into(memoryview(buffer), 16)
     assert (PLAIN[16:19], []) == (bytes(buffer), chunks.loaded)
+
+
+@given(data=st.data())
+def test_only_the_needed_bytes_of_the_chunks_of_a_grid_are_used(data):
+    items = numpy.arange(210, dtype="<u2").reshape(5, 7, 6)
+    chunk = data.draw(st.sampled_from([(2, 3, 2), (5, 1, 6), (1, 4, 4)]))
+    reader = ArrayReader(Boxes(items, chunk), items.dtype, items.shape)
+    index = data.draw(indexes(items.shape))
+    try:
+        expected = items[index]
+    except IndexError:
+        return
+    assert expected.tolist() == reader.get(index).tolist()

@@ -67,6 +67,11 @@ def read(
             room[:] = plain[start:stop]
             direct += 1
         chunk = memoryview(plain[start:stop]) if room is None else room
+        if room is None:  # the other bytes may have any value
+            first, after = filling.needs(number)
+            others = bytes(byte ^ 0xFF for byte in plain[start:stop])
+            used = plain[start + first : start + after]
+            chunk = memoryview(others[:first] + used + others[after:])
         filling.copy(number, chunk)
     return bytes(result), numbers, direct
 

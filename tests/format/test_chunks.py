@@ -18,6 +18,7 @@ from bloscpack._format.chunks import (
     compress,
     decompress,
     decompress_into,
+    decompress_part,
     in_block_order,
 )
 from bloscpack._format.codecs import BY_NUMBER
@@ -281,6 +282,69 @@ def test_codec_that_this_blosc_lacks(monkeypatch, function):
         "the chunk needs the codec 'lz4', which this Blosc lacks (it has blosclz)"
         == raised.value.message
     )
+
+
+# Parts of chunks
+
+
+def parts(chunk):
+    """Yield plain positions and the bytes between them, read by `decompress_part`.
+
+    The bytes around them are 0xaa before.
+    """
+    with own_settings:
+        size = decode_header(chunk).nbytes
+        for start in (0, size // 3, size - 1):
+            for length in (1, 300, 5000, size):
+                plain = bytearray(b"\xaa") * size
+                stop = min(size, start + length)
+                decompress_part(chunk, memoryview(plain), start, stop)
+                writable, other = bytearray(chunk), bytearray(plain)
+                decompress_part(writable, memoryview(other), start, stop)
+                assert (chunk, plain[start:stop]) == (writable, other[start:stop])
+                yield start, stop, plain
+
+
+@pytest.mark.parametrize("typesize", [1, 4, 16, 17, 255])
+@pytest.mark.parametrize("cname", sorted(blosc.compressor_list()))
+def test_part_of_a_chunk(cname, typesize):
+    plain = b"".join(struct.pack("<I", i * i % 9973) for i in range(25000))[:99_999]
+    for shuffle, level in itertools.product((0, 1, 2), (0, 1, 9)):
+        with own_settings:
+            own_settings.force_blocksize(4096)
+            try:
+                args = BloscArgs(typesize, level, shuffle, cname)
+                chunk = memoryview(compress(plain, args))
+            finally:
+                own_settings.force_blocksize(0)
+        for start, stop, found in parts(chunk):
+            assert plain[start:stop] == found[start:stop]
+            if stop - start == 1 and cname == "lz4" and typesize == 4:
+                assert 20_000 < found.count(b"\xaa")
+
+
+@pytest.mark.parametrize("path", THREADED, ids=lambda path: path.name)
+def test_part_of_a_chunk_whose_blocks_are_in_any_order(path):
+    with open(path, "rb") as fp:
+        for chunk, _ in CompressedFPSource(fp):
+            with own_settings:
+                plain = decompress(chunk)
+            for start, stop, found in parts(chunk):
+                assert plain[start:stop] == found[start:stop]
+
+
+@pytest.mark.parametrize("start", [0, 3, 2**31, 2**32 - 1])
+def test_part_of_a_chunk_with_a_wrong_table(start):
+    """The error is that of the whole chunk, and no other memory is read."""
+    with own_settings:
+        own_settings.force_blocksize(64)
+        try:
+            chunk = bytearray(compress(PLAIN, BloscArgs(4, 5, True, "lz4")))
+        finally:
+            own_settings.force_blocksize(0)
+        struct.pack_into("<I", chunk, 16, start)
+        with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
+            decompress_part(bytes(chunk), memoryview(bytearray(len(PLAIN))), 0, 1)
 
 
 # The settings of Blosc belong to the process

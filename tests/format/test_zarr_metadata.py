@@ -136,3 +136,27 @@ DAMAGED = {
 def test_damaged_documents(reason):
     with pytest.raises(DamageError, match=reason):
         zm.decode_array(DAMAGED[reason])
+
+
+def test_equal_values_of_other_types_are_not_taken_for_each_other():
+    document = json.loads(
+        zm.ArrayDocument(np.dtype("i8"), Grid.of_rows((9,), 3)).encode()
+    )
+    assert 1 == zm.decode_array({**document, "fill_value": 1}).fill_value
+    for wrong in (True, 1.0, "1"):
+        with pytest.raises(DamageError, match="fill_value"):
+            zm.decode_array({**document, "fill_value": wrong})
+    found = zm.decode_array({**document, "fill_value": 1})
+    found.blosc["clevel"] = 99
+    assert 99 != zm.decode_array({**document, "fill_value": 1}).blosc.get("clevel")
+
+
+def test_settings_that_are_nested_deeply():
+    nested = []
+    for _ in range(5000):
+        nested = [nested]
+    document = json.loads(
+        zm.ArrayDocument(np.dtype("i8"), Grid.of_rows((9,), 3)).encode()
+    )
+    with pytest.raises((DamageError, UsageError)):
+        zm.decode_array({**document, "codecs": nested})

@@ -149,8 +149,6 @@ def raising(error):
 def test_what_it_notices(tmp_path, monkeypatch, expected, module, name, fake):
     files.run(DATA, tmp_path)
     monkeypatch.setattr(getattr(files, module), name, fake)
-    if module == "chunks":
-        monkeypatch.setattr("bloscpack._loop." + name, fake)
     with pytest.raises(expected):
         files.run(DATA, tmp_path)
 

@@ -117,6 +117,8 @@ class Handler(BaseHTTPRequestHandler):
         if not (self.web.ranges and text):
             return 0, size
         first, _, last = text.removeprefix("bytes=").partition("-")
+        if not first:
+            return max(0, size - int(last)), size
         return int(first), min(int(last) + 1, size)
 
     def answer_usually(self, change=lambda data: data, length: int = 0) -> bool:
@@ -271,6 +273,7 @@ class FolderHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path).lstrip("/")
         self.web.requests.append((self.command, path))
+        self.web.before(path)
         if path in self.web.refused:
             return self.reply(403)
         try:
@@ -317,10 +320,13 @@ class FolderServer:
         Paths that the client must not read.
     ranges
         Whether the server knows ranges.
+    before
+        Called with the path of each request before it is answered.
     """
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.before = lambda path: None
         self.requests: list[tuple[str, str]] = []
         self.nbytes = 0
         self.refused: set[str] = set()

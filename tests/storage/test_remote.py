@@ -130,16 +130,39 @@ def test_without_url():
 # Requests
 
 
-def test_one_head_request_and_one_range_come_first(web):
+def test_one_range_comes_first(web):
     with RemoteStorage(web.url) as storage:
         assert len(DATA) == storage.size
-        assert ["HEAD", "GET"] == web.methods()
-        assert "bytes=0-%d" % (HEAD - 1) == web.requests[1][1]["Range"]
+        assert ["GET"] == web.methods()
+        assert "bytes=0-%d" % (HEAD - 1) == web.requests[0][1]["Range"]
         assert DATA[:HEAD] == storage.read_at(0, HEAD)
-        assert 2 == len(web.requests)
+        assert 1 == len(web.requests)
         assert DATA[100:90_000] == storage.read_at(100, 89_900)
-        assert "bytes=%d-89999" % HEAD == web.requests[2][1]["Range"]
-        assert '"1"' == web.requests[2][1]["If-Match"]
+        assert "bytes=%d-89999" % HEAD == web.requests[1][1]["Range"]
+        assert '"1"' == web.requests[1][1]["If-Match"]
+
+
+@pytest.mark.parametrize("knows_ends", [True, False])
+@pytest.mark.parametrize("size", [5, 1000, 1001, len(DATA)])
+def test_the_end_of_a_file_is_read_first(size, knows_ends):
+    def refuse(handler):
+        return "bytes=-" in handler.headers["Range"] and handler.fail(416)
+
+    with serving(DATA[:size]) as web:
+        web.always = None if knows_ends else refuse
+        with RemoteStorage(web.url, end=1000) as storage:
+            assert size == storage.size
+            assert DATA[size - 3 : size] == storage.read_at(size - 3, 9)
+            start = max(0, size - 1000)
+            assert DATA[start:size] == storage.read_at(start, 1000)
+            if knows_ends:
+                assert ["bytes=-1000"] == [sent["Range"] for _, sent in web.requests]
+            assert DATA[:size] == storage.read_at(0, size)
+            extents = [
+                (at, at + n) for at in range(0, size, 97) for n in (1, 500, 2000)
+            ]
+            expected = [DATA[:size][slice(*extent)] for extent in extents]
+            assert expected == storage.read_many(extents)
 
 
 def test_extents_are_requested_at_once(web):
@@ -148,7 +171,7 @@ def test_extents_are_requested_at_once(web):
     def answer(handler):
         late.append(len(web.requests))
         end = time.monotonic() + 10
-        while len(web.requests) < 2 + 8 and time.monotonic() < end:
+        while len(web.requests) < 1 + 8 and time.monotonic() < end:
             time.sleep(0.005)
         return False
 
@@ -157,7 +180,7 @@ def test_extents_are_requested_at_once(web):
         web.always = answer
         found = storage.read_many(extents)
     assert [DATA[slice(*extent)] for extent in extents] == found
-    assert 10 == len(web.requests)
+    assert 9 == len(web.requests)
 
 
 def test_read_many_in_any_order_and_beyond_the_end(web):
@@ -169,14 +192,14 @@ def test_read_many_in_any_order_and_beyond_the_end(web):
         assert expected == storage.read_many(extents)
 
 
-def test_a_chunk_of_a_large_file_takes_three_requests():
+def test_a_chunk_of_a_large_file_takes_two_requests():
     rows = 2**20
     packed = bp.pack_bytes_to_bytes(os.urandom(3 * rows), rows, checksum="crc32")
     content = Content(packed, 2**30)
     with serving(content) as web, RemoteStorage(web.url) as storage:
         assert 2**30 == storage.size
         assert packed[2 * rows : 2 * rows + 100] == storage.read_at(2 * rows, 100)
-        assert 3 == len(web.requests)
+        assert 2 == len(web.requests)
 
 
 def test_read_ahead_reads_every_byte_once(web, monkeypatch):
@@ -190,11 +213,15 @@ def test_read_ahead_reads_every_byte_once(web, monkeypatch):
     assert 13 == len(spans)  # the first 64 KiB were read at once
 
 
-def test_empty_file():
-    with serving(b"") as web, RemoteStorage(web.url) as storage:
-        assert 0 == storage.size
-        assert b"" == storage.read_at(0, 10)
-        assert ["HEAD"] == web.methods()
+@pytest.mark.parametrize("end", [0, 10])
+@pytest.mark.parametrize("answer", [None, servers.status(416)])
+def test_empty_file(answer, end):
+    with serving(b"") as web:
+        web.answers = [answer]
+        with RemoteStorage(web.url, end=end) as storage:
+            assert 0 == storage.size
+            assert b"" == storage.read_at(0, 10)
+            assert ["GET", "HEAD"][: 1 + bool(answer)] == web.methods()
 
 
 def test_server_without_head_requests(web):
@@ -242,7 +269,7 @@ def test_server_that_ignores_ranges(web):
                 [(len(DATA) - 3, len(DATA)), (0, 2)]
             )
     # With None, the ranged request comes first.
-    assert ["HEAD", "GET"] * 3 == web.methods()
+    assert ["HEAD", "GET", "GET", "HEAD", "GET"] == web.methods()
 
 
 def test_short_file_on_a_server_that_ignores_ranges():
@@ -352,9 +379,9 @@ def test_errors_of_the_client_are_not_repeated(web, number):
 
 def test_stall(web, monkeypatch):
     monkeypatch.setattr(places, "STALL_SECONDS", 0.2)
-    web.answers = [None, servers.stall()]
+    web.answers = [servers.stall()]
     with RemoteStorage(web.url) as storage:
-        assert 4 == len(web.requests)
+        assert 2 == len(web.requests)
         web.answers = [servers.stall()]
         assert DATA == storage.read_at(0, len(DATA))
         web.always = servers.stall()
@@ -412,9 +439,11 @@ def test_file_that_changes_during_the_first_requests(web):
         web.etag = '"2"'
         return False
 
-    web.answers = [None, change]
+    # The server does not tell the size with the first part.
+    web.answers = [servers.status(416), None, change]
     with pytest.raises(bp.StorageError, match="changed while it was read"):
         RemoteStorage(web.url)
+    assert ["GET", "HEAD", "GET"] == web.methods()
 
 
 # Servers that send without an end
