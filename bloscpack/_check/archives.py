@@ -213,12 +213,14 @@ def _check_shard(document: ArrayDocument, inspection: Inspection, member: str) -
     assert sections.metadata is not None
     check_document(document, described.shape, described.dtype, member)
     header, rows = sections.header, shard_rows(sections.metadata.value)
+    inner = tuple(max(1, n) for n in described.shape[1:])
+    chunk = (rows, *inner) if described.grid is None else described.grid.chunk
     grid = document.grid
-    expected = grid.chunk[0] if grid.is_rows else None, grid.slots, CHECKSUM
-    found = rows, count_slots(header), header.checksum
+    expected = grid.chunk, grid.slots, CHECKSUM
+    found = chunk, count_slots(header), header.checksum
     if expected != found:
         raise DamageError(
-            "expected a shard with chunks of '%s' rows, '%s' entries in its index and "
+            "expected a shard with chunks of shape '%s', '%s' entries in its index and "
             "the checksum '%s', found '%s', '%s' and '%s'" % (*expected, *found)
         )
 

@@ -196,11 +196,8 @@ class Inspection:
         chains = self.numbering.chains
         if header.nchunks not in (-1, nchunks):
             message = "the header states the number of chunks '%d', but the %s has '%d'"
-            source = (
-                "offset table"
-                if nchunks == len(self.sections.table.entries)
-                else "file"
-            )
+            in_table = nchunks == len(self.sections.table.entries)
+            source = "offset table" if in_table else "file"
             message %= header.nchunks, source, nchunks
             self.report.add("header", "nchunks", message, offset=fields["nchunks"])
         if header.format_version < 2 or not chains:
@@ -383,17 +380,12 @@ class Inspection:
             "byte %d"
         )
         for count, i in enumerate(numbers[:ENTRIES_KEPT], 1):
-            text = message % (
-                i,
-                self.sections.table.entries[i],
-                chain.offsets[i - first],
-            )
+            stated = self.sections.table.entries[i]
+            text = message % (i, stated, chain.offsets[i - first])
             more = len(numbers) - count
             if count == ENTRIES_KEPT and more:
-                text += "; '%d' more entries up to chunk %d are wrong" % (
-                    more,
-                    numbers[-1],
-                )
+                others = "; '%d' more entries up to chunk %d are wrong"
+                text += others % (more, numbers[-1])
             self._report_entry(i, "offset", text)
 
     def _report_entry(self, i: int, kind: str, message: str) -> None:
@@ -460,11 +452,8 @@ class Inspection:
         They find the first chunk only by the sizes in front of it, and check that the
         last one is the last.
         """
-        first, chains, storage = (
-            self.announced_first,
-            self.numbering.chains,
-            self.storage,
-        )
+        first, storage = self.announced_first, self.storage
+        chains = self.numbering.chains
         if header.nchunks == 0 and first != storage.size:
             message = "expected the end of a file without chunks, found more bytes"
             at = FIELD_OFFSETS[header.format_version]["nchunks"]

@@ -234,11 +234,8 @@ def _read_metadata(
 
 def is_filled(storage: Storage, start: int, stop: int, byte: bytes) -> bool:
     """Return whether all bytes of an extent equal `byte`."""
-    for position in range(start, stop, READ_SIZE):
-        data = storage.read_at(position, min(READ_SIZE, stop - position))
-        if data.count(byte) != len(data):
-            return False
-    return True
+    blocks = storage.read_blocks(start, stop)
+    return all(block.count(byte) == len(block) for block in blocks)
 
 
 def find_metadata(storage: Storage, sections: Sections, report: Report) -> Sections:

@@ -89,12 +89,10 @@ def told(metadata: Json) -> str:
     note = metadata[KEY] if isinstance(metadata[KEY], dict) else {}
     fill = note.get("fill")
     value = "the fill value" if fill is None else "bytes %.9r" % fill
+    losses = ("filled", "are filled with " + value), ("left_out", "are left out")
     parts = [
         "%.9s %s %s" % (note.get("unit"), ", ".join(ranges), what)
-        for key, what in (
-            ("filled", "are filled with " + value),
-            ("left_out", "are left out"),
-        )
+        for key, what in losses
         if (ranges := _ranges(note.get(key)))
     ]
     if note.get("more"):

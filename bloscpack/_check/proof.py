@@ -156,13 +156,12 @@ def _doubts_of_count(
     """Yield the doubts about the number of chunks."""
     evidence, numbering = inspection.evidence, inspection.numbering
     header, geometry = inspection.sections.header, inspection.geometry
+    pairs = zip(groups, gaps, strict=False)
     # Intact headers of damaged chunks may lead from end to end.
     linked = (
         bool(groups)
         and evidence.first is not None
-        and all(
-            g[0].ndamaged == gap.nlost for g, gap in zip(groups, gaps, strict=False)
-        )
+        and all(group[0].ndamaged == gap.nlost for group, gap in pairs)
         and _is_back(groups[-1][-1], evidence, numbering)
     )
     if numbering.dropped:

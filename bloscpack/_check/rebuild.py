@@ -67,11 +67,8 @@ class Loss(Record):
     optional = ("region",)
 
     def __str__(self) -> str:
-        first, stop = self.chunks
-        last = stop - 1
-        text = (
-            "chunk %d" % first if first == last else "chunks %d to %d" % (first, last)
-        )
+        first, last = self.chunks[0], self.chunks[1] - 1
+        text = "chunks %d to %d" % (first, last) if first < last else "chunk %d" % first
         return ", ".join([text, *plain_place(self.span, self.rows, self.region)])
 
     def __repr__(self) -> str:
@@ -175,13 +172,9 @@ class RecoveryPlan:
         inspection, geometry = self._inspection, self.geometry
         report, proof = inspection.report, inspection.proof
         numbering = inspection.numbering
+        errors = {f.section for f in report.findings if f.severity == ERROR}
         # A file without chunks is still written if nothing but its metadata is damaged.
-        if not numbering.nfound and (
-            geometry.nchunks
-            or any(
-                f.section != "metadata" and f.severity == ERROR for f in report.findings
-            )
-        ):
+        if not numbering.nfound and (geometry.nchunks or errors - {"metadata"}):
             raise DamageError("no chunk could be saved", section="chunks")
         recovery = Recovery(
             report,
@@ -244,9 +237,8 @@ class RecoveryPlan:
         inspection, last_chunk = self._inspection, 0
         if self.parts:
             _, stop, chain = self.parts[-1]
-            last_chunk = (
-                chain.sizes[-1] if chain else self.geometry.size_of(stop - 1) or 0
-            )
+            size = chain.sizes[-1] if chain else self.geometry.size_of(stop - 1)
+            last_chunk = size or 0
         old, nfree = inspection.sections.header, inspection.sections.table.nfree
         others = [size for size, count in sizes.items() if count > (size == last_chunk)]
         chunk_size = others[0] if others else last_chunk
@@ -262,10 +254,9 @@ class RecoveryPlan:
         if nfree is None:
             nfree = DEFAULT_MAX_APP_CHUNKS(self.recovery.nchunks)
         typesize = old.typesize if old is not None else 0
-        if not typesize and inspection.numbering.chains:
-            typesize = inspection.scan.header_at(
-                inspection.numbering.chains[0].start
-            ).typesize
+        chains = inspection.numbering.chains
+        if not typesize and chains:
+            typesize = inspection.scan.header_at(chains[0].start).typesize
         return BloscpackHeader(
             offsets=offsets,
             checksum=inspection.checksum.name,

@@ -1,4 +1,4 @@
-"""All-or-nothing changes of files and datasets, by five rules.
+"""All-or-nothing changes of files and datasets, by six rules.
 
 ==================  ================================  ==================================
 module              rule                              used for
@@ -7,6 +7,7 @@ module              rule                              used for
 `end_changes`       journal of old bytes              appending to a file, metadata
 `new_files`         journal of new files              changes of a dataset in a folder
 `guard`             one guard object                  datasets in a store of objects
+`shared`            one shard                         several writers of an array
 `new_folder`        a hidden folder is renamed        new datasets in a folder
 ==================  ================================  ==================================
 

@@ -24,6 +24,7 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.paths import is_safe_part
@@ -67,7 +68,7 @@ class Access:
 
     def of_folder(self, name: str) -> FileAccess | None:
         """Return the access of a new folder; None for the usual access."""
-        return _only_access(attributes_in(self._folder, folder_of(name)))
+        return attributes_in(self._folder, folder_of(name), only_access=True)
 
     def of_description(self, name: str = "") -> FileAccess | None:
         """Return the access of the nearest description, from a folder upwards."""
@@ -94,18 +95,12 @@ class Access:
             limit_access(descriptor, limits)
 
 
-class Model:
+class Model(NamedTuple):
     """A folder of a replaced dataset, if there is one, and the access to copy."""
 
-    def __init__(
-        self,
-        folder: FolderStore | None = None,
-        of_file: FileAccess | None = None,
-        of_folder: FileAccess | None = None,
-    ) -> None:
-        self.folder = folder
-        self.of_file = of_file
-        self.of_folder = of_folder
+    folder: FolderStore | None = None
+    of_file: FileAccess | None = None
+    of_folder: FileAccess | None = None
 
     @classmethod
     def of_parent(cls, folder: FolderStore) -> Model:
@@ -158,10 +153,8 @@ class NewAccess(Access):
             if folder is not None:
                 file = Access(folder).of_description() or model.of_file
                 file = file or _first(folder)
-                model = Model(folder, file, _only_access(attributes_in(folder)))
-            else:
-                model = Model(None, model.of_file, model.of_folder)
-            self._parts[name] = model
+                model = Model(folder, file, attributes_in(folder, only_access=True))
+            self._parts[name] = model._replace(folder=folder)
         return self._parts[name]
 
     def give_all(self, folder: FolderStore) -> None:
@@ -242,7 +235,7 @@ def limits_of(path: str) -> AccessLimits | None:
 
 def _of_owner(folder: FolderStore) -> FileAccess | None:
     """Return the access of a folder of another user in which root makes something."""
-    found = _only_access(attributes_in(folder))
+    found = attributes_in(folder, only_access=True)
     return found if found is not None and of_another_user(found) else None
 
 
@@ -251,9 +244,10 @@ def _first_of(
 ) -> FileAccess | None:
     """Return the access of the first of several files that exists in a folder."""
     for name in names:
-        found = attributes_in(folder, inside + "/" + name if inside else name)
+        file = inside + "/" + name if inside else name
+        found = attributes_in(folder, file, only_access=True)
         if found is not None:
-            return _only_access(found)
+            return found
     return None
 
 
@@ -271,17 +265,10 @@ def _first(folder: FolderStore) -> FileAccess | None:
     """Return the access of the first file in a folder, which nothing describes."""
     for name, kind in folder.walk():
         if kind == stat.S_IFREG:
-            return _only_access(attributes_in(folder, name))
+            return attributes_in(folder, name, only_access=True)
     return None
 
 
 def folder_of(name: str) -> str:
     """Return the name of the folder that a file or folder is in."""
     return name.rpartition("/")[0]
-
-
-def _only_access(found: FileAccess | None) -> FileAccess | None:
-    """Return attributes without those that belong to a single file."""
-    if found is not None:
-        found.extended = {}
-    return found

@@ -47,7 +47,7 @@ from .ownership import FileAccess, copy_attributes
 from .temporary import TemporaryFile
 
 if TYPE_CHECKING:
-    from .journal import Extent, Head
+    from .journal import Extent, Extents, Head
     from .locking import LockedFile
 
 
@@ -59,7 +59,7 @@ class EndChange:
     `UsageError` for a file object that can only append.
     """
 
-    def __init__(self, fp: BinaryFile, extents: Iterable[Extent]) -> None:
+    def __init__(self, fp: BinaryFile, extents: Extents) -> None:
         if writes_at_end(fp):
             raise UsageError(
                 "a file that is opened with 'a' can't be changed: expected 'r+b'"
@@ -120,7 +120,7 @@ class EndChange:
 class InMemoryChange(EndChange):
     """A change of a file object; memory holds the old bytes."""
 
-    def __init__(self, target: FileObjectTarget, extents: Iterable[Extent]) -> None:
+    def __init__(self, target: FileObjectTarget, extents: Extents) -> None:
         super().__init__(target.fp, extents)
         self._target = target
 
@@ -158,7 +158,7 @@ class JournaledChange(EndChange):
     def __init__(
         self,
         locked_file: LockedFile,
-        extents: Iterable[Extent],
+        extents: Extents,
         new_head: Head,
         unchanged: Extent,
     ) -> None:
@@ -230,20 +230,19 @@ def _create_journal(locked_file: LockedFile) -> BinaryIO:
         return disk.create(locked_file.journal_name, 0o600)
     except PermissionError as error:
         kind = "append and metadata write a journal"
-        raise _no_permission(locked_file, kind, error) from error
+        raise StorageError(*_no_permission(locked_file, kind, error)) from error
 
 
 def _no_permission(
     locked_file: LockedFile, kind: str, error: PermissionError
-) -> StorageError:
-    """Return the error for a folder where no file can be created; `kind` says why."""
-    return StorageError(
-        error.errno,
+) -> tuple[int | None, str, str]:
+    """Describe the error of creating no file in a folder; `kind` says what for."""
+    text = (
         "the folder '%s' is not writable, but %s beside the file: get write permission "
         "for the folder, or copy the file to another folder and change the copy"
-        % (os.path.dirname(locked_file.journal_name) or ".", kind),
-        os.fsdecode(locked_file.path),
     )
+    folder = os.path.dirname(locked_file.journal_name) or "."
+    return error.errno, text % (folder, kind), os.fsdecode(locked_file.path)
 
 
 def _share_reading(fp: BinaryFile, name: str, file: BinaryFile) -> None:
@@ -262,7 +261,7 @@ class CopiedChange(EndChange):
     and where a journal of this user would not be accepted.
     """
 
-    def __init__(self, locked_file: LockedFile, extents: Iterable[Extent]) -> None:
+    def __init__(self, locked_file: LockedFile, extents: Extents) -> None:
         super().__init__(locked_file.fp, extents)
         self._locked_file = locked_file
 
@@ -289,10 +288,7 @@ def begin_copy(locked_file: LockedFile) -> TemporaryFile:
         locked_file.temporary = TemporaryFile(locked_file.target, 0o600)
     except PermissionError as error:
         kind = "the new content of the file is first written"
-        explained = _no_permission(locked_file, kind, error)
-        raise PermissionError(
-            explained.errno, explained.strerror, explained.filename
-        ) from error
+        raise PermissionError(*_no_permission(locked_file, kind, error)) from error
     except OSError as error:
         error.filename = os.fsdecode(locked_file.path)
         raise
@@ -355,9 +351,7 @@ class FileObjectTarget:
         self.fp = fp
         self.changing: EndChange | None = None
 
-    def change(
-        self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
-    ) -> EndChange:
+    def change(self, extents: Extents, new_head: Head, unchanged: Extent) -> EndChange:
         """Return a change, to be used in a ``with`` statement."""
         return InMemoryChange(self, extents)
 

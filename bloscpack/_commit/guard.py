@@ -90,11 +90,15 @@ class ObjectChange(Change):
         if name not in self._versions:
             self._versions[name] = self.store.object_version(name)
 
-    def begin(self, name: str) -> UnfinishedFile:
-        """Return a temporary file for a new object."""
+    def lock(self, name: str) -> None:
+        """Let `commit` raise `Conflict` if another writer changes an object."""
         self._find_version(name)
         # After the version is known: a later writer must not have stored the object.
         self.store.check_version(self.guard, self.version)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a temporary file for a new object."""
+        self.lock(name)
         return UnfinishedFile(name, name, temporary_file())
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
@@ -278,9 +282,10 @@ class GuardedObjects:
         self._pending = pending
         self._store = store = pending.store
         self.shared = kind == "group"
+        self.by_shard = False
         self._guard = JOURNAL if kind == "table" else ZARR_JSON
         self._claimed = bytes if self.shared else claimed
-        self._failed = False
+        self.has_failed = False
         self._has_claim = False
         if self.shared:
             return
@@ -327,7 +332,7 @@ class GuardedObjects:
     @contextmanager
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
-        if self._failed:
+        if self.has_failed:
             raise StorageError(
                 errno.EIO, "an earlier change failed: open it again", self._store.root
             )
@@ -335,19 +340,19 @@ class GuardedObjects:
             version = self._store.object_version(ZARR_JSON)
             yield ObjectChange(self._store, ZARR_JSON, version)
             return
-        self._failed = True
+        self.has_failed = True
         if not self._has_claim:
             self._take()
         change = ObjectChange(self._store, self._guard, self._version, self._claimed)
         try:
             yield change
-        except (UsageError, ValueError, TypeError):  # the values do not fit
-            self._failed = change.is_committing
+        except (UsageError, ValueError, TypeError, LookupError):  # do not fit
+            self.has_failed = change.is_committing
             raise
         finally:
             change.close()
         self._version = change.version
-        self._failed = False
+        self.has_failed = False
 
     def release(self) -> None:
         """Remove the journal of a table if it is still the own one.

@@ -19,16 +19,17 @@ import os
 import struct
 
 from .._storage.base import MemoryStorage, Storage
-from .._storage.local import whole_file
+from .._storage.local import begins_with, whole_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .._storage.protocols import BinaryFile
 
     # The (start, stop) of bytes of a file.
     Extent = tuple[int, int]
+    Extents = Iterable[Extent]
     # Bytes, or blocks of them if there may be many.
     Head = bytes | Sequence[bytes]
 
@@ -140,24 +141,6 @@ def digest_of_witness(storage: Storage, start: int, stop: int) -> bytes:
     return digest.digest()
 
 
-class _OpenFileStorage(Storage):
-    """An open file, which can be read even after it has been removed."""
-
-    def __init__(self, fp: BinaryFile) -> None:
-        # A descriptor of its own: the caller closes `fp`.
-        self._fp = os.fdopen(os.dup(fp.fileno()), "rb", buffering=0)
-        self._storage = whole_file(self._fp)
-        self.size = self._storage.size
-        self.concurrent = self._storage.concurrent
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        return self._storage.read_into(view, offset)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_fp"):  # unless `dup` failed
-            self._fp.close()
-
-
 class Journal:
     """The fields of a journal, unchecked, and its old bytes.
 
@@ -212,7 +195,12 @@ class Journal:
         """Return the journal, which can be read even when the file `fp` is removed."""
         # Windows can't remove a file that is open.
         if self.size > MAX_IN_MEMORY and os.name != "nt":
-            self._content = _OpenFileStorage(fp)
+            import weakref
+
+            # A descriptor of its own: the caller closes `fp`.
+            own = os.fdopen(os.dup(fp.fileno()), "rb", buffering=0)
+            self._content = whole_file(own)
+            weakref.finalize(self._content, own.close)
         else:
             self._content = MemoryStorage(self._content.read_at(0, self.size))
         return self
@@ -244,7 +232,4 @@ class Journal:
 
 def is_journal(name: str) -> bool:
     """Return whether a file has the name of a journal and begins like a journal."""
-    if not name.endswith(SUFFIX) or not os.path.isfile(name):
-        return False
-    with open(name, "rb") as fp:
-        return fp.read(len(MAGIC)) == MAGIC
+    return name.endswith(SUFFIX) and begins_with(name, MAGIC)

@@ -45,13 +45,16 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 # The file in which Linux lists all locks.
 LOCKS = "/proc/locks"
-# Pause between two attempts to take a lock, in seconds.
+# Maximum number of characters of the name of a process.
+MAX_NAME = 64
+# Shortest and longest pause between two attempts to take a lock, in seconds.
 PAUSE = 0.01
+MAX_PAUSE = 0.1
 # Numbers of the file systems without locks that the user has been warned of.
 _WITHOUT_LOCKS: set[int] = set()
 # Device, inode and process of the files and folders that this process has locked. A
-# child process that inherits the set has locked none of them.
-_LOCKED_HERE: set[tuple[int, int, int]] = set()
+# child process that inherits the list has locked none of them.
+_LOCKED_HERE: list[tuple[int, int, int]] = []
 
 
 class LockedFile:
@@ -319,25 +322,28 @@ class Lock(Owner):
     Raises `StorageError` if another writer has it. The message is `locked`, in which
     ``%s`` stands for words that name the process of this writer, if it is known.
     Without locks of the system, nothing keeps other writers away; the user is warned,
-    once for each file system that has none.
+    once for each file system that has none, if it `warns`.
     """
 
+    warns = True
     _unlock: Callable[[], None] | None = None
 
-    def __init__(self, descriptor: int, path: Path, locked: str) -> None:
+    def __init__(
+        self, descriptor: int, path: Path, locked: str, *, shared: bool = False
+    ) -> None:
         super().__init__()
         status = os.fstat(descriptor)
         self._key = status.st_dev, status.st_ino, os.getpid()
-        failure = try_lock(descriptor)
+        failure = try_lock(descriptor, shared)
         if failure is None:
-            _LOCKED_HERE.add(self._key)
+            _LOCKED_HERE.append(self._key)
             self._unlock = unlocking(descriptor)
         elif failure.errno in LOCKED:
             is_here = self._key in _LOCKED_HERE
             holder = " in this process" if is_here else _holder_of(status)
             name = os.fsdecode(path)
             raise StorageError(errno.EAGAIN, locked % holder, name) from failure
-        elif failure.errno is not None and status.st_dev not in _WITHOUT_LOCKS:
+        elif failure.errno and self.warns and status.st_dev not in _WITHOUT_LOCKS:
             _WITHOUT_LOCKS.add(status.st_dev)
             log.notice(
                 "'%s': the file system has no locks (%s), so nothing prevents another "
@@ -345,12 +351,17 @@ class Lock(Owner):
                 % (os.fsdecode(path), failure.strerror)
             )
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock keeps other writers away."""
+        return self._unlock is not None
+
     def release(self) -> None:
         """Unlock the file or folder, unless another process has locked it."""
         unlock, self._unlock = self._unlock, None
         if unlock is not None and self.is_here:
             unlock()
-            _LOCKED_HERE.discard(self._key)
+            _LOCKED_HERE.remove(self._key)
 
 
 def _holder_of(status: os.stat_result) -> str:
@@ -366,7 +377,8 @@ def _holder_of(status: os.stat_result) -> str:
                 _, kind, *fields = line.split()
                 if kind == "FLOCK" and fields[3] == place and int(fields[2]) > 0:
                     with open("/proc/%s/comm" % fields[2], errors="replace") as name:
-                        return " (process %s, '%s')" % (fields[2], name.read().strip())
+                        text = name.read(MAX_NAME).strip()  # any characters
+                        return " (process %s, %r)" % (fields[2], text)
     except (OSError, ValueError, IndexError):
         pass
     return ""
@@ -374,31 +386,32 @@ def _holder_of(status: os.stat_result) -> str:
 
 def waiting(open_it: Callable[[], Result], seconds: float) -> Result:
     """Return what a function opens; wait as long as another writer has locked it."""
-    if not isinstance(seconds, Real):
+    if not isinstance(seconds, Real) or seconds != seconds:  # NaN has no end
         raise UsageTypeError(
             "expected a number of seconds to wait, found %r" % (seconds,)
         )
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, PAUSE
     while True:
         try:
             return open_it()
         except StorageError as error:
             if error.errno != errno.EAGAIN or time.monotonic() >= end:
                 raise
-        time.sleep(PAUSE)
+        time.sleep(pause)
+        pause = min(2 * pause, MAX_PAUSE)
 
 
 class FolderLock(Lock):
     """The lock of a folder, which also keeps it open, until `close`.
 
-    Raises `StorageError` if another writer has locked it, or has put another folder in
-    its place.
+    Writers with a `shared` lock do not keep each other away. Raises `StorageError` if
+    another writer has locked it, or has put another folder in its place.
     """
 
     _descriptor: int | None = None
 
-    def __init__(self, folder: FolderStore) -> None:
-        self.folder = folder
+    def __init__(self, folder: FolderStore, *, shared: bool = False) -> None:
+        self.folder, self.warns = folder, not shared
         held = folder.hold()
         if os.name == "nt":  # no locks, and folders can't be opened
             Owner.__init__(self)
@@ -408,7 +421,7 @@ class FolderLock(Lock):
         self._descriptor = os.open(place, flags, dir_fd=held.number)
         try:
             locked = "another writer%s has opened this folder"
-            super().__init__(self._descriptor, folder.root, locked)
+            super().__init__(self._descriptor, folder.root, locked, shared=shared)
             if not folder.has_its_name():
                 raise replaced(folder.root)
         except BaseException:

@@ -131,9 +131,14 @@ class Pending:
         return is_folder and self.store.exists(JOURNAL)
 
     @property
+    def is_known(self) -> bool:
+        """Whether `read` has found a change."""
+        return bool(self.files or self.documents)
+
+    @property
     def is_there(self) -> bool:
         """Whether a change was committed, and is to be completed."""
-        if self.files or self.documents:
+        if self.is_known:
             return True
         return not self.store.is_remote and self.has_journal
 
@@ -225,7 +230,11 @@ class Change:
         The files of the dataset.
     is_committing
         Whether `commit` was called: if it fails, the state is not known.
+    wait
+        Number of seconds to wait for another writer of a file that is locked.
     """
+
+    wait = 0.0
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -260,6 +269,13 @@ class Change:
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
+        raise NotImplementedError
+
+    def lock(self, name: str) -> None:
+        """Let no other writer of shards change a file before this change ends.
+
+        If another one changes it, `commit` raises `Conflict`.
+        """
         raise NotImplementedError
 
     def make_folder(self, name: str) -> None:
@@ -395,10 +411,8 @@ class FolderChange(Change):
 
     def _open_changes(self) -> FolderStore:
         """Return the folder of changes, which another user may have made."""
-        self._use_folder(CHANGES)
         try:
-            if not self.store.is_folder(CHANGES):
-                self._make_folder(CHANGES)
+            self.make_folder(CHANGES)
         except PermissionError as error:  # it concerns the dataset
             raise type(error)(error.errno, error.strerror, self.store.root) from error
         return folder_of_changes(self.store)

@@ -23,26 +23,24 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 
 from .._engine.forks import Owner
 from .._storage.disk import disk
 from .._storage.folder_store import FolderStore, replaced
 from .._storage.paths import is_missing
 from ..exceptions import FormatError, StorageError, UsageValueError
+from . import new_files
 from .access import Model, NewAccess
 from .locking import FolderLock
-from .new_files import (
-    PRIVATE_FOLDER,
-    Datasets,
-    FolderChange,
-    Pending,
-    check_mode,
-    naming_dataset,
-    not_replaced,
-)
 from .ownership import AccessLimits
 from .trust import CHANGES, is_believed
 
+# Says whether a folder that is no dataset may be replaced. The attributes of an input.
+# The folder that is replaced, if there is one.
+IsOld = Callable[[str], bool] | None
+Limits = AccessLimits | None
+Replaced = FolderStore | None
 # How the name of a folder begins that is not complete, or that was replaced.
 TEMPORARY = ".%s.bloscpack-"
 # How a file is opened to be synced. Its owner may not be allowed to write it. Windows
@@ -51,6 +49,7 @@ SYNC_MODE = "r+b" if os.name == "nt" else "rb"
 LEFTOVER = re.compile(r"\..+\.bloscpack-[0-9]+")
 
 
+@dataclass(eq=False)
 class NewName:
     """The name `name` of a new dataset, in the open folder `parent`.
 
@@ -58,22 +57,18 @@ class NewName:
     access `like`, or else see `Model.of_parent`.
     """
 
-    def __init__(
-        self,
-        parent: FolderStore,
-        name: str,
-        datasets: Datasets,
-        like: Model | None = None,
-    ) -> None:
-        self.datasets = datasets
-        self.like = like
-        self.parent = parent
-        self.name = name
-        # How the names of temporary folders for it begin.
-        self.start = TEMPORARY % name[:100]
+    parent: FolderStore
+    name: str
+    datasets: new_files.Datasets
+    like: Model | None = None
+
+    @property
+    def start(self) -> str:
+        """How the names of temporary folders for it begin."""
+        return TEMPORARY % self.name[:100]
 
     @classmethod
-    def of(cls, path: str, datasets: Datasets) -> NewName:
+    def of(cls, path: str, datasets: new_files.Datasets) -> NewName:
         """Return the last part of a full path."""
         around, name = os.path.split(path)
         return cls(FolderStore(around), name, datasets)
@@ -101,8 +96,8 @@ class NewName:
 
 @contextmanager
 def creating(
-    target: NewName, mode: str, sync: bool, limits: AccessLimits | None = None
-) -> Iterator[FolderChange]:
+    target: NewName, mode: str, sync: bool, limits: Limits = None
+) -> Iterator[new_files.FolderChange]:
     """Yield a change of a new folder, which gets its name when the block ends.
 
     `mode` is ``'x'`` for a name that must be free, or ``'w'`` to replace a dataset.
@@ -113,20 +108,16 @@ def creating(
         folder = hidden.subfolder(target.name)
         held = folder.hold()
         access.give(held.number, access.of_folder(""), "")
-        change = FolderChange(Pending(folder), sync, access)
+        change = new_files.FolderChange(new_files.Pending(folder), sync, access)
         yield change
         change.commit()
         folder.remove_tree(CHANGES)
-        put(hidden, target, sync, mode if old is None else None, old)
+        put(hidden, target, sync, mode, old)
 
 
 @contextmanager
 def building(
-    target: NewName,
-    mode: str,
-    sync: bool,
-    is_old: Callable[[str], bool] | None = None,
-    limits: AccessLimits | None = None,
+    target: NewName, mode: str, sync: bool, is_old: IsOld = None, limits: Limits = None
 ) -> Iterator[str]:
     """Yield a free path, for a dataset that gets its name when the block ends.
 
@@ -140,18 +131,21 @@ def building(
         owner.check(target.path)  # the block may have forked
         built = hidden.subfolder(target.name)
         access.give_all(built)
+        for name, kind in built.walk() if sync else ():
+            if kind == stat.S_IFDIR:
+                built.sync_folder(name)
+            elif kind == stat.S_IFREG:
+                with disk.open(built.at(name), SYNC_MODE) as fp:
+                    disk.sync(fp)
         if sync:
-            _sync_tree(built)
-        put(hidden, target, sync, mode if old is None else None, old)
+            built.sync_folder()
+        put(hidden, target, sync, mode, old)
 
 
 @contextmanager
 def _unfinished(
-    target: NewName,
-    mode: str,
-    limits: AccessLimits | None,
-    is_old: Callable[[str], bool] | None = None,
-) -> Iterator[tuple[FolderStore, FolderStore | None, NewAccess]]:
+    target: NewName, mode: str, limits: Limits, is_old: IsOld = None
+) -> Iterator[tuple[FolderStore, Replaced, NewAccess]]:
     """Yield a folder in which the name of the target is free.
 
     Also the folder that is to be replaced, which is locked, and the access of the new
@@ -165,18 +159,11 @@ def _unfinished(
         access = NewAccess(target.model(replaces), limits)
         remove_leftovers(target.parent, target.start)
         start = os.path.join(target.parent.root, target.start)
-        with naming_dataset(target.path, start), sibling_folder(target) as hidden:
+        with (
+            new_files.naming_dataset(target.path, start),
+            sibling_folder(target) as hidden,
+        ):
             yield hidden, replaces, access
-
-
-def _sync_tree(folder: FolderStore) -> None:
-    for name, kind in folder.walk():
-        if kind == stat.S_IFDIR:
-            folder.sync_folder(name)
-        elif kind == stat.S_IFREG:
-            with disk.open(folder.at(name), SYNC_MODE) as fp:
-                disk.sync(fp)
-    folder.sync_folder()
 
 
 def remove_dataset(target: NewName, sync: bool) -> None:
@@ -210,14 +197,12 @@ def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
             source.parent.sync_folder()
 
 
-def check_target(
-    target: NewName, mode: str, is_old: Callable[[str], bool] | None = None
-) -> FolderLock | None:
+def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock | None:
     """Return a lock of the dataset that is to be replaced, if any.
 
     `is_old` is that of `building`.
     """
-    check_mode(mode)
+    new_files.check_mode(mode)
     if LEFTOVER.fullmatch(target.name):
         raise UsageValueError(
             "'%s' has the name of a temporary folder, which the next writer removes"
@@ -235,7 +220,7 @@ def check_target(
     folder = target.folder()
     is_other = bool(folder.names()) and target.datasets.kind_of(folder) is None
     if is_other and (is_old is None or not is_old(target.path)):
-        raise not_replaced(target.path)
+        raise new_files.not_replaced(target.path)
     target.datasets.check_no_column(folder)
     lock = FolderLock(folder)
     try:
@@ -284,7 +269,7 @@ def _is_shared(folder: FolderStore) -> bool:
     return bool(is_open) or not is_own
 
 
-def _check_no_writer(folder: FolderStore, datasets: Datasets) -> None:
+def _check_no_writer(folder: FolderStore, datasets: new_files.Datasets) -> None:
     """Raise `StorageError` if a member of a group or table is open for writing."""
     if datasets.kind_of(folder) != "array":
         for name in datasets.names_inside(folder):
@@ -323,7 +308,7 @@ def _make_sibling(target: NewName, made: list[FolderStore]) -> FolderLock:
         # Before the folder is made: a signal may follow at once.
         made.append(target.parent.subfolder(name))
         try:
-            target.parent.make_folder(name, PRIVATE_FOLDER)
+            target.parent.make_folder(name, new_files.PRIVATE_FOLDER)
         except FileExistsError:
             made.pop()
             continue
@@ -399,24 +384,19 @@ def _take_away(
 
 
 def put(
-    hidden: FolderStore,
-    target: NewName,
-    sync: bool,
-    mode: str | None,
-    replaces: FolderStore | None = None,
+    hidden: FolderStore, target: NewName, sync: bool, mode: str, old: Replaced = None
 ) -> None:
     """Give a complete folder its name; take the name from the one that had it.
 
-    The folder has the name in `hidden`. `mode` is None if the caller has checked and
-    locked the folder that had the name, `replaces`.
+    The folder has the name in `hidden`. `old` is the folder that had the name, if the
+    caller has checked and locked it.
     """
     around, name = target.parent, target.name
     if is_believed(around.hold(), hidden.subfolder(name).hold()):
         target.datasets.drop_copies(around, sync)
-    old = None if mode is None else check_target(target, mode)
-    if old is not None:
-        replaces = old.folder
-    with nullcontext() if old is None else closing(old):
+    lock = check_target(target, mode) if old is None else None
+    with nullcontext() if lock is None else closing(lock):
+        replaces = old if lock is None else lock.folder
         if replaces is None:
             around.rename(name, name, hidden)  # commit point
         elif around.exchange(name, name, hidden):  # commit point

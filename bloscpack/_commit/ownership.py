@@ -32,8 +32,13 @@ from .._storage.paths import is_missing
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from .._storage.folder_store import FolderStore
     from .._storage.protocols import BinaryFile
+
+    # What limits the access of a new file.
+    Limit: TypeAlias = "FileAccess | AccessLimits"
 
 # The access control list, in the form in which the kernel of Linux stores it.
 ACL = "system.posix_acl_access"
@@ -60,11 +65,7 @@ class FileAccess:
         self.status = os.stat(file)
         self.extended: dict[str, bytes] = {}
         self.acl: bytes | None = None
-        names = []
-        if hasattr(os, "listxattr"):
-            with suppress(OSError):  # the file system has no attributes
-                names = os.listxattr(file)
-        for name in names:
+        for name in _attribute_names(file):
             if name == ACL:
                 self.acl = b""
             elif only_access or not (
@@ -147,15 +148,18 @@ def attributes_of_input(fp: BinaryFile) -> FileAccess | None:
     return FileAccess(descriptor)
 
 
-def attributes_in(folder: FolderStore, name: str = "") -> FileAccess | None:
+def attributes_in(
+    folder: FolderStore, name: str = "", *, only_access: bool = False
+) -> FileAccess | None:
     """Return owner and access of a file in a folder, or of the folder itself.
 
-    None without a file.
+    None without a file. `only_access` is that of `FileAccess`.
     """
     try:
         if not name or not HAS_OPEN_FOLDERS:
             held = folder.hold()
-            return FileAccess(held.name(name) if name else held.number or held.path)
+            file = held.name(name) if name else held.number or held.path
+            return FileAccess(file, only_access=only_access)
         try:
             number = folder.descriptor(name)
         except PermissionError:
@@ -167,7 +171,7 @@ def attributes_in(folder: FolderStore, name: str = "") -> FileAccess | None:
             raise
         return None
     try:
-        return FileAccess(number)
+        return FileAccess(number, only_access=only_access)
     finally:
         os.close(number)
 
@@ -193,11 +197,7 @@ def is_new_folder(descriptor: int) -> bool:
 
 
 def copy_attributes(
-    target: int | str,
-    source: FileAccess,
-    *,
-    owner: bool,
-    limit: FileAccess | AccessLimits | None = None,
+    target: int | str, source: FileAccess, *, owner: bool, limit: Limit | None = None
 ) -> None:
     """Give the file `target` the group, permission bits, ACL and attributes of another.
 
@@ -214,7 +214,7 @@ def copy_attributes(
         limit = None
     if limit is not None:
         mode = limit.limit(mode, status.st_gid)
-    if not _copy_acl(target, source, status, mode, limit):
+    if not _copy_acl(target, source, status.st_gid, mode, limit):
         mode &= OWNER_BITS
     for name, value in source.extended.items():
         if name in LABELS and not owner:
@@ -269,15 +269,12 @@ def _chown(target: int | str, uid: int, gid: int) -> bool:
 
 
 def _copy_acl(
-    target: int | str,
-    source: FileAccess,
-    status: os.stat_result,
-    mode: int,
-    limit: FileAccess | AccessLimits | None,
+    target: int | str, source: FileAccess, group: int, mode: int, limit: Limit | None
 ) -> bool:
     """Copy the ACL, if any; return False if `mode` would give more access without it.
 
-    A new file may have got an ACL from its folder: it is removed.
+    `group` is the group of the target. An ACL that the target has got from its folder
+    is removed.
     """
     if source.acl is None:
         return _remove_acl(target)
@@ -286,7 +283,7 @@ def _copy_acl(
     )
     kept = (
         mode == source.mode
-        and status.st_gid == source.status.st_gid
+        and group == source.status.st_gid
         and everyone_read_input
         and bool(source.acl)
         and _set_attribute(target, ACL, source.acl)
@@ -309,15 +306,16 @@ def _set_attribute(target: int | str, name: str, value: bytes) -> bool:
 
 def _remove_acl(target: int | str) -> bool:
     """Remove the ACL of a file; return False if it has one that can't be removed."""
-    if not hasattr(os, "listxattr"):
-        return True
     try:
-        names = os.listxattr(target)
-    except OSError:  # the file system has no attributes
-        return True
-    try:
-        if ACL in names:
+        if ACL in _attribute_names(target):
             os.removexattr(target, ACL)
     except OSError:
         return False
     return True
+
+
+def _attribute_names(file: int | str) -> list[str]:
+    """Return the names of extended attributes; none where there are no attributes."""
+    with suppress(AttributeError, OSError):
+        return os.listxattr(file)
+    return []

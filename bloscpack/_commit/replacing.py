@@ -26,11 +26,14 @@ from .._storage.disk import NO_ROOM, disk
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.protocols import Path, StorageOptions
 from .._storage.stream import is_stream, open_stream, standard_stream
-from ..exceptions import StorageError, UsageError
+from ..exceptions import StorageError, UsageError, UsageValueError
 from . import journal, trust
 from .locking import open_locked
 from .ownership import AccessLimits, FileAccess, copy_attributes
 from .temporary import TemporaryFile, remove_leftovers
+
+# Why a target may not contain the source.
+APART = ": neither may be inside of the other"
 
 
 def check_distinct(in_file: Path, out_file: Path) -> None:
@@ -45,6 +48,23 @@ def check_distinct(in_file: Path, out_file: Path) -> None:
             "input '%s' and output '%s' are the same file"
             % (shown_name(in_file), shown_name(out_file))
         )
+
+
+def check_apart(source: str, target: str) -> None:
+    """Raise `UsageError` if one of two names is inside of the folder of the other.
+
+    A target inside of the source would become a part of it; a target around the source
+    would replace it.
+    """
+    if is_url(source):
+        return
+    paths = [os.path.join(os.path.realpath(name), "") for name in (source, target)]
+    for path, inner, relation in (
+        (paths[0], paths[1], "the target '%s' is inside of the source '%s'"),
+        (paths[1], paths[0], "the target '%s' contains the source '%s'" + APART),
+    ):
+        if inner.startswith(path) and os.path.isdir(path):
+            raise UsageValueError(relation % (target, source))
 
 
 @contextmanager

@@ -199,16 +199,18 @@ def _refers_to(name: str, descriptor: int) -> bool:
     return os.path.samestat(found, os.fstat(descriptor))
 
 
-def try_lock(descriptor: int) -> OSError | None:
+def try_lock(descriptor: int, shared: bool = False) -> OSError | None:
     """Lock an open file or folder; return the error of the system if that fails.
 
-    Another writer has the lock if the number of the error is in `LOCKED`. Otherwise the
-    file system has no locks, or, if the error has no number, the system.
+    A `shared` lock keeps only the others away. The number of the error is in `LOCKED`
+    if another process has locked it. Any other number says that the file system has no
+    locks, none that the system has none.
     """
     try:
         import fcntl
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except ImportError as error:
         return OSError(str(error))
     except OSError as error:

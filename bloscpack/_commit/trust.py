@@ -5,14 +5,14 @@ or dataset. `load` applies this to the journal of a file, `check_in_dataset` to 
 journal of a dataset and to the folder that it is in, and `is_believed` to a folder
 around a dataset.
 
-Strategy: three tables of rules, checked in order. Each rule is a pure function of
-`JournalEvidence` that returns what it found if the rule is broken, else None.
+Strategy: three lists of rules, checked in order. Each yields what is expected of
+`JournalEvidence`, and what was found instead, until a rule is broken.
 
-- `WRITER_RULES` say who may have written a journal, of a file or a dataset. They need
+- `_writer_rules` say who may have written a journal, of a file or a dataset. They need
   the status of the two files.
-- `CONTENT_RULES` also need the fields of the journal and of the old file header. They
+- `_content_rules` also need the fields of the journal and of the old file header. They
   bound every size, so they come before bytes are hashed or memory is allocated.
-- `IDENTITY_RULES` compare the journal with the bytes of the file.
+- `_identity_rules` compare the journal with the bytes of the file.
 
 A journal that breaks a rule is refused with an error that names journal and rule, by
 readers and by writers; nothing is changed. An incomplete journal is ignored instead.
@@ -31,24 +31,12 @@ from .._storage.folder_store import FolderStore, Held
 from .._storage.local import whole_file
 from .._storage.paths import is_missing
 from ..exceptions import FormatError, StorageError
-from .journal import (
-    COMPLETE_FLAG_OFFSET,
-    INODE_MASK,
-    MAGIC,
-    MAX_EXTENTS,
-    MIN_WITNESS,
-    OVERHEAD,
-    SECTOR,
-    VERSION,
-    VERSION_OFFSET,
-    Journal,
-    digest_of_witness,
-)
+from . import journal
 from .ownership import ACL
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Protocol
 
     from .._storage.base import Storage
@@ -61,8 +49,8 @@ if TYPE_CHECKING:
         def fileno(self) -> int:
             """Return its file descriptor."""
 
-    # A function that returns what a journal has instead of what it must have.
-    Find = Callable[["JournalEvidence"], str | None]
+    # What is expected, and what was found instead; None if the rule is kept.
+    Rule = tuple[str, str | None]
 
 # Without the journal the file may be a mixture of two states.
 REMEDY = (
@@ -97,7 +85,11 @@ JOURNAL = CHANGES + "/journal"
 MAX_DATASET_JOURNAL = 64 * 2**20
 
 
-# What a journal belongs to, and what is examined: see `WRITER_RULES`.
+WITNESS_RULE = (
+    "a witness of at least '%d' bytes inside the old length and outside the extents"
+    % journal.MIN_WITNESS
+)
+# What a journal belongs to, and what is examined: see `_writer_rules`.
 OF_FILE, OF_DATASET, FOLDER_OF_CHANGES = range(3)
 
 
@@ -109,7 +101,7 @@ class JournalEvidence:
     they are needed.
     """
 
-    saved: Journal
+    saved: journal.Journal
     storage: Storage
 
     def __init__(
@@ -190,11 +182,6 @@ def _is_member(uid: int, gid: int) -> bool:
 # Rules about the two files. Systems without owners skip the second and third.
 
 
-def _several_links(evidence: JournalEvidence) -> str | None:
-    links = evidence.status.st_nlink
-    return None if links == 1 else "'%d'" % links
-
-
 def _wrong_owner(evidence: JournalEvidence) -> str | None:
     uid = evidence.status.st_uid
     if not hasattr(os, "geteuid") or uid in (0, evidence.of_file.st_uid):
@@ -227,120 +214,88 @@ def _others_write(evidence: JournalEvidence) -> str | None:
     return "the permission bits '%o'" % mode
 
 
-def _too_large(evidence: JournalEvidence) -> str | None:
-    size = evidence.status.st_size
+def _writer_rules(evidence: JournalEvidence) -> Iterator[tuple[str, str | None, str]]:
+    """Yield who may have written a journal, what was found, and what the user can do.
+
+    A folder has no rules about links and sizes.
+    """
+    status, is_folder = evidence.status, evidence.kind == FOLDER_OF_CHANGES
     # New head and old bytes are in the file, or have been there.
-    limit = 2 * evidence.of_file.st_size + OVERHEAD
-    if evidence.kind == OF_DATASET:
-        limit = MAX_DATASET_JOURNAL
-    return None if size <= limit else "'%d' bytes" % size
-
-
-# Who may have written a journal of a file or a dataset, and what the user of a file can
-# do. A folder has no rules about links and sizes.
-WRITER_RULES: tuple[tuple[str, Find, str], ...] = (
-    ("one hard link", _several_links, REMEDY_OF_LINKS),
-    ("an owner who may write %(file)s", _wrong_owner, REMEDY_OF_STRANGERS),
-    ("no other user who may write it", _others_write, REMEDY_OF_BITS),
-    ("at most %(size)s", _too_large, REMEDY_OF_STRANGERS),
-)
-OF_FOLDER = (_wrong_owner, _others_write)
-# What the rules call the file and the maximum size of the journal.
-NAMES = {"file": "the file", "size": "twice the size of the file"}
-NAMES_IN_DATASET = {
-    "file": "the folder of the dataset",
-    "size": "'%d' bytes" % MAX_DATASET_JOURNAL,
-}
+    limit, size = (
+        2 * evidence.of_file.st_size + journal.OVERHEAD,
+        "twice the size of the file",
+    )
+    file = "the file"
+    if evidence.kind != OF_FILE:
+        limit, size = MAX_DATASET_JOURNAL, "'%d' bytes" % MAX_DATASET_JOURNAL
+        file = "the folder of the dataset"
+    if status.st_nlink != 1 and not is_folder:
+        yield "one hard link", "'%d'" % status.st_nlink, REMEDY_OF_LINKS
+    owner = "an owner who may write " + file
+    yield owner, _wrong_owner(evidence), REMEDY_OF_STRANGERS
+    yield "no other user who may write it", _others_write(evidence), REMEDY_OF_BITS
+    if status.st_size > limit and not is_folder:
+        yield "at most " + size, "'%d' bytes" % status.st_size, REMEDY_OF_STRANGERS
 
 
 def _wrong_writer(evidence: JournalEvidence) -> tuple[str, str] | None:
-    """Return the first of `WRITER_RULES` that is broken, and what the user can do."""
-    is_folder = evidence.kind == FOLDER_OF_CHANGES
-    names = NAMES if evidence.kind == OF_FILE else NAMES_IN_DATASET
-    for expected, find, remedy in WRITER_RULES:
-        found = None if is_folder and find not in OF_FOLDER else find(evidence)
+    """Return the first of `_writer_rules` that is broken, and what the user can do."""
+    holder = "a folder '.bloscpack' with " * (evidence.kind == FOLDER_OF_CHANGES)
+    for expected, found, remedy in _writer_rules(evidence):
         if found is not None:
-            holder = "a folder '.bloscpack' with " if is_folder else ""
             advice = remedy if evidence.kind == OF_FILE else REMEDY_OF_DATASETS
-            return "expected %s%s, found %s" % (holder, expected % names, found), advice
+            return "expected %s%s, found %s" % (holder, expected, found), advice
     return None
 
 
 # Rules about the fields
 
 
-def _longer_than_file(evidence: JournalEvidence) -> str | None:
-    length = evidence.saved.length
+def _content_rules(evidence: JournalEvidence) -> Iterator[Rule]:
+    saved = evidence.saved
+    length, extents, size = saved.length, saved.extents, saved.new_head_size
     # A change cuts a file only after its commit.
-    fits = 0 < length <= evidence.of_file.st_size
-    return None if fits else "'%d'" % length
-
-
-def _disorder(evidence: JournalEvidence) -> str | None:
+    if not 0 < length <= evidence.of_file.st_size:
+        yield "an old length of at most the size of the file", "'%d'" % length
     end = 0
-    for start, stop in evidence.saved.extents:
-        if not end <= start < stop <= evidence.saved.length:
-            return "'%d' to '%d'" % (start, stop)
+    for start, stop in extents:
+        if not end <= start < stop <= length:
+            found = "'%d' to '%d'" % (start, stop)
+            yield "extents that are in order, apart, and inside the old length", found
         end = stop
-    return None
-
-
-def _wrong_head(evidence: JournalEvidence) -> str | None:
-    start, stop = evidence.saved.extents[0]
-    size = evidence.saved.new_head_size
-    return None if (start, stop) == (0, size) else "'%d' bytes" % size
-
-
-def _bad_witness(evidence: JournalEvidence) -> str | None:
-    start, stop = evidence.saved.witness
-    fits = (
-        0 <= start <= stop - MIN_WITNESS
-        and stop <= evidence.saved.length
-        and all(stop <= a or b <= start for a, b in evidence.saved.extents)
-    )
-    return None if fits else "'%d' to '%d'" % (start, stop)
-
-
-def _overreach(evidence: JournalEvidence) -> str | None:
+    if extents[0] != (0, size):
+        yield "a new head that fills the first extent", "'%d' bytes" % size
+    start, stop = saved.witness
+    fits = 0 <= start <= stop - journal.MIN_WITNESS and stop <= length
+    if not fits or not all(stop <= a or b <= start for a, b in extents):
+        yield WITNESS_RULE, "'%d' to '%d'" % (start, stop)
     from .._format.append_plan import find_overreach
 
-    saved = evidence.saved
     try:
-        return find_overreach(evidence.read_old, saved.extents, saved.length)
+        wrong = find_overreach(evidence.read_old, extents, length)
     except FormatError as error:
-        return "a file that has no valid beginning (%s)" % error
+        wrong = "a file that has no valid beginning (%s)" % error
+    yield "extents that a change overwrites", wrong
 
-
-CONTENT_RULES: tuple[tuple[str, Find], ...] = (
-    ("an old length of at most the size of the file", _longer_than_file),
-    ("extents that are in order, apart, and inside the old length", _disorder),
-    ("a new head that fills the first extent", _wrong_head),
-    (
-        "a witness of at least '%d' bytes inside the old length and outside the extents"
-        % MIN_WITNESS,
-        _bad_witness,
-    ),
-    ("extents that a change overwrites", _overreach),
-)
 
 # Rules about the bytes of the file
 
 
-def _witness_differs(evidence: JournalEvidence) -> str | None:
-    start, stop = evidence.saved.witness
-    digest = digest_of_witness(evidence.storage, start, stop)
-    return None if digest == evidence.saved.witness_digest else "other bytes"
-
-
-def _head_differs(evidence: JournalEvidence) -> str | None:
+def _identity_rules(evidence: JournalEvidence) -> Iterator[Rule]:
+    saved, is_new = evidence.saved, True
+    digest = journal.digest_of_witness(evidence.storage, *saved.witness)
+    if digest != saved.witness_digest:
+        yield "the witness to be unchanged", "other bytes"
     for start, head, old, new in _blocks_of_head(evidence):
-        if head in (old, new):
-            continue
+        is_new = is_new and head == new
         # An interrupted write may have replaced a part, or left zeros.
-        i = _first_foreign(head, old, new)
+        i = None if head in (old, new) else _first_foreign(head, old, new)
         if i is not None:
-            return "'%d' at byte '%d'" % (head[i], start + i)
-    return None
+            found = "'%d' at byte '%d'" % (head[i], start + i)
+            yield "every byte of the head to be old, new or zero", found
+    # The head is written last.
+    if is_new and evidence.of_file.st_ino & journal.INODE_MASK != saved.inode:
+        yield "the same file, or a head that is not completely new", "a copy"
 
 
 def _first_foreign(head: bytes, old: bytes, new: bytes) -> int | None:
@@ -358,14 +313,6 @@ def _first_foreign(head: bytes, old: bytes, new: bytes) -> int | None:
     return int(foreign.argmax()) if foreign.any() else None
 
 
-def _complete_copy(evidence: JournalEvidence) -> str | None:
-    # The head is written last.
-    if any(head != new for _, head, _, new in _blocks_of_head(evidence)):
-        return None
-    same = evidence.of_file.st_ino & INODE_MASK == evidence.saved.inode
-    return None if same else "a copy"
-
-
 def _blocks_of_head(
     evidence: JournalEvidence,
 ) -> Iterator[tuple[int, bytes, bytes, bytes]]:
@@ -379,25 +326,15 @@ def _blocks_of_head(
         yield start, head, evidence.read_old(start, len(new)), new
 
 
-IDENTITY_RULES: tuple[tuple[str, Find], ...] = (
-    ("the witness to be unchanged", _witness_differs),
-    ("every byte of the head to be old, new or zero", _head_differs),
-    ("the same file, or a head that is not completely new", _complete_copy),
-)
-
-
-def _first_broken(
-    rules: tuple[tuple[str, Find], ...], evidence: JournalEvidence
-) -> str:
+def _first_broken(rules: Iterator[Rule]) -> str:
     """Return the first broken rule, in words; '' if all rules are kept."""
-    for expected, find in rules:
-        found = find(evidence)
-        if found is not None:
-            return "expected %s, found %s" % (expected, found)
+    for rule in rules:
+        if rule[1] is not None:
+            return "expected %s, found %s" % rule
     return ""
 
 
-def load(name: str, file: BinaryFile) -> Journal | None:
+def load(name: str, file: BinaryFile) -> journal.Journal | None:
     """Return the journal `name` of the file that is open in `file`.
 
     None if there is no journal, or an incomplete one: then the file is unchanged.
@@ -552,7 +489,7 @@ def _no_regular_file(name: str) -> StorageError:
     )
 
 
-def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> Journal | None:
+def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> journal.Journal | None:
     """Return a journal that keeps all rules; None if it was never completed."""
     evidence = JournalEvidence(os.fstat(fp.fileno()), file)
     evidence.storage = whole_file(file)
@@ -569,13 +506,13 @@ def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> Journal | None:
             raise _damaged(name, problem)
         return None
     evidence.saved = saved
-    broken = _first_broken(CONTENT_RULES, evidence)
+    broken = _first_broken(_content_rules(evidence))
     # Bytes that a crash kept from the disk break rules too.
     if (not broken or not finished) and not saved.digest_fits():
         if finished:
             raise _damaged(name, "expected the digest of its bytes, found another")
         return None
-    broken = broken or _first_broken(IDENTITY_RULES, evidence)
+    broken = broken or _first_broken(_identity_rules(evidence))
     if broken:
         raise _refused(name, broken, REMEDY_OF_OTHER_FILES)
     return saved.keep(fp)
@@ -586,34 +523,39 @@ def _check_kind(name: str, fp: BinaryFile) -> bool:
 
     Raises `StorageError` if the file is no journal, or has an unknown version.
     """
-    head = whole_file(fp).read_at(0, SECTOR)
+    head = whole_file(fp).read_at(0, journal.SECTOR)
     # A crash may have cut a journal that was not synced, or filled it with zeros.
     written = 0
-    while head[written : written + 1] == MAGIC[written : written + 1] != b"":
+    while head[written : written + 1] == journal.MAGIC[written : written + 1] != b"":
         written += 1
-    if written < len(MAGIC) and any(head[written:]):
+    if written < len(journal.MAGIC) and any(head[written:]):
         raise StorageError(
             "'%s' has the name of a journal, but is none: move it away" % name
         )
-    version = head[VERSION_OFFSET:COMPLETE_FLAG_OFFSET]
-    if version not in (b"", b"\0", bytes([VERSION])):
+    version = head[journal.VERSION_OFFSET : journal.COMPLETE_FLAG_OFFSET]
+    if version not in (b"", b"\0", bytes([journal.VERSION])):
         raise StorageError(
             "the journal '%s' has version %d, which is not known: change the file with "
             "the release of Bloscpack that wrote it" % (name, version[0])
         )
-    return head[COMPLETE_FLAG_OFFSET : COMPLETE_FLAG_OFFSET + 1] == b"\1"
+    return (
+        head[journal.COMPLETE_FLAG_OFFSET : journal.COMPLETE_FLAG_OFFSET + 1] == b"\1"
+    )
 
 
-def _fields(name: str, storage: Storage) -> tuple[Journal | None, str]:
+def _fields(name: str, storage: Storage) -> tuple[journal.Journal | None, str]:
     """Return the fields of a journal; None and the reason if it is incomplete."""
     try:
-        saved = Journal(name, storage)
+        saved = journal.Journal(name, storage)
     except struct.error:
         return None, "expected all fields, found '%d' bytes" % storage.size
-    if storage.read_at(VERSION_OFFSET, 1) != bytes([VERSION]):
+    if storage.read_at(journal.VERSION_OFFSET, 1) != bytes([journal.VERSION]):
         return None, "expected a version, found none"
-    if not 1 <= saved.count <= MAX_EXTENTS:
-        return None, "expected 1 to %d extents, found '%d'" % (MAX_EXTENTS, saved.count)
+    if not 1 <= saved.count <= journal.MAX_EXTENTS:
+        return None, "expected 1 to %d extents, found '%d'" % (
+            journal.MAX_EXTENTS,
+            saved.count,
+        )
     if saved.new_head_size < 0 or saved.size != storage.size:
         found = saved.size, storage.size
         return None, "expected the '%d' bytes of its fields, found '%d'" % found

@@ -7,6 +7,7 @@ A `Rule` has the right for one program; which one is used depends on the store:
   that died.
 * `SharedFolder`: a group, which is locked during each change.
 * `guard.GuardedObjects` for stores of objects.
+* `shared.SharedShards` and `shared.SharedObjects` for several writers of one array.
 
 A change is committed by the rule's kind of `Change`: `new_files` or `guard` say what
 its commit point is, what follows a crash, and who is trusted.
@@ -19,10 +20,10 @@ from __future__ import annotations
 
 import errno
 from _thread import RLock
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
 from .._storage.folder_store import FolderStore
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
         # Whether other writers may change the dataset between two changes of this one.
         shared: bool
+        # Whether each change is an assignment to one shard of an array.
+        by_shard: bool
 
         def changing(self) -> AbstractContextManager[Change]:
             """Return the context of a change, which is committed within the block."""
@@ -67,14 +70,27 @@ class Writer:
         The path or the URL of the dataset.
     rule
         The right to change it.
+
+    Attributes
+    ----------
+    wait
+        Number of seconds that a change waits for another writer of the same shard.
+        Compressing a large one takes long.
+    buffer
+        The rows that wait in memory, see `row_buffer`; each other change writes them
+        first. None if rows are written when they are appended.
     """
 
+    wait = 60.0
+
     def __init__(self, path: str, rule: Rule) -> None:
-        self._path = path
+        self.path = path
         self._rule = rule
         self.shared = rule.shared
+        self.by_shard = rule.by_shard
         self.closed = False
         self.owner = OwnLock(path)
+        self.buffer: Any = None
         self._changing = False
         self.renew_locks()
         renew_after_fork(self)
@@ -93,6 +109,15 @@ class Writer:
         if isinstance(self._rule, LockedFolder):
             self._rule.lock(part)
 
+    def unlock(self) -> None:
+        """Let other writers in between two changes, by a rule for shards."""
+        self._rule.release()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a commit was interrupted, so that there can be no other change."""
+        return getattr(self._rule, "has_failed", False)
+
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Keep the other threads from changing and closing the dataset.
@@ -103,36 +128,68 @@ class Writer:
             if self._changing:
                 raise UsageError(
                     "'%s' can't be changed or closed while rows for a change of it are "
-                    "produced" % self._path
+                    "produced" % self.path
                 )
             yield
 
     @contextmanager
     def change(
-        self, take_over: Callable[[], object] = bool, *, disturbs: bool = True
+        self,
+        take_over: Callable[[], object] = bool,
+        *,
+        disturbs: bool = True,
+        flushes: bool = True,
+        shard: str | None = None,
     ) -> Iterator[Change]:
         """Yield a change, which is committed when the block ends without an error.
 
         `take_over` is called when the change is committed: the objects of the dataset
         get its new state. `disturbs` says that a read that has begun before may find
-        new items.
+        new items. `flushes` says that the rows that wait are written first. `shard` is
+        the name of the shard that changes, by a rule for shards; if it raises
+        `Conflict`, another writer was faster.
         """
         with self.turn():
             if self.closed:
-                raise UsageValueError("the dataset is closed: '%s'" % self._path)
+                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+            if self.by_shard and shard is None:
+                raise UsageError(
+                    "'%s' was opened with shared=True, and can only be assigned to: "
+                    "open it without, to change anything else" % self.path
+                )
+            if flushes:
+                self.flush()
             self._changing = True
             try:
                 with self._rule.changing() as change:
+                    if shard is not None:
+                        change.wait = self.wait
+                        change.lock(shard)
                     yield change
                     self._commit(change, take_over, disturbs)
             finally:
                 self._changing = False
 
+    def flush(self) -> None:
+        """Write the rows that wait in memory."""
+        if self.buffer is not None and self.buffer.tails:
+            with self.turn():
+                self.buffer.flush(self)
+
+    def buffered(self, rows: Mapping[Any, Any]) -> bool:
+        """Let rows of arrays wait in memory; return False if they are to be written."""
+        if self.buffer is None:
+            return False
+        with self.turn():
+            if self.closed:
+                raise UsageValueError("the dataset is closed: '%s'" % self.path)
+            return not self.has_failed and bool(self.buffer.put(self, rows))
+
     def _commit(
         self, change: Change, take_over: Callable[[], object], disturbs: bool
     ) -> None:
         """Commit a change, and take it over, while no thread reads what it replaces."""
-        self.owner.check(self._path)  # the block may have forked
+        self.owner.check(self.path)  # the block may have forked
         if not disturbs:
             change.commit()
         with self._replacing_lock:
@@ -168,8 +225,10 @@ class Writer:
         if self.owner.is_here:
             with self.turn():
                 if not self.closed:
-                    self.closed = True
-                    self._rule.release()
+                    try:
+                        self._rule.release()
+                    finally:  # a thread that sees it closed may lock the folder
+                        self.closed = True
         self.closed = True
 
 
@@ -187,6 +246,7 @@ class LockedFolder:
     """
 
     shared = False
+    by_shard = False
 
     def __init__(
         self, pending: Pending, sync: bool = True, prepare: Prepare | None = None
@@ -196,7 +256,7 @@ class LockedFolder:
         self._pending = pending
         self._prepare = prepare
         self._sync = sync
-        self._failed = False
+        self.has_failed = False
         self._named: set[str] = set()
         self._locks = [FolderLock(self._store)]
         try:
@@ -213,7 +273,7 @@ class LockedFolder:
     def changing(self) -> Iterator[Change]:
         """Yield a change, which is committed within the block."""
         path = self._store.root
-        if self._failed:
+        if self.has_failed:
             raise StorageError(
                 errno.EIO,
                 "an earlier change failed while it was committed: open it again",
@@ -226,7 +286,7 @@ class LockedFolder:
             try:
                 yield change
             except BaseException:
-                self._failed = change.is_committing
+                self.has_failed = change.is_committing
                 raise
             self._prepare = None
 
@@ -245,6 +305,7 @@ class SharedFolder:
     """A group, which several writers may have open. Each member has its own writer."""
 
     shared = True
+    by_shard = False
 
     def __init__(
         self, pending: Pending, sync: bool = True, prepare: Prepare | None = None

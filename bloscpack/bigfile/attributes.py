@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from .._storage.base import naming_errors
 from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
 from .header import MAX_NAME, Array, DType, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
@@ -202,15 +203,11 @@ def humane(attribute: Attribute) -> bytes:
     return " ".join(map(show, attribute.array.tolist())).encode("ascii")
 
 
-def _complex(value: complex) -> str:
-    return "%g+%gI" % (value.real, value.imag)
-
-
 # How the original shows a value. Other types are shown by their name.
 FORMATS: dict[str, Any] = {
     **dict.fromkeys(("b1", "i4", "i8", "u4", "u8"), "%d".__mod__),
     **dict.fromkeys(("f4", "f8"), "%g".__mod__),
-    **dict.fromkeys(("c8", "c16"), _complex),
+    **dict.fromkeys(("c8", "c16"), lambda value: "%g+%gI" % (value.real, value.imag)),
 }
 
 
@@ -251,11 +248,8 @@ def load(files: Mapping[str, bytes]) -> Attributes:
     """
     found: Attributes = {}
     for name, decode_file in ((LEGACY, decode_legacy), (ATTRIBUTES, decode)):
-        try:
+        with naming_errors(name):
             found.update(decode_file(files.get(name, b"")))
-        except FormatError as error:
-            error.filename = name
-            raise
     return found
 
 

@@ -129,17 +129,15 @@ def verify(
     return report
 
 
+@dataclass(eq=False)
 class TreeChecker:
     """Adds the findings of blocks and groups to a report."""
 
-    def __init__(
-        self, report: TreeReport, tree: Tree, nthreads: int, progress: Progress | None
-    ) -> None:
-        self._report = report
-        self._tree = tree
-        self._nthreads = nthreads
-        self._progress = progress
-        self.nattributes = 0
+    _report: TreeReport
+    _tree: Tree
+    _nthreads: int
+    _progress: Progress | None
+    nattributes: int = 0
 
     def check_attributes(self, name: str, shown: str) -> None:
         """Check that the attributes of a block or group can be read."""
@@ -192,23 +190,19 @@ class TreeChecker:
             self._report.note("files", "orphan", message, block=name)
 
 
+@dataclass(eq=False)
 class _FileCheck:
     """The check of a data file; ``holes`` are the rows whose bytes lie in holes."""
 
-    def __init__(
-        self,
-        report: TreeReport,
-        block: str,
-        header: Header,
-        files: DataFiles,
-        number: int,
-    ) -> None:
-        self._report = report
-        self._block = block
-        self._header = header
-        self._files = files
-        self._number = number
-        self._rows = header.starts[number], header.starts[number] + header.rows[number]
+    _report: TreeReport
+    _block: str
+    _header: Header
+    _files: DataFiles
+    _number: int
+
+    def __post_init__(self) -> None:
+        start = self._header.starts[self._number]
+        self._rows = start, start + self._header.rows[self._number]
         self.holes: Rows = []
 
     def _add(self, section: str, kind: str, message: str, rows: Rows) -> None:

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from .._engine.threads import for_each
+from .._file.indexing import StoredRows
 from .._format.rows import text_of
+from .._storage.base import Closing
 from ..exceptions import DamageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .header import (
@@ -55,7 +57,7 @@ class FileClosedError(UsageValueError):
     """Never raised: a tree has no open files. Scripts for the original catch it."""
 
 
-class Column:
+class Column(StoredRows, Closing):
     """A block of a BigFile tree, which ``tree['name']`` and ``tree.create`` return.
 
     Indexing reads rows: a number, a slice, an array of numbers or of booleans, with
@@ -177,14 +179,6 @@ class Column:
         return self.size, *self._layout.row_shape
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self._layout.row_nbytes
-
-    @property
     def has_unwritten(self) -> bool:
         """Whether there are rows that no writer has finished."""
         return bool(self._unwritten())
@@ -192,9 +186,6 @@ class Column:
     def _unwritten(self) -> Rows:
         """Return the rows that no writer has finished."""
         return read_state(self._tree, self._folder)[2]
-
-    def __len__(self) -> int:
-        return self.size
 
     def __repr__(self) -> str:
         return "<Column '%s' dtype='%s' nmemb=%d size=%d nfile=%d>" % (
@@ -380,17 +371,6 @@ class Column:
                 yield begin, stop
                 begin = stop
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False:
-            raise ValueError("the rows are in files: an array of them is a copy")
-        rows = self.read(0, self.size)
-        return rows if dtype is None else rows.astype(dtype)
-
-    def __iter__(self) -> Iterator[Any]:
-        step = self._layout.piece_rows
-        for start in range(0, self.size, step):
-            yield from self.read(start, step)
-
     # Writing
 
     def write(self, start: int, buf: Any) -> None:
@@ -498,12 +478,6 @@ class Column:
             if not hasattr(self, "_tree"):
                 raise ColumnClosedError("no block has been opened with this object")
             raise ColumnClosedError("the column '%s' is closed" % self.name)
-
-    def __enter__(self) -> Column:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         tree = self._tree

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import numpy
 
 from .._format.rows import without
-from .._storage.base import read_up_to
+from .._storage.base import Closing, read_up_to
 from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
-from ..exceptions import NoSuchBlock, StorageError, UsageValueError
+from ..exceptions import NoSuchBlock, StorageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .column import Column, layout_of
 from .header import Array, DType, Header, block_dtype, check_convertible, new_header
 from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
-from .writing import Written, finish_block, make_block
+from .writing import finish_block, make_block
 
 if TYPE_CHECKING:
     from .._format.rows import Rows
@@ -152,7 +152,28 @@ class RawItems:
         return numpy.frombuffer(found, self.dtype).reshape(-1, *self.shape[1:])
 
 
-class File:
+class Alone:
+    """The only process of a program; `mpi.Ranks` are several, which act together."""
+
+    rank = 0
+
+    def on_root(self, action: Callable[[], Result]) -> Result:
+        """Return what `action` returns in one process, for all that share the tree."""
+        return action()
+
+    def on_all(self, action: Callable[[], Result]) -> list[Result]:
+        """Return the results of all ranks; raise on all if `action` fails on any."""
+        return [action()]
+
+    def gather(self, found: Result) -> list[Result]:
+        """Return the values of all ranks, on rank 0 at least."""
+        return [found]
+
+    def check_same(self, what: str, *arguments: object) -> None:
+        """Raise `UsageError` if another rank passes other arguments to a method."""
+
+
+class File(Closing):
     """A BigFile tree: a folder of blocks, in groups.
 
     ``tree['0/Position']`` is a `Column`, ``tree['0/']`` the group as a `File`, and
@@ -186,6 +207,8 @@ class File:
         If the folder does not exist.
     """
 
+    _ranks = Alone()
+
     def __init__(
         self,
         filename: Path,
@@ -194,7 +217,7 @@ class File:
         follow_links: bool = False,
         nthreads: int | None = None,
     ) -> None:
-        path = self._on_root(lambda: _checked_folder(filename, create))
+        path = self._ranks.on_root(lambda: _checked_folder(filename, create))
         self._tree = Tree(path, follow_links)
         self._nthreads = nthreads
         self._enter("")
@@ -207,18 +230,7 @@ class File:
         path = self._tree.path
         self.basename = os.path.join(path, group) if group else path
 
-    # What processes that share a tree do together; see `FileMPI`
-
-    def _on_root(self, action: Callable[[], Result]) -> Result:
-        """Return what `action` returns: in one process, for all that share the tree."""
-        return action()
-
-    def _check_same(self, what: str, *arguments: object) -> None:
-        """Raise `UsageError` if another process passes other arguments to a method."""
-
-    def _gathered(self, written: Written) -> list[Written]:
-        """Return what all processes have written, in that of `_on_root` at least."""
-        return [written]
+    # What differs in `FileMPI`
 
     def _column(self, full: str, layout: Header) -> Column:
         return Column(self._tree, full, layout, self._nthreads)
@@ -265,7 +277,7 @@ class File:
         if isinstance(key, (list, tuple)):
             return Dataset(self, key)
         full = self._full(key)
-        is_block = self._on_root(lambda: self._tree.is_block(full))
+        is_block = self._ranks.on_root(lambda: self._tree.is_block(full))
         if key.endswith("/") or not is_block:
             return self.subfile(key)
         return self.open(key)
@@ -279,9 +291,9 @@ class File:
 
     def subfile(self, key: str) -> File:
         """Return a group as a `File`."""
-        self._check_same("subfile", key)
+        self._ranks.check_same("subfile", key)
         full = self._full(key)
-        self._on_root(lambda: self._tree.require(full))
+        self._ranks.on_root(lambda: self._tree.require(full))
         group = type(self).__new__(type(self))
         vars(group).update(vars(self))
         group._enter(full)
@@ -289,7 +301,7 @@ class File:
 
     def open(self, blockname: str) -> Column:
         """Return a block; the name ``.`` stands for the group itself."""
-        self._check_same("open", blockname)
+        self._ranks.check_same("open", blockname)
         full = self._full(blockname)
 
         def layout() -> Header:
@@ -298,7 +310,7 @@ class File:
                 raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
             return layout_of(self._tree, full)
 
-        return self._column(full, self._on_root(layout))
+        return self._column(full, self._ranks.on_root(layout))
 
     def create(
         self, blockname: str, dtype: Any = None, size: int | None = None, Nfile: int = 1
@@ -323,10 +335,10 @@ class File:
         UsageTypeError
             If the format does not have the type. Then nothing has been created.
         """
-        self._check_same("create", blockname, str(dtype), size, Nfile)
+        self._ranks.check_same("create", blockname, str(dtype), size, Nfile)
         full = self._full(blockname)
         if not full or _is_self(blockname):
-            self._on_root(lambda: self._tree.make_folder(full))
+            self._ranks.on_root(lambda: self._tree.make_folder(full))
             return self.open(blockname)
         if dtype is None:
             new = Header(block_dtype("<i8"), 0, [])
@@ -344,7 +356,8 @@ class File:
     ) -> Column:
         """Create a block, or replace one, with the rows of an array, and return it.
 
-        The header is written when all rows are in the files.
+        The header is written when all rows are in the files. Under MPI, each rank has
+        rows of the block, in the order of the ranks; it may have none.
 
         Parameters
         ----------
@@ -364,13 +377,26 @@ class File:
             If the format does not have the type or the shape. Then nothing has been
             created.
         """
-        array = table_of(array)
-        full = self._full(blockname)
-        if isinstance(array, Column) and array._folder == self._tree.folder(full):
-            raise UsageValueError("'%s' would be copied over itself" % blockname)
-        new = new_header(row_dtype(array), array.shape[0], Nfile)
+        ranks, full = self._ranks, self._full(blockname)
+        ranks.check_same("create_from_array", blockname, Nfile)
+
+        def described() -> tuple[int, DType]:
+            nonlocal array
+            array = table_of(array)
+            if isinstance(array, Column) and array._folder == self._tree.folder(full):
+                raise UsageValueError("'%s' would be copied over itself" % blockname)
+            return array.shape[0], row_dtype(array)
+
+        parts = ranks.on_all(described)
+        starts = [0, *accumulate(size for size, _ in parts)]
+        start = starts[ranks.rank]
+        new = new_header(_common(parts), starts[-1], Nfile)
         return self.create_filled(
-            full, new, lambda column: store(array, column, 0, memorylimit)
+            full,
+            new,
+            lambda column: ranks.on_all(
+                lambda: store(array, column, start, memorylimit)
+            ),
         )
 
     def create_filled(
@@ -385,14 +411,16 @@ class File:
         `full` is its name from the root of the tree. The header is written when `fill`
         returns. `unwritten` are the rows that `fill` leaves out.
         """
-        self._on_root(lambda: self._make(full, new))
+        self._ranks.on_root(lambda: self._make(full, new))
         column = self._column(full, new)
         writer = column._writer
         writer.begin_new()
         try:
             fill(column)
-            taken = self._gathered(writer.take())
-            self._on_root(lambda: finish_block(self._tree, full, new, taken, unwritten))
+            taken = self._ranks.gather(writer.take())
+            self._ranks.on_root(
+                lambda: finish_block(self._tree, full, new, taken, unwritten)
+            )
             self._add(full)
         finally:
             writer.take()  # nothing is left to commit, unless an error occurred
@@ -418,15 +446,21 @@ class File:
     def close(self) -> None:
         """Do nothing: a tree has no open files."""
 
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
         tree = self._tree
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
+
+
+def _common(parts: list[tuple[int, DType]]) -> DType:
+    """Return the type of the rows of all ranks; a rank without rows has no say."""
+    dtypes = [dtype for size, dtype in parts if size] or [parts[0][1]]
+    for dtype in dtypes:
+        if dtype != dtypes[0]:
+            raise UsageTypeError(
+                "the rows of all ranks must have the same type, found '%s' and '%s'"
+                % (dtypes[0], dtype)
+            )
+    return dtypes[0]
 
 
 def _checked_folder(filename: Path, create: bool) -> str:

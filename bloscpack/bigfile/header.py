@@ -17,7 +17,8 @@ import operator
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,6 +79,7 @@ class Part(NamedTuple):
     row: int
 
 
+@dataclass(eq=False, repr=False)
 class Header:
     """The contents of a header. ``rows`` and ``checksums`` have an item per file.
 
@@ -85,21 +87,17 @@ class Header:
     ``dtype_name`` is the type as stored: NumPy drops the byte order of single bytes.
     """
 
-    def __init__(
-        self,
-        dtype: DType,
-        nmemb: int,
-        rows: Sequence[int],
-        checksums: Sequence[int] | None = None,
-        folds: Sequence[int] | None = None,
-        dtype_name: str | None = None,
-    ) -> None:
-        self.dtype = dtype
-        self.dtype_name = dtype_name or name_of(dtype)
-        self.nmemb = nmemb
-        self.rows = list(rows)
-        self.checksums = [0] * len(self.rows) if checksums is None else list(checksums)
-        self.folds = list(map(folded, self.checksums)) if folds is None else list(folds)
+    dtype: DType
+    nmemb: int
+    rows: list[int]
+    checksums: list[int] = field(default_factory=list)
+    folds: list[int] = field(default_factory=list)
+    dtype_name: str = ""
+
+    def __post_init__(self) -> None:
+        self.dtype_name = self.dtype_name or name_of(self.dtype)
+        self.checksums = self.checksums or [0] * len(self.rows)
+        self.folds = self.folds or list(map(folded, self.checksums))
         # The number of the first row of each file, and of the row behind all files.
         self.starts = [0, *accumulate(self.rows)]
 
@@ -151,9 +149,7 @@ class Header:
         checksums = list(self.checksums)
         for number, change in sums.items():
             checksums[number] = (checksums[number] + change) % MODULUS
-        return Header(
-            self.dtype, self.nmemb, self.rows, checksums, dtype_name=self.dtype_name
-        )
+        return replace(self, checksums=checksums, folds=[])
 
 
 def encode(header: Header) -> bytes:
@@ -211,7 +207,7 @@ def decode(data: bytes) -> Header:
         [rows for rows, _, _ in entries],
         [checksum for _, checksum, _ in entries],
         [fold for _, _, fold in entries],
-        fields["DTYPE"] if fields["DTYPE"][0] in "<>" else None,
+        fields["DTYPE"] if fields["DTYPE"][0] in "<>" else "",
     )
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from itertools import accumulate
 from typing import Any, Protocol
 
 from .._storage.protocols import Path
-from ..exceptions import BloscpackError, StorageError, UsageTypeError, UsageValueError
+from ..exceptions import BloscpackError, StorageError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
 from .column import NO_ROWS, Column
-from .file import TAKEN_NBYTES, File, Result, row_dtype, store, table_of
-from .header import DType, Header, new_header
+from .file import Alone, File, Result
+from .header import Header
 from .tree import Tree
-from .writing import Written
 
 
 class Communicator(Protocol):
@@ -33,20 +31,16 @@ class Communicator(Protocol):
     def allgather(self, sendobj: Any) -> Any: ...
 
 
-class Ranks:
+class Ranks(Alone):
     """The processes of a communicator, which succeed or fail together."""
 
     def __init__(self, comm: Communicator) -> None:
         self.comm = comm
-
-    @property
-    def is_root(self) -> bool:
-        """Whether this process is the one that writes headers."""
-        return self.comm.rank == 0
+        self.rank = comm.rank
 
     def on_root(self, action: Callable[[], Result]) -> Result:
         """Return on all ranks what `action` returns on rank 0, or raise its error."""
-        result, own = _attempt(action) if self.is_root else (None, None)
+        result, own = _attempt(action) if self.rank == 0 else (None, None)
         result, error = self.comm.bcast((result, _portable(own)))
         if own is not None or error is not None:
             raise own or error
@@ -61,7 +55,12 @@ class Ranks:
                 raise error
         return [result for result, _ in answers]
 
-    def check_same(self, what: str, arguments: tuple[object, ...]) -> None:
+    def gather(self, found: Result) -> list[Result]:
+        """Return the values of all ranks on rank 0."""
+        values: list[Result] = self.comm.gather(found)
+        return values
+
+    def check_same(self, what: str, *arguments: object) -> None:
         """Raise `UsageValueError` on all ranks if their arguments differ."""
         found = self.comm.allgather(arguments)
         for rank, other in enumerate(found):
@@ -107,6 +106,7 @@ class FileMPI(File):
 
     # The names of all blocks, from the root of the tree.
     _names: list[str]
+    _ranks: Ranks
 
     def __init__(
         self,
@@ -118,19 +118,9 @@ class FileMPI(File):
         nthreads: int | None = 1,
     ) -> None:
         self._ranks = Ranks(comm)
-        self._check_same("FileMPI", os.fspath(filename), create)
+        self._ranks.check_same("FileMPI", os.fspath(filename), create)
         super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
         self.refresh()
-
-    def _on_root(self, action: Callable[[], Result]) -> Result:
-        return self._ranks.on_root(action)
-
-    def _check_same(self, what: str, *arguments: object) -> None:
-        self._ranks.check_same(what, arguments)
-
-    def _gathered(self, written: Written) -> list[Written]:
-        found: list[Written] = self.comm.gather(written)
-        return found
 
     def _column(self, full: str, layout: Header) -> ColumnMPI:
         return ColumnMPI(self.comm, self._tree, full, layout, self._nthreads)
@@ -159,54 +149,7 @@ class FileMPI(File):
     def attrs(self) -> AttributeSet:
         """The attributes of the tree or the group; only rank 0 stores changes."""
         folder = self._tree.folder(self._group)
-        return AttributeSetMPI(self._tree, folder, self._ranks.is_root)
-
-    def create_from_array(
-        self,
-        blockname: str,
-        array: Any,
-        Nfile: int | None = None,
-        memorylimit: int | None = TAKEN_NBYTES,
-    ) -> Column:
-        """Create a block, or replace one, with the rows of all ranks, in their order.
-
-        Parameters
-        ----------
-        array
-            The rows of this rank. It may have none.
-        Nfile
-            The number of data files; by default one for 32 Mi rows.
-        memorylimit
-            See `File.create_from_array`.
-        """
-        self._check_same("create_from_array", blockname, Nfile)
-        parts = self._ranks.on_all(lambda: _described(array))
-        starts = [0, *accumulate(size for size, _ in parts)]
-        start = starts[self.comm.rank]
-        return self.create_filled(
-            self._full(blockname),
-            new_header(_common(parts), starts[-1], Nfile),
-            lambda column: self._ranks.on_all(
-                lambda: store(table_of(array), column, start, memorylimit)
-            ),
-        )
-
-
-def _described(array: Any) -> tuple[int, DType]:
-    table = table_of(array)
-    return table.shape[0], row_dtype(table)
-
-
-def _common(parts: list[tuple[int, DType]]) -> DType:
-    """Return the type of the rows of all ranks; a rank without rows has no say."""
-    dtypes = [dtype for size, dtype in parts if size] or [parts[0][1]]
-    for dtype in dtypes:
-        if dtype != dtypes[0]:
-            raise UsageTypeError(
-                "the rows of all ranks must have the same type, found '%s' and '%s'"
-                % (dtypes[0], dtype)
-            )
-    return dtypes[0]
+        return AttributeSetMPI(self._tree, folder, self._ranks.rank == 0)
 
 
 class ColumnMPI(Column):
@@ -233,7 +176,7 @@ class ColumnMPI(Column):
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
         if tree is not None:
-            self._attrs = AttributeSetMPI(tree, self._folder, self._ranks.is_root)
+            self._attrs = AttributeSetMPI(tree, self._folder, self._ranks.rank == 0)
 
     @property
     def comm(self) -> Communicator:
@@ -260,7 +203,7 @@ class ColumnMPI(Column):
                 "rank %d has failed, so rows of the block '%s' may be missing: %s"
                 % (failed[0], self.name, texts[failed[0]])
             )
-        taken = self.comm.gather((self._writer.take(), self._attrs.take()))
+        taken = self._ranks.gather((self._writer.take(), self._attrs.take()))
         self._ranks.on_root(lambda: self._commit(taken))
         if failed and own is None:
             raise StorageError(self._failure)
@@ -285,7 +228,7 @@ class ColumnMPI(Column):
     def grow(self, size: int, Nfile: int = 1) -> None:
         """Add `size` rows without values, in `Nfile` new data files."""
         self.flush()
-        self._ranks.check_same("grow", (size, Nfile))
+        self._ranks.check_same("grow", size, Nfile)
         grown = super().grow
 
         def layout() -> Header:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._file.indexing import StoredRows
 from ..exceptions import UsageTypeError, UsageValueError
 from .column import Column
 from .header import Array, DType
@@ -45,7 +46,7 @@ def _index_of(parts: list[Any]) -> Any:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-class Dataset:
+class Dataset(StoredRows):
     """Columns of a group as one table; a slice is an array of records.
 
     ``table['ID']`` is a column, ``table[['ID', 'Mass']]`` a table of two, and
@@ -65,8 +66,6 @@ class Dataset:
     size, shape, ndim
         Of the table; it has one axis.
     """
-
-    ndim = 1
 
     def __init__(
         self,
@@ -105,9 +104,6 @@ class Dataset:
     def shape(self) -> tuple[int]:
         return (self.size,)
 
-    def __len__(self) -> int:
-        return self.size
-
     def __repr__(self) -> str:
         names = ", ".join(self.column_names)
         return "<Dataset of %d rows: %s>" % (self.size, names)
@@ -137,17 +133,6 @@ class Dataset:
         self._check_fields(records, names)
         for name in names:
             self._columns[name][rows] = records[name]
-
-    def __iter__(self) -> Iterator[Any]:
-        step = max(1, 2**22 // max(1, self.dtype.itemsize))
-        for start in range(0, self.size, step):
-            yield from self[start : start + step]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False:
-            raise ValueError("the rows are in files: an array of them is a copy")
-        table: Array = self[:]
-        return table if dtype is None else table.astype(dtype)
 
     def read(self, start: int, length: int, out: Array | None = None) -> Array:
         """Return `length` records from `start` on, fewer at the end."""

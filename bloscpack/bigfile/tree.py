@@ -95,13 +95,12 @@ class Tree:
     users whom `limits` allow; None for no limits.
     """
 
-    def __init__(
-        self, path: str, follow_links: bool = False, limits: AccessLimits | None = None
-    ) -> None:
+    limits: AccessLimits | None = None
+
+    def __init__(self, path: str, follow_links: bool = False) -> None:
         self.path = path
         self.root = os.path.realpath(path)
         self.follow_links = follow_links
-        self.limits = limits
 
     def folder(self, name: str) -> str:
         """Return the path of the folder of a block or a group."""

@@ -20,16 +20,18 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy
 
-from .._engine.forks import renew_after_fork
+from .._engine.forks import ForkSafeLock, renew_after_fork
 from .._engine.threads import for_each
 from .._format.rows import union, without
+from .._storage.base import naming_errors
 from .._storage.local import FileRange
 from ..defaults import available_cpus
-from ..exceptions import FormatError, StorageError, UsageValueError
+from ..exceptions import StorageError, UsageValueError
 from . import header
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, SILENT_CASTS, Array, Header, Part
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_folder
@@ -62,11 +64,8 @@ def read_header(tree: Tree, folder: str) -> tuple[Header, bytes]:
     """Return the header of a block, and its bytes."""
     path = os.path.join(folder, HEADER)
     content = tree.read_text(path)
-    try:
+    with naming_errors(path):
         return header.decode(content), content
-    except FormatError as error:
-        error.filename = path
-        raise
 
 
 def read_state(tree: Tree, folder: str) -> tuple[Header, bytes, Rows]:
@@ -141,12 +140,7 @@ class DataFiles:
         self._tree = tree
         self._folder = folder
         self._kept: dict[tuple[int, bool], FileRange] = {}
-        self.renew_locks()
-        renew_after_fork(self)
-
-    def renew_locks(self) -> None:
-        """Replace the lock by a free one."""
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def path(self, number: int) -> str:
         """Return the path of a data file."""
@@ -386,12 +380,11 @@ class ColumnWriter:
                 found, content, unwritten = read_state(self._tree, self._folder)
                 self._check_layout(found)
                 counts = header.split_rows(size, nfile) if nfile else []
-                grown = header.Header(
-                    found.dtype,
-                    found.nmemb,
-                    [*found.rows, *counts],
-                    [*found.checksums, *[0] * nfile],
-                    dtype_name=found.dtype_name,
+                grown = replace(
+                    found,
+                    rows=[*found.rows, *counts],
+                    checksums=[*found.checksums, *[0] * nfile],
+                    folds=[],
                 )
                 for number in range(len(found.rows), len(grown.rows)):
                     self.files.create(number)

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._storage.paths import is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
+from ..args import known_settings
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
 from .dask_write import from_dask as from_dask
 from .folder import Folder, store_at
+from .group import NOT_BUFFERED, make_group, open_node
 from .group import Group as Group
 from .group import create_group as create_group
-from .group import make_group, open_node
 from .layouts import detect, find_any
 from .node import Attributes as Attributes
 from .opening import Options
@@ -53,6 +54,10 @@ PUBLIC = (
     *("convert", "describe", "find", "recover", "verify"),
 )
 MODES = ("r", "r+", "a", "w", "x")
+# Parameters of what creates a dataset; an existing one is opened without them.
+CREATION = {"data", "cname", "clevel", "shuffle", "typesize", "spare", "auto"}.union(
+    *(make.__kwdefaults__ or () for make in (create_array, create_table, create_group))
+)
 # What opens a dataset of a kind.
 OPENERS = {Array: "open_array", Table: "open_table", Group: "open_group"}
 
@@ -63,6 +68,9 @@ def open(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    shared: bool = False,
+    timeout: float | None = None,
+    buffered: bool = False,
     storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Array | Table | Group:
@@ -85,6 +93,23 @@ def open(
     sync
         Whether each change is on the disk when it has been made. Without this, changes
         survive the end of the process, but not of the machine.
+    shared
+        With ``'r+'``, whether several writers may assign to the items of an array of
+        the layout ``zarr`` at the same time. In a crash, each shard has its old items
+        or its new ones. Nothing else can be changed. The arrays of a group are opened
+        so, too. At a URL, this needs S3.
+    timeout
+        Number of seconds to wait while another writer has opened the dataset; by
+        default an error is raised at once, with `shared` after 5 seconds. With
+        `shared`, it is also the time that an assignment waits for another one to the
+        same shard, by default 60 seconds.
+    buffered
+        Whether rows that are appended to an array or a table wait in memory until a
+        file is full, and are written at once; or until `flush`, `close`, or any other
+        change, or the end of the program. This object reads them already, no other one
+        does. A crash loses rows that were not written; an object that is dropped
+        without `close` loses them with a ``ResourceWarning``. Not with `shared`, and
+        not for groups.
     storage_options
         Settings for fsspec to open a URL, such as keys.
     creation
@@ -109,6 +134,9 @@ def open(
         mode,
         allow_pickle=allow_pickle,
         sync=sync,
+        shared=shared,
+        timeout=timeout,
+        buffered=buffered,
         storage_options=storage_options,
         **creation,
     )
@@ -237,6 +265,9 @@ def _open(
     *,
     allow_pickle: bool = False,
     sync: bool = True,
+    shared: bool = False,
+    timeout: float | None = None,
+    buffered: bool = False,
     storage_options: StorageOptions | None = None,
     **creation: Any,
 ) -> Kind:
@@ -245,11 +276,22 @@ def _open(
         raise UsageValueError(
             "mode must be one of %s, not %r" % (", ".join(map(repr, MODES)), mode)
         )
+    known_settings(creation, CREATION, others=("shared", "timeout", "allow_pickle"))
+    if shared and mode != "r+":
+        raise UsageValueError("shared=True needs the mode 'r+', not %r" % mode)
+    if buffered and (shared or mode == "r"):
+        raise UsageValueError(
+            "buffered=True is for a single writer: expected another mode than 'r', and "
+            "shared=False"
+        )
     path = local_path(path)
     if mode in ("w", "x") or (mode == "a" and not _has_files(path, storage_options)):
         creation["mode"] = "w" if mode == "w" else "x"
+        if buffered and create is create_group:
+            raise UsageValueError(NOT_BUFFERED)
+        creation.update({"buffered": True} if buffered else {})
         return create(path, sync=sync, storage_options=storage_options, **creation)
-    options = Options(allow_pickle, sync, writable=mode != "r")
+    options = Options(allow_pickle, sync, mode != "r", shared, timeout, buffered)
     found: Any = open_node(detect(Folder.open(path, storage_options)), options)
     if wanted is not None and not isinstance(found, wanted):
         found.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -16,13 +16,16 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from .._file.array_reader import ArrayReader, check_out
 from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import DType
-from .._format.grid import Grid, Shape, lengths, part
+from .._format.grid import Box, Grid, Shape, lengths, part
+from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from .labels import given_dims, stored_dims
 from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
     blocks_of_fields,
     changed_blocks,
+    changed_shards,
     check_mask,
     check_nbytes,
     checked_shape,
@@ -30,6 +33,7 @@ from .rows import (
     is_array,
     items_of,
     naming_column,
+    stage_rows,
     stream_of,
 )
 
@@ -37,8 +41,11 @@ if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout, Blocks, NewColumn
+    from .layouts.base import ArrayLayout, Blocks, ItemReader, NewColumn
+    from .row_buffer import Tail
     from .rows import RowStream
+
+Result = TypeVar("Result")
 
 
 class Array(StoredArray, ItemsNode):
@@ -54,6 +61,9 @@ class Array(StoredArray, ItemsNode):
         The name of the layout.
     """
 
+    # Operators of NumPy arrays leave it to `_refuse`; functions of NumPy convert it.
+    __array_priority__ = 1000
+
     _layout: ArrayLayout
 
     def __init__(
@@ -64,6 +74,8 @@ class Array(StoredArray, ItemsNode):
         # The table of a column that was opened without it, and whether to close it.
         self._table: Node | None = None
         self._closes_table = False
+        # The value of `__reduce__` for an array opened with ``shared=True``; else None.
+        self.reopens: tuple[Any, ...] | None = None
 
     def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
@@ -81,7 +93,20 @@ class Array(StoredArray, ItemsNode):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of items along each axis."""
-        return self._layout.shape
+        tail = self._tail
+        return self._layout.shape if tail is None else tail.shape
+
+    @property
+    def _tail(self) -> Tail | None:
+        """The array with the rows that wait to be written; None if there are none."""
+        buffer = None if self._writer is None else self._writer.buffer
+        return None if buffer is None else buffer.tails.get(self._layout)
+
+    @property
+    def _reader(self) -> ItemReader:
+        # In this order: another thread may write the rows meanwhile.
+        tail = self._tail
+        return self._layout.reader if tail is None else tail.reader
 
     @property
     def dtype(self) -> DType:
@@ -139,6 +164,11 @@ class Array(StoredArray, ItemsNode):
 
     # Closing and opening again
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what opens it again: for reading, or beside other writers."""
+        again = None if self.closed else self.reopens
+        return super().__reduce__() if again is None else again
+
     def _take_layout(self, layout: ArrayLayout) -> None:
         old, self._layout, self._token = self._layout, layout, None
         old.close_files()
@@ -162,6 +192,12 @@ class Array(StoredArray, ItemsNode):
 
     # Reading
 
+    def _read(self, function: Callable[[], Result]) -> Result:
+        writer, layout = self._writer, self._layout
+        if writer is not None and writer.by_shard and not self.closed:
+            layout.renew()
+        return super()._read(function)
+
     def __getitem__(self, key: Any) -> Any:
         """Return the selected items as a new array, or a single item as a scalar.
 
@@ -178,7 +214,7 @@ class Array(StoredArray, ItemsNode):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        return self._read(lambda: self._layout.reader.get(key))
+        return self._read(lambda: self._reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -190,7 +226,7 @@ class Array(StoredArray, ItemsNode):
         check_out(out, self.shape, self.dtype)
 
         def fill() -> Items:
-            reader = self._layout.reader
+            reader = self._reader
             if isinstance(reader, ArrayReader):
                 return reader.read(out)
             out[...] = reader.get(...)
@@ -237,6 +273,8 @@ class Array(StoredArray, ItemsNode):
     def append(self, values: Any, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
+        In an array opened with ``buffered=True``, they may still be in memory.
+
         Parameters
         ----------
         values
@@ -261,7 +299,7 @@ class Array(StoredArray, ItemsNode):
             self._append_along(writer, values, axis % self.ndim)
             return
         rows = stream_of(values, self.dtype, self.shape[1:])
-        if rows.length == 0:
+        if rows.length == 0 or writer.buffered({self._layout: rows}):
             return
 
         def take_over() -> None:
@@ -306,13 +344,16 @@ class Array(StoredArray, ItemsNode):
             If the shape has another number of axes, or the layout can't hold it.
         """
         writer = self._check_resizable()
-        wanted = shape if isinstance(shape, tuple) else (shape, *self.shape[1:])
+        is_shape = isinstance(shape, (tuple, list))
+        wanted: Any = shape if is_shape else (shape, *self.shape[1:])
         new = self._checked_shape(wanted)
         with writer.change(lambda: self.resized(new)) as change:
             self.stage_resize(change, new)
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
+
+        Beside other writers (``shared=True``), each shard changes as a whole.
 
         Parameters
         ----------
@@ -323,8 +364,29 @@ class Array(StoredArray, ItemsNode):
             type without a loss; only floats are rounded.
         """
         writer = self._check_writer()
+        if writer.by_shard:
+            self._assign_shards(writer, key, values)
+            return
         with writer.change(lambda: self._layout.committed(self.shape)) as change:
             self.stage_items(change, key, values)
+
+    def _assign_shards(self, writer: Writer, key: Any, values: Any) -> None:
+        layout, grid = self._layout, self._layout.grid
+        index = ArrayIndex(key, self.shape)
+        items = index.spread(converted(values, self.dtype))
+
+        def read(box: Box) -> Items:
+            return numpy.asarray(layout.reader.get(box))
+
+        for shard, blocks in changed_shards(grid, index.axes, items, read):
+            name, is_done = layout.shard_name(shard), False
+            while not is_done:
+                # Another writer may have been faster.
+                with suppress(Conflict):
+                    with writer.change(layout.renew, shard=name) as change:
+                        layout.renew()  # the shard is locked now
+                        layout.stage(change, grid, blocks(), extends=False)
+                    is_done = True
 
     # Parts of a change, for tables and groups
 
@@ -335,8 +397,10 @@ class Array(StoredArray, ItemsNode):
 
         Errors of values name the column.
         """
+        if self._writer is not None:
+            self._writer.flush()
         new = self._layout.new_array()
-        new.attrs = self.attrs.asdict()
+        new.attrs, new.dims = self.attrs.asdict(), self.dims
         if dtype is not None:
             with naming_column(name):
                 fill = converted(new.fill_value, dtype)[()]
@@ -353,14 +417,8 @@ class Array(StoredArray, ItemsNode):
 
     def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
-        layout, (length, *inner) = self._layout, self.shape
-        stream = stream_of(rows, self.dtype, tuple(inner))
-        blocks = stream.blocks(layout.grid, length, self.__getitem__)
-
-        def shape() -> Shape:
-            return length + (stream.length or 0), *inner
-
-        layout.stage(change, layout.grid, blocks, shape, extends=True)
+        stream = stream_of(rows, self.dtype, self.shape[1:])
+        stage_rows(change, self._layout, stream, self.__getitem__)
 
     def stage_resize(self, change: Change, shape: Shape) -> None:
         """Let `change` set the shape."""
@@ -385,7 +443,10 @@ class Array(StoredArray, ItemsNode):
             return
         fill = numpy.array(self.fill_value, self.dtype)
         for shard in self._layout.shards_to_fill(grid):
-            if not all(map(operator.lt, grid.corner(shard * grid.slots), new)):
+            box = grid.shard_box(shard)
+            if all(s.stop <= n for s, n in zip(box, old, strict=True)) or not all(
+                s.start < n for s, n in zip(box, new, strict=True)
+            ):
                 continue
             for number in grid.chunks_of(shard):
                 shape = lengths(grid.box(number))
@@ -397,6 +458,14 @@ class Array(StoredArray, ItemsNode):
                     block = block.copy()
                     block[tuple(slice(0, n) for n in lengths(kept))] = self[kept]
                 yield number, block
+
+    def renamed(self, old: str) -> None:
+        """Name the axes without a name after the array, which had the name `old`."""
+        layout, stored = self._layout, [*(self._layout.stored_dims or ())]
+        new = stored_dims(self.name, len(stored), given_dims(old, stored))
+        if self._writer is not None and new != stored:
+            with self._writer.change(lambda: layout.committed(self.shape)) as change:
+                layout.stage_dims(change, new)
 
     def resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""

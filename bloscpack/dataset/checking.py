@@ -19,6 +19,7 @@ from .._commit.new_folder import LEFTOVER
 from .._commit.trust import CHANGES, JOURNAL
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
+from .._format.grid import boxes_of
 from .._format.rows import union
 from .._loop import effective_nthreads
 from .._storage.paths import is_url
@@ -26,6 +27,7 @@ from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import path_of
 from ..abstract_io import Progress
 from ..exceptions import FormatError, UsageError
+from . import layouts
 from .file_checks import (
     MISSING,
     SHORT,
@@ -38,15 +40,6 @@ from .file_checks import (
     move_claimed,
 )
 from .folder import Folder
-from .layouts import (
-    array_class,
-    detect,
-    find_member,
-    group_class,
-    member_names,
-    parent_table,
-    table_class,
-)
 from .layouts.array_files import ChunkFiles
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
 from .layouts.zarr_array import ZarrArray
@@ -130,7 +123,7 @@ class DatasetCheck:
         storage_options: StorageOptions | None = None,
     ) -> None:
         folder = Folder.open(path, storage_options)
-        found = detect(folder)
+        found = layouts.detect(folder)
         self.report = DatasetReport(folder.root, found.layout, kind=found.kind)
         self._nthreads = effective_nthreads(nthreads, None)
         self._progress = progress
@@ -156,7 +149,9 @@ class DatasetCheck:
         if kind == "group" or folder.is_remote:
             self._check(folder, member, layout, kind)
             return
-        files = (array_class if kind == "array" else table_class)(layout)
+        files = (layouts.array_class if kind == "array" else layouts.table_class)(
+            layout
+        )
         for attempt in range(1, ATTEMPTS + 1):
             state = _state_of(folder, files.description_files)
             trial = copy(self)
@@ -183,16 +178,16 @@ class DatasetCheck:
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
         if kind == "array":
-            if node.is_column and parent_table(folder) is None:
+            if node.is_column and layouts.parent_table(folder) is None:
                 message = "it is a column of a table, and there is no document of one"
                 self.report.note("metadata", "no-table", message, file=member or ".")
             used |= self._check_array(node, member)  # type: ignore[arg-type]
         elif kind == "table":
             used |= self._check_table(node, member)  # type: ignore[arg-type]
         else:
-            for name in member_names(folder):
+            for name in layouts.member_names(folder):
                 try:
-                    found = find_member(folder, name)
+                    found = layouts.find_member(folder, name)
                 except OSError as error:
                     used.add(name)
                     self._description_failed(error)
@@ -240,7 +235,9 @@ class DatasetCheck:
     def _description_failed(self, error: FormatError | OSError) -> None:
         self.errors.append(error)
         path = error.filename if isinstance(error.filename, str) else self.report.path
-        message = _message(error)
+        message = error.message if isinstance(error, FormatError) else str(error)
+        if isinstance(error, OSError) and error.strerror:
+            message = error.strerror
         section = getattr(error, "section", None) or "files"
         if isinstance(error, PermissionError):
             name = self._name(path.removesuffix("/" + CHANGES))
@@ -306,7 +303,12 @@ class DatasetCheck:
                 allowed = layout.may_lack_files and own
                 if allowed and {MISSING, SHORT} & {f.kind for f in check.findings}:
                     check.certain = False
-                self._include(check, member)
+                check.count()
+                check.findings = [
+                    replace(finding, file=joined_name(member, finding.file or ""))
+                    for finding in check.findings
+                ]
+                report.include(check)
                 if self._keep_sound or not (check.ok and check.certain):
                     self.files.append((name, check))
         return used
@@ -361,14 +363,6 @@ class DatasetCheck:
         move_claimed(checks, layout, source, self._nthreads)
         return sorted(checks, key=lambda check: check.numbers[0])
 
-    def _include(self, check: FileCheck, member: str) -> None:
-        check.count()
-        check.findings = [
-            replace(finding, file=joined_name(member, finding.file or ""))
-            for finding in check.findings
-        ]
-        self.report.include(check)
-
     def _check_table(self, table: TableLayout, member: str) -> set[str]:
         """Check the columns; return the names of the files that were expected."""
         report = self.report
@@ -413,10 +407,10 @@ class DatasetCheck:
 def open_for_check(folder: Folder, layout: str, kind: str) -> NodeLayout:
     """Return the array, table or group in a folder; some columns may be missing."""
     if kind == "array":
-        return array_class(layout)(folder)
+        return layouts.array_class(layout)(folder)
     if kind == "table":
-        return table_class(layout).open_damaged(folder)
-    return group_class(layout)(folder)
+        return layouts.table_class(layout).open_damaged(folder)
+    return layouts.group_class(layout)(folder)
 
 
 def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
@@ -441,32 +435,28 @@ def lost_rows(checks: list[FileCheck]) -> list[tuple[int, int]]:
 
 def losses_of(name: str, checks: list[FileCheck]) -> list[RowLoss]:
     """Return what is lost of a part of an array: its rows, or items of them."""
-    found = []
-    for first, last in _lost_chunks(checks):
-        check = checks[0]
-        region = check.region_of(first, last)
-        found.append(RowLoss(name, check.rows_of(first, last), region))
-    return found
+    return [
+        RowLoss(name, checks[0].rows_of(*run), checks[0].region_of(*run))
+        for run in _lost_chunks(checks)
+    ]
 
 
 def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
     """Yield the first and the last number of runs of chunks that are not intact."""
-    for check in checks if checks and not checks[0].grid.is_rows else ():
-        whole = len(check.lost) == 1 and not check.intact
-        for start, stop in check.lost if not check.ok else ():
-            if whole:
-                yield start, stop - 1
-            else:
-                yield from ((number, number) for number in range(start, stop))
-    if checks and checks[0].grid.is_rows:
-        lost = (run for check in checks if not check.ok for run in check.lost)
-        yield from ((start, stop - 1) for start, stop in union(lost))
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return error.message if isinstance(error, FormatError) else str(error)
+    damaged = [check for check in checks if not check.ok]
+    if damaged and damaged[0].grid.is_rows:
+        lost = union(run for check in damaged for run in check.lost)
+        yield from ((start, stop - 1) for start, stop in lost)
+        return
+    for check in damaged:
+        if check.intact:
+            for run in check.lost:
+                yield from zip(range(*run), range(*run), strict=True)
+            continue
+        slots = check.grid.slots
+        shards = check.numbers[0] // slots, check.numbers[-1] // slots + 1
+        for first, last in boxes_of(*shards, check.grid.counts):
+            yield first * slots, last * slots + slots - 1
 
 
 def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:

@@ -23,7 +23,7 @@ from .folder import Folder
 from .layouts import array_class, detect, table_class
 from .layouts.base import ArrayLayout
 from .layouts.bcolz import BcolzArray
-from .layouts.chunk_files import HEADER, OBJECT, chunk_name
+from .layouts.chunk_files import HEADER, OBJECT, FileChunks
 
 if TYPE_CHECKING:
     from ..serializers import JsonObject
@@ -81,7 +81,7 @@ class ArrayInPlace:
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
         rows = layout.chunks[0]
         nchunks = -(-self.shape[0] // rows)
-        find = partial(_extent, folder, full=rows * row)
+        find = partial(_extent, layout._source, full=rows * row)
         self.chunks = [
             found for number in range(nchunks) if (found := find(number)) is not None
         ]
@@ -98,27 +98,23 @@ class ArrayInPlace:
             self.rest = layout.reader.get(slice(first, None)).tobytes()
 
 
-def _extent(folder: Folder, number: int, *, full: int) -> tuple[str, int, int] | None:
+def _extent(
+    source: FileChunks, number: int, *, full: int
+) -> tuple[str, int, int] | None:
     """Return file, offset and size of a chunk; None if it has less than `full` bytes.
 
     Raises `UsageError` if no reader of Zarr can read it.
     """
-    name = chunk_name(number)
-    path = folder.path(name)
+    path, name = source.path_of(number), source.names(number)
     try:
-        size = folder.size(name)
-        content = folder.read(name, HEADER.size + BLOSC_HEADER_LENGTH)
-        header = decode_header(content[HEADER.size :])
+        chunk = source.read_chunk(number, HEADER.size + BLOSC_HEADER_LENGTH)
+        header, size = decode_header(chunk), source.folder.size(name)
         if HEADER.size + header.ctbytes > size or header.nbytes > full:
             raise DamageError(
                 "expected a chunk of at most '%d' plain bytes in '%d' bytes, found one "
                 "of '%d' in '%d'"
                 % (full, size - HEADER.size, header.nbytes, header.ctbytes)
             )
-    except FileNotFoundError as error:
-        raise DamageError(
-            "expected the file of a chunk, found none", chunk=number, filename=path
-        ) from error
     except FormatError as error:
         error.locate(number, HEADER.size)
         error.filename = path

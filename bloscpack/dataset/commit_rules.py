@@ -11,20 +11,18 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from .._commit import guard, new_folder
-from .._commit.new_folder import NewName
+from .._commit.new_folder import IsOld, Limits, NewName
+from .._commit.shared import SharedObjects, SharedShards
 from .._commit.writer import LockedFolder, SharedFolder, Writer, check_parent_table
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
 from .._storage.protocols import Path, StorageOptions
 from .folder import Folder, store_at
-from .layouts import check_no_column, find, prepare_change
+from .layouts import LAYOUTS, check_no_column, find, load
 from .layouts.identity import KEY, identified, read_identity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from .._commit.new_files import Change, FolderChange
-    from .._commit.ownership import AccessLimits
     from .._commit.writer import Prepare, Rule
     from .._storage.store import Store
 
@@ -45,12 +43,12 @@ class _Datasets:
     def drop_copies(self, store: Store, sync: bool) -> None:
         drop_copies("zarr", Folder(store), sync)
 
-    def claimed(self, content: bytes) -> bytes:
-        """Return a document with a new token.
+    def claimed(self, content: bytes, start: str = "") -> bytes:
+        """Return a document with a new token, which begins with `start`.
 
         That of another program does not become one of Bloscpack.
         """
-        document, token = json.loads(content), os.urandom(8).hex()
+        document, token = json.loads(content), start + os.urandom(8).hex()
         attributes = document.setdefault("attributes", {})
         identity, is_own = read_identity(content, attributes.get(KEY))
         if identity is not None and is_own:
@@ -61,6 +59,8 @@ class _Datasets:
 
 
 DATASETS = _Datasets()
+SHARED = "shared array"
+IN_FOLDERS = {"group": SharedFolder, SHARED: SharedShards}
 
 
 def writer_for(
@@ -68,15 +68,18 @@ def writer_for(
 ) -> Writer:
     """Return a writer by the rule that fits the store and the kind of a dataset.
 
+    The kind `SHARED` is an array to which other writers may assign at the same time.
     `prepare` is called with the first change; in a store of objects it is called now,
     without one: the guard of a table is not its document.
     """
     rule: Rule
     if folder.store.can_rename:
-        if kind == "array":
+        if kind in ("array", SHARED):
             check_parent_table(folder.store)
-        locked = SharedFolder if kind == "group" else LockedFolder
+        locked = IN_FOLDERS.get(kind, LockedFolder)
         rule = locked(folder.pending, sync, prepare)
+    elif kind == SHARED:
+        rule = SharedObjects(folder.pending, DATASETS.claimed)
     else:
         if prepare is not None:
             prepare(None)
@@ -92,9 +95,9 @@ def drop_copies(
 
     `change` is a change of the dataset itself, if there is one.
     """
-    prepare_change(
-        layout, folder, lambda group: writer_for(group, "group", sync), change
-    )
+    prepare = LAYOUTS[layout].prepare
+    if prepare is not None:
+        load(prepare)(folder, lambda group: writer_for(group, "group", sync), change)
 
 
 def new_name(path: Path | NewName) -> NewName:
@@ -106,27 +109,24 @@ def new_name(path: Path | NewName) -> NewName:
 
 
 def creating(
-    path: Path | NewName, mode: str, sync: bool, limits: AccessLimits | None = None
+    path: Path | NewName, mode: str, sync: bool, limits: Limits = None
 ) -> AbstractContextManager[FolderChange]:
     """Return the context of a change of a new folder, see `new_folder.creating`."""
     return new_folder.creating(new_name(path), mode, sync, limits)
 
 
 def new_dataset(
-    path: Path,
-    layout: str,
-    mode: str,
-    sync: bool,
-    storage_options: StorageOptions | None = None,
+    path: Path, layout: str, mode: str, sync: bool, options: StorageOptions | None
 ) -> AbstractContextManager[Change]:
     """Return the context of a change of a new dataset, at a path or a URL.
 
-    It is there when the block ends. `mode` is that of `new_folder.creating`.
+    It is there when the block ends. `mode` is that of `new_folder.creating`, `options`
+    are settings for fsspec.
     """
     path = local_path(path)
     if not is_url(path) or layout != "zarr":
         return creating(path, mode, sync)
-    return guard.creating(store_at(path, storage_options), mode, DATASETS)
+    return guard.creating(store_at(path, options), mode, DATASETS)
 
 
 def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
@@ -147,11 +147,7 @@ def move_dataset(
 
 
 def building(
-    path: Path,
-    mode: str,
-    sync: bool,
-    is_old: Callable[[str], bool] | None = None,
-    limits: AccessLimits | None = None,
+    path: Path, mode: str, sync: bool, is_old: IsOld = None, limits: Limits = None
 ) -> AbstractContextManager[str]:
     """Return the context of a free path, see `new_folder.building`."""
     return new_folder.building(new_name(path), mode, sync, is_old, limits)

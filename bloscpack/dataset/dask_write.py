@@ -1,33 +1,41 @@
 """Collections of Dask as datasets: `from_dask`.
 
 Strategy: the collection is divided into the rows of shards. Each task writes a whole
-shard (`parallel`), and a last one commits the dataset.
+shard (`parallel`), and a last one commits the dataset. Rows that are appended are such
+a dataset, too, which the last task appends to another one (`Addition`). Tasks assign to
+a region of an array as writers that share it (`Region`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import accumulate
+import operator
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy
 
+from .._file.indexing import ArrayIndex, Steps
 from .._format.dtypes import DType
 from .._format.grid import Shape
 from .._storage.paths import check_place
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from .array import Array
 from .folder import Folder
 from .frames import items_by_name
-from .layouts import detect, table_class
+from .layouts import Found, detect, table_class
 from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
-from .parallel import Target, commit, target_of, write
-from .rows import check_mask, converted, items_of, joined, naming_column
+from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
+from .rows import all_columns, check_mask, converted, items_of, joined, naming_column
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
+    from .table import Table
 
 # The length of a partition, and the dtype of each column.
 Description = tuple[int, dict[str, DType]]
@@ -49,9 +57,11 @@ def from_dask(
     sync: bool = True,
     storage_options: StorageOptions | None = None,
     compute: bool = True,
+    append: bool = False,
+    region: Any = None,
     **settings: Any,
 ) -> Any:
-    """Write a collection of Dask as a dataset, in parallel.
+    """Write a collection of Dask as a dataset, or to an existing one, in parallel.
 
     Each task writes one shard, which no other task writes. The dataset gets
     its name with the last task: until then, there is none, or the one that is to be
@@ -76,6 +86,14 @@ def from_dask(
         task, also by the tasks of the collection. At a URL, it is removed first.
     compute
         Whether to write now. If not, the result is a ``Delayed`` of Dask that writes.
+    append
+        Whether to append the rows to the dataset at the path, which must have the same
+        axes or columns. The last task does this: the dataset gets all rows, or none.
+        Until then, they are in a hidden folder beside it. Not at a URL.
+    region
+        To which part of the array at the path an array is assigned: a slice for each
+        axis, or ``...``. Each task replaces parts of shards, beside other programs that
+        share the array: see `open`. If one fails, the others stay.
 
     Returns
     -------
@@ -86,19 +104,40 @@ def from_dask(
     ------
     UsageError
         If the collection has no rows in an order, if the layout can't hold its items,
-        or if Dask is not installed.
+        or if Dask is not installed. With `append` or `region`, also if the items can't
+        fit, or if there are parameters of a new dataset.
     FileExistsError
         If there is a file or folder of this name.
+    FileNotFoundError
+        If there is no dataset, with `append` or `region`.
     """
     check_place(path, "from_dask(path, collection)")
     is_array = _is_array(collection)
-    target = target_of(path, mode, sync, storage_options)
-    options = {"layout": layout, "chunks": chunks, "attrs": attrs, "sync": sync}
+    options = {"layout": layout, "chunks": chunks, "shards": shards, "attrs": attrs}
     options.update(settings, dims=dims)
+    target: Target
+    if not append and region is None:
+        target = target_of(path, mode, sync, storage_options)
+    else:
+        usual = {"layout": "zarr", "mode": "x", "region": None if append else region}
+        given = {**options, "mode": mode, "region": region}
+        wrong = [name for name, value in given.items() if value != usual.get(name)]
+        if wrong:
+            raise UsageError(
+                "append and region change a dataset that exists, and exclude each "
+                "other: leave out %s" % ", ".join(wrong)
+            )
+        found = detect(Folder.open(path, storage_options))
+        if found.kind != ("array" if is_array else "table"):
+            raise UsageTypeError(
+                "'%s' is of the kind '%s', to which no %s can be written"
+                % (found.folder.path(), found.kind, type(collection).__name__)
+            )
+        target = Addition(found, sync) if append else Region(found, region, sync)
+        options = {**target.options}
     plan = _plan_array if is_array else _plan_table
-    tasks, length = plan(collection, target, shards, options)
-    delayed = import_dask("dask").delayed
-    result = delayed(_commit, pure=False)(target, length, tasks)
+    tasks, length = plan(collection, target, {**options, "sync": sync})
+    result = import_dask("dask").delayed(target.finish, pure=False)(length, tasks)
     if not compute:
         return result
     try:
@@ -130,17 +169,148 @@ def _is_array(collection: Any) -> bool:
     )
 
 
-def _commit(target: Target, length: int, tasks: list[None]) -> str:
-    """Commit the dataset when all `tasks` are done; return the path."""
-    commit(target, length)
-    return target.root
+class Existing(Target):
+    """A dataset whose columns stay what they are."""
+
+    _length: int | None = None  # any length
+    _columns: Mapping[str, tuple[DType, Shape]] = {}
+    _masks: Mapping[str, str] = {}
+
+    def fitting(self, dtypes: dict[str, DType], shape: Shape) -> dict[str, DType]:
+        """Return the dtypes of the columns; raise `UsageError` if items can't fit."""
+        items = {n: numpy.zeros(min(1, shape[0]), dtype) for n, dtype in dtypes.items()}
+        given = all_columns(items, list(self._columns), self._masks)
+        length = shape[0] if self._length is None else self._length
+        for name, (dtype, inner) in self._columns.items():
+            with naming_column(name or self.root, "column" if name else "array"):
+                if shape != (length, *inner):
+                    raise DoesNotFit(
+                        "expected items of shape %s, found items of shape %s"
+                        % ((length, *inner), shape)
+                    )
+                converted(given[name], dtype)
+        return {name: self._columns[name][0] for name in dtypes}
+
+
+class Addition(Existing, FolderTarget):
+    """Rows for a dataset, in a hidden folder beside it until all are written.
+
+    `finish` appends them in one change. A task that is late finds no hidden folder, or
+    a dataset that does not end where it did when this was made. Then either the rows
+    are there, which the digests of what was written show, or another program has
+    changed the dataset, or another call has taken over.
+
+    Attributes
+    ----------
+    options
+        Parameters for the dataset of the rows.
+    """
+
+    late = "nothing was appended: the dataset has changed, or another call took over"
+
+    def __init__(self, found: Found, sync: bool) -> None:
+        root = found.folder.path()
+        if found.folder.is_remote:
+            raise UsageError(
+                "'%s': from_dask appends in local folders only: open the dataset with "
+                "the mode 'r+', and append the collection or its parts" % root
+            )
+        self._changing = Options(sync=sync, writable=True)
+        layout = "superchunk" if found.layout == "superchunk" else "zarr"
+        self.options = {**self.options, "layout": layout}
+        with open_array_or_table(found, self._changing) as dataset:
+            dataset._check_resizable()
+            self._start = len(dataset)
+            self._masks = {} if isinstance(dataset, Array) else dataset._masks()
+            if isinstance(dataset, Array):
+                self.options.update(chunks=dataset.chunks, shards=dataset.shards)
+            columns = _columns(dataset).items()
+            self._columns = {name: (c.dtype, c.shape[1:]) for name, c in columns}
+        super().__init__(os.path.realpath(root), "w", sync=False)
+
+    def _check_committed(self) -> None:
+        """Return: `finish` finds out whether the rows are there."""
+
+    def put(self, start: Any, columns: Mapping[str, Items]) -> object:
+        """Write the items of shards; return the corner, and the digest of each column.
+
+        They show `finish` whether these items are in the dataset.
+        """
+        super().put(start, columns)
+        return start, {n: (i.shape, crc32(i.tobytes())) for n, i in columns.items()}
+
+    def finish(self, length: int, written: Sequence[Any] = ()) -> str:
+        """Append all rows, unless they are there; remove the hidden folder."""
+        found = detect(Folder.open(self.root))
+        options = self._changing._replace(timeout=LOCK_SECONDS)
+        with open_array_or_table(found, options) as dataset:
+            if len(dataset) == self._start and self._is_staged():
+                self._set_length(length)
+                rows = open_array_or_table(detect(Folder(self.staged())), Options())
+                dataset.append(rows)
+                written = ()
+            for (start, *corner), digests in written:
+                for name, (shape, digest) in digests.items():
+                    box = box_at((self._start + start, *corner), shape)
+                    if digest != crc32(_columns(dataset)[name][box].tobytes()):
+                        raise self.replaced()
+        self.abandon()
+        return self.root
+
+
+def _columns(dataset: Array | Table) -> Mapping[str, Array]:
+    """Return the columns of a table; an array is one without a name."""
+    return {"": dataset} if isinstance(dataset, Array) else dataset.columns
+
+
+class Region(Existing):
+    """A region of an array: each task assigns to a part of it.
+
+    Attributes
+    ----------
+    corner
+        The position of its first item.
+    """
+
+    def __init__(self, found: Found, region: Any, sync: bool) -> None:
+        super().__init__(found.folder.path(), "w", sync)
+        entries = region if isinstance(region, tuple) else (region,)
+        slices = [slice(None) if entry is ... else entry for entry in entries]
+        if any(not isinstance(s, slice) or s.step not in (None, 1) for s in slices):
+            raise UsageTypeError(
+                "region: expected slices of adjacent items, found %.200r" % (region,)
+            )
+        options = Options(sync=sync, writable=True, shared=True)
+        with open_array_or_table(found, options) as array:
+            assert isinstance(array, Array)
+            self._array = copy(array)  # it has a lock only while it is changed
+        index = ArrayIndex(region, array.shape)
+        axes = [axis for axis in index.axes if isinstance(axis, Steps)]
+        self.corner = tuple(axis.start for axis in axes)
+        self.shard = array.shards or array.chunks
+        self._length, *inner = index.shape
+        self._columns = {"": (array.dtype, tuple(inner))}
+
+    def begin(self, create: object) -> None:
+        """Return: the array exists."""
+
+    def put(self, start: Any, columns: Mapping[str, Items]) -> None:
+        """Assign to a part of the region."""
+        self._array[box_at(start, columns[""].shape)] = columns[""]
+
+    def finish(self, length: int, written: object = ()) -> str:
+        """Return the path: all items are in the array."""
+        return self.root
+
+    def abandon(self) -> None:
+        """Return: the items that were assigned stay."""
 
 
 # What a call of `from_dask` does: the dataset, its tasks, and the number of rows.
 
 
 def _plan_array(
-    array: Any, target: Target, shards: Any, options: dict[str, Any]
+    array: Any, target: Target, options: dict[str, Any]
 ) -> tuple[list[Any], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
@@ -153,22 +323,24 @@ def _plan_array(
     if any(math.isnan(length) for length in array.shape):
         array = array.copy()
         array.compute_chunk_sizes()
-    length, *inner = map(int, array.shape)
-    target.begin(
-        lambda path: create_array(
-            path, shape=(0, *inner), dtype=array.dtype, shards=shards, **options
-        )
-    )
-    pairs = zip(target.shard, array.shape, strict=True)
-    array = array.rechunk(tuple(max(1, min(pair)) for pair in pairs))
+    length, *inner = shape = tuple(map(int, array.shape))
+    dtype = target.fitting({"": array.dtype}, shape)[""]
+    new = {"shape": (0, *inner), "dtype": dtype, **options}
+    target.begin(lambda path: create_array(path, **new))
+    corner = target.corner or (0,) * len(shape)
+    starts = [
+        [i, *range((i // step + 1) * step, i + n, step), i + n]
+        for i, step, n in zip(corner, target.shard, shape, strict=True)
+    ]
+    sizes = tuple(tuple(map(operator.sub, ends[1:], ends)) for ends in starts)
+    array = array.rechunk(sizes)
     task = delayed(_write_block, pure=False)
-    starts = [[0, *accumulate(sizes)] for sizes in array.chunks]
     tasks = [
         task(
             target,
             tuple(each[i] for each, i in zip(starts, place, strict=True)),
             tuple(sizes[i] for sizes, i in zip(array.chunks, place, strict=True)),
-            array.dtype,
+            dtype,
             block,
         )
         for place, block in numpy.ndenumerate(array.to_delayed())
@@ -179,7 +351,7 @@ def _plan_array(
 
 def _write_block(
     target: Target, start: Shape, shape: Shape, dtype: DType, block: Any
-) -> None:
+) -> Any:
     """Write a shard; raise `UsageError` if the block is not what Dask had expected."""
     check_mask(block)
     rows = converted(block, dtype)
@@ -188,11 +360,11 @@ def _write_block(
             "Dask expected a block of shape %s in the rows from '%d' on, and it has "
             "the shape %s" % (shape, start[0], rows.shape)
         )
-    write(target, start, {"": rows})
+    return target.put(start, {"": rows})
 
 
 def _plan_table(
-    frame: Any, target: Target, shards: Any, options: dict[str, Any]
+    frame: Any, target: Target, options: dict[str, Any]
 ) -> tuple[list[Any], int]:
     dask = import_dask("dask")
     columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
@@ -207,12 +379,12 @@ def _plan_table(
     dtypes = _common_dtypes(
         [dtypes for length, dtypes in found if length] or [found[0][1]]
     )
+    dtypes = target.fitting(dtypes, (sum(lengths),))
     row = numpy.dtype(list(dtypes.items()))
-    if shards is None:
-        shards = _shard_rows(
-            max(t.itemsize for t in dtypes.values()), options["chunks"]
-        )
-    target.begin(lambda path: create_table(path, dtype=row, shards=shards, **options))
+    if options["shards"] is None:
+        most = max(dtype.itemsize for dtype in dtypes.values())
+        options["shards"] = _shard_rows(most, options["chunks"])
+    target.begin(lambda path: create_table(path, dtype=row, **options))
     task = dask.delayed(_write_frames, pure=False)
     tasks = [
         task(
@@ -294,7 +466,7 @@ def _write_frames(
     start: int,
     dtypes: Mapping[str, DType],
     pieces: list[tuple[Any, int, int, int]],
-) -> None:
+) -> Any:
     """Write rows from some partitions to a shard of each column."""
     parts: dict[str, list[Items]] = {name: [] for name in dtypes}
     for part, length, first, stop in pieces:
@@ -305,5 +477,7 @@ def _write_frames(
             )
         rows = items_by_name(part.iloc[first:stop], any_numbers=True)
         for name, items in rows.items():
-            parts[name].append(converted(items, dtypes[name]))
-    write(target, start, {n: joined(p, dtypes[n], ()) for n, p in parts.items()})
+            with naming_column(name):
+                parts[name].append(converted(items, dtypes[name]))
+    found = {name: joined(rows, dtypes[name], ()) for name, rows in parts.items()}
+    return target.put((start,), found)

@@ -59,7 +59,7 @@ def describe(
     ('zarr', [2], '<f8', 16)
     """
     found = detect(Folder.open(path, storage_options))
-    return _describe("", found.layout, found.kind, partial(open_for_check, *found))
+    return _describe(_head("", found.layout, found.kind), open_for_check(*found))
 
 
 class Description(dict[str, "Json"]):
@@ -82,8 +82,7 @@ def _in_one_line(key: str, value: Json) -> str:
 
 def describe_open(name: str, layout: NodeLayout) -> Description:
     """Return the description of a dataset that is open."""
-    kind = layout.kind
-    return Description(_describe(name, layout.name, kind, lambda: layout))
+    return Description(_describe(_head(name, layout.name, layout.kind), layout))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
@@ -97,20 +96,20 @@ def arrays_of(described: JsonObject) -> Iterator[JsonObject]:
         yield from arrays_of(inner)
 
 
-def _describe(
-    name: str, layout: str, kind: str, open_node: Callable[[], NodeLayout]
-) -> JsonObject:
-    node = open_node()
-    result = {**_head(name, layout, kind), "attributes": node.read_attributes()}
+def _describe(head: JsonObject, node: NodeLayout) -> JsonObject:
+    result = {**head, "attributes": node.read_attributes()}
     if isinstance(node, ArrayLayout):
         return {**result, **_describe_array(node)}
     if isinstance(node, TableLayout):
-        inner, members = "columns", _columns(node, name)
-        result["rows"] = min(
-            (c["shape"][0] for c in members if "shape" in c), default=0
-        )
+        inner, members = "columns", _columns(node, head["name"])
+        lengths = (column["shape"][0] for column in members if "shape" in column)
+        result["rows"] = min(lengths, default=0)
     else:
-        inner, members = "members", _members(node.folder, name)
+        inner, members = "members", []
+        for member, found in find_members(node.folder):
+            name = joined_name(head["name"], member)
+            opening = partial(open_for_check, *found)
+            members.append(_described(_head(name, *found[1:]), opening))
     for key in SUMS:
         result[key] = sum(member.get(key, 0) for member in members)
     result["ratio"] = ratio_of(result["nbytes"], result["cbytes"])
@@ -121,48 +120,31 @@ def _head(name: str, layout: str, kind: str) -> JsonObject:
     return {"name": name, "layout": layout, "kind": kind}
 
 
-def _failure(error: Exception) -> JsonObject:
-    """Return what is known of a member or column that can't be opened."""
-    damage = isinstance(error, (FormatError, FileNotFoundError))
-    return {
-        "error": str(error),
-        "damaged": damage and not isinstance(error, Unsupported),
-    }
+def _columns(table: TableLayout, name: str) -> list[JsonObject]:
+    unopened = table.unopened or {}
 
+    def opened(column: str) -> NodeLayout:
+        if column in unopened:
+            raise unopened[column]
+        return table.columns[column]
 
-def _members(folder: Folder, name: str) -> list[JsonObject]:
     return [
         _described(
-            joined_name(name, member), *found[1:], partial(open_for_check, *found)
+            _head(joined_name(name, column), table.name, "array"),
+            partial(opened, column),
         )
-        for member, found in find_members(folder)
+        for column in (*table.columns, *unopened)
     ]
 
 
-def _columns(table: TableLayout, name: str) -> list[JsonObject]:
-    described = [
-        _described(
-            joined_name(name, column),
-            layout.name,
-            "array",
-            partial(table.columns.__getitem__, column),
-        )
-        for column, layout in table.columns.items()
-    ]
-    for column, error in (table.unopened or {}).items():
-        head = _head(joined_name(name, column), table.name, "array")
-        described.append({**head, **_failure(error)})
-    return described
-
-
-def _described(
-    name: str, layout: str, kind: str, open_node: Callable[[], NodeLayout]
-) -> JsonObject:
+def _described(head: JsonObject, open_node: Callable[[], NodeLayout]) -> JsonObject:
     """Return the description of a member or column, or why it can't be opened."""
     try:
-        return _describe(name, layout, kind, open_node)
+        return _describe(head, open_node())
     except (BloscpackError, OSError) as error:
-        return {**_head(name, layout, kind), **_failure(error)}
+        damage = isinstance(error, (FormatError, FileNotFoundError))
+        is_damaged = damage and not isinstance(error, Unsupported)
+        return {**head, "error": str(error), "damaged": is_damaged}
 
 
 def _describe_array(layout: ArrayLayout) -> JsonObject:

@@ -16,16 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._check import findings
 from .._check.files import Inspection
-from .._check.findings import (
-    NOTE,
-    Finding,
-    Pair,
-    Record,
-    Report,
-    counted,
-    plain_place,
-)
 from .._format.array_metadata import Description
 from .._format.grid import lengths
 from .._format.rows import union, without
@@ -46,7 +38,7 @@ SHORT = "short"
 FOREIGN = "other-program"
 
 
-class FileCheck(Report):
+class FileCheck(findings.Report):
     """The report on a file of an array, or on adjacent files that are all missing.
 
     Attributes
@@ -97,13 +89,15 @@ class FileCheck(Report):
             return 0, 1
         return grid.box(first)[0].start, grid.box(last)[0].stop
 
-    def region_of(self, first: int, last: int) -> tuple[Pair, ...] | None:
-        """Return what chunks of one shard have if they are no whole rows, else None."""
+    def region_of(self, first: int, last: int) -> tuple[findings.Pair, ...] | None:
+        """Return the items in a chunk, or in a box of shards; None if these are rows.
+
+        `first` and `last` are the chunks in the corners.
+        """
         grid = self.grid
-        if grid.is_rows or not grid.shape or first // grid.slots != last // grid.slots:
-            return None
-        box = grid.box(first) if first == last else grid.shard_box(first // grid.slots)
-        return tuple((each.start, each.stop) for each in box)
+        pairs = zip(grid.box(first), grid.box(last), strict=True)
+        found = tuple((a.start, b.stop) for a, b in pairs)
+        return None if found[1:] == tuple((0, n) for n in grid.shape[1:]) else found
 
     @property
     def all_rows(self) -> tuple[int, int]:
@@ -114,14 +108,14 @@ class FileCheck(Report):
         """Add a finding; a note if readers take missing rows for fill values."""
         if self._may_lack_rows and kind in (MISSING, SHORT):
             message += ": the rows have the fill value"
-            where["severity"] = NOTE
+            where["severity"] = findings.NOTE
         number = where.pop("number", None)
         if number is not None:
             where["rows"] = self.rows_of(number)
             where["region"] = self.region_of(number, number)
         super().add(section, kind, message, file=self.file, **where)
 
-    def add_of_file(self, finding: Finding) -> None:
+    def add_of_file(self, finding: findings.Finding) -> None:
         """Add a finding about the file; its chunks and rows count from the file on."""
         at: dict[str, Any] = {"chunk": finding.chunk, "offset": finding.offset}
         if finding.rows is not None:
@@ -191,11 +185,7 @@ def move_claimed(
 
 
 def check_file(
-    layout: ArrayLayout,
-    source: ChunkFiles,
-    number: int,
-    nthreads: int,
-    name: str | None = None,
+    layout: ArrayLayout, source: ChunkFiles, number: int, nthreads: int, name: str = ""
 ) -> FileCheck:
     """Check a file of an array, or the file `name` in its place.
 
@@ -206,11 +196,13 @@ def check_file(
     try:
         check.cbytes = folder.size(name)
         if isinstance(source, ShardFiles):
-            _check_shard(check, folder.storage(name), source, nthreads)
+            _check_shard(check, source.storage(name), source, nthreads)
         else:
             _check_by_reading(check, source)
     except FileNotFoundError:
         check.add("files", MISSING, "the file is missing", rows=check.all_rows)
+    except FormatError as error:
+        check.add("chunks", "damaged", error.message, rows=check.all_rows)
     except OSError as error:
         message = error.strerror or str(error)
         kind = "link" if error.errno == errno.ELOOP else "unreadable"
@@ -232,15 +224,11 @@ def _check_by_reading(
         try:
             source.load([number], lambda _, plain: sizes.append(len(plain)))  # noqa: B023
         except FormatError as error:
-            missing = isinstance(error.__cause__, FileNotFoundError)
+            if isinstance(error.__cause__, FileNotFoundError):
+                check.add("files", MISSING, "the file is missing", number=number)
+                continue
             kind = "codec" if isinstance(error, Unsupported) else "damaged"
-            check.add(
-                "files" if missing else "chunks",
-                MISSING if missing else kind,
-                "the file is missing" if missing else error.message,
-                chunk=None if missing else slot,
-                number=number,
-            )
+            check.add("chunks", kind, error.message, chunk=slot, number=number)
             continue
         cbytes = check.cbytes
         if extents is not None:
@@ -375,7 +363,7 @@ def _check_index(check: FileCheck, storage: Storage, source: ShardFiles) -> None
 
 
 @dataclass(frozen=True, repr=False)
-class RowLoss(Record):
+class RowLoss(findings.Record):
     """Adjacent rows that are lost.
 
     Attributes
@@ -391,13 +379,15 @@ class RowLoss(Record):
     """
 
     member: str
-    rows: Pair | None
-    region: tuple[Pair, ...] | None = None
+    rows: findings.Pair | None
+    region: tuple[findings.Pair, ...] | None = None
 
     optional = ("region",)
 
     def __str__(self) -> str:
-        text = ", ".join(plain_place(None, self.rows, self.region)) or "all of it"
+        text = (
+            ", ".join(findings.plain_place(None, self.rows, self.region)) or "all of it"
+        )
         return "'%s': %s" % (self.member, text) if self.member else text
 
     def __repr__(self) -> str:
@@ -405,7 +395,7 @@ class RowLoss(Record):
 
 
 @dataclass(eq=False, repr=False)
-class DatasetReport(Report):
+class DatasetReport(findings.Report):
     """The result of checking a dataset.
 
     The other attributes are those of `bloscpack.verify.Report`.
@@ -436,7 +426,7 @@ class DatasetReport(Report):
 
 
 @dataclass(eq=False, repr=False)
-class DatasetRecovery(Record):
+class DatasetRecovery(findings.Record):
     """The result of recovering a dataset.
 
     Attributes
@@ -472,7 +462,7 @@ class DatasetRecovery(Record):
         return self.certain and not self.losses and not self.lost_attributes
 
     def __repr__(self) -> str:
-        saved = counted(self.nsaved, "chunk")
+        saved = findings.counted(self.nsaved, "chunk")
         return "<DatasetRecovery: %s saved, %d lost>" % (saved, self.nlost)
 
 

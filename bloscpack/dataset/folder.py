@@ -14,14 +14,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from .._commit.guard import is_leftover
 from .._commit.new_files import MAX_JSON as MAX_JSON
 from .._commit.new_files import Pending, decode_json
-from .._commit.trust import CHANGES, parent_of
+from .._commit.trust import CHANGES, JOURNAL, parent_of
 from .._format.dtypes import shown
 from .._format.zarr_metadata import CONSOLIDATED, OLD_CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
@@ -123,9 +123,15 @@ class Folder:
         store = store_at(path, storage_options)
         if isinstance(store, FolderStore):
             _check_exists(store, path)
-        folder = cls(store)
-        folder.pending.read()
-        return folder
+        return cls(store)._with_journal()
+
+    def _with_journal(self) -> Folder:
+        """Read the journal; at a URL, also look for the document of Zarr."""
+        self.store.prepare((JOURNAL, ZARR_JSON))
+        self.pending.read()
+        if self.pending.is_known:
+            self.store.prepare(())  # the documents are in the journal
+        return self
 
     def close(self) -> None:
         """Close the folder. It is opened again when it is used."""
@@ -155,9 +161,7 @@ class Folder:
 
     def dataset(self, name: str) -> Folder:
         """Return a folder inside that is a dataset of its own."""
-        folder = self.subfolder(name)
-        folder.pending.read()
-        return folder
+        return self.subfolder(name)._with_journal()
 
     def parent_dataset(self) -> tuple[Folder, str] | None:
         """Return the folder around a dataset, and the name of the dataset in it.
@@ -227,6 +231,11 @@ class Folder:
         """Return a value that changes when a file is replaced; None if unknown."""
         return self.store.identity(self.full(name))
 
+    def found_identity(self, name: str) -> object:
+        """Return the `identity` that a file has or had when its kind was found."""
+        known = self._known
+        return known[1] if known and known[0] == name else self.identity(name)
+
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         return self._pending(name, self.store.size)
@@ -236,9 +245,19 @@ class Folder:
         full = map(self.full, names)
         return self.store.total_size([self.pending.files.get(n, n) for n in full])
 
-    def storage(self, name: str) -> Storage:
-        """Open a file for reading at any position; see `Store.open`."""
+    def storage(self, name: str, end: int = 0) -> Storage:
+        """Open a file for reading at any position; see `Store.open`.
+
+        At a URL, at least the last `end` bytes are read first, if it is given.
+        """
+        if end:
+            return self._pending(name, lambda n: self.store.open_end(n, end))
         return self._pending(name, self.store.open)
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Look for files that are read next, which takes a single time at a URL."""
+        if self.is_remote:
+            self.store.prepare(map(self.full, names))
 
     def remove(self, name: str) -> None:
         """Remove a file or a link."""
@@ -288,6 +307,7 @@ class Folder:
 
         A writer calls this when it has locked the dataset.
         """
+        self.store.prepare(())
         if self._held is None:
             self._known = None
 
@@ -307,10 +327,8 @@ class Folder:
         """
         content, value = self.read_document(name)
         if not isinstance(value, dict):
-            raise DamageError(
-                "expected an object in JSON, found %s" % shown(value),
-                section="metadata",
-                filename=self.path(name),
+            raise self.damage(
+                "expected an object in JSON, found %s" % shown(value), name
             )
         if check is not None:
             check(content, value)
@@ -321,11 +339,11 @@ class Folder:
         try:
             return self.read_object(name, check)
         except FileNotFoundError as error:
-            raise DamageError(
-                "expected the file, found none",
-                section="metadata",
-                filename=self.path(name),
-            ) from error
+            raise self.damage("expected the file, found none", name) from error
+
+    def damage(self, message: str, name: str = "") -> DamageError:
+        """Return the error about a document, or about the whole description."""
+        return DamageError(message, section="metadata", filename=self.path(name))
 
     # Lists
 
@@ -389,14 +407,14 @@ def store_at(path: Path, storage_options: StorageOptions | None = None) -> Store
         remote = ObjectStore(path, storage_options)
         remote.check()  # before an error names a file in the folder
         return remote
-    place = os.path.abspath(os.fsdecode(path))
-    found = None
-    if not os.path.isdir(place) and os.fspath(path):
-        from .._storage.zip_store import ZipStore, find_zip
+    folder = FolderStore(os.path.abspath(os.fsdecode(path)))
+    if not os.fspath(path) or folder.can_hold:
+        return folder
+    from .._storage.zip_store import ZipStore, find_zip
 
-        found = find_zip(place)
+    found = find_zip(folder.root)
     if found is None:
-        return FolderStore(place)
+        return folder
     store = ZipStore(found[0])
     return store.subfolder(found[1]) if found[1] else store
 

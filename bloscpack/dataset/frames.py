@@ -81,27 +81,17 @@ def _check_index(index: Any, any_numbers: bool = False) -> None:
         raise UsageValueError(
             "level '%d' of the index has no name: %s" % (unnamed[0], ADVICE)
         )
-    if len(index) and not _is_numbers(index, any_numbers):
+    # The first number may be any: the DataFrame may be a part of a larger one.
+    is_numbered = index.dtype.kind in "iu"
+    if is_numbered and not any_numbers and len(index):
+        first, numbers = int(index[0]), index.to_numpy()
+        expected = numpy.arange(first, first + len(numbers))
+        is_numbered = first >= 0 and numpy.array_equal(numbers, expected)
+    if len(index) and not is_numbered:
         raise UsageValueError(
             "the index has no name, and does not just number the rows, but begins "
             "with %.100r: %s" % (index[0], ADVICE)
         )
-
-
-def _is_numbers(index: Any, any_numbers: bool) -> bool:
-    """Return whether an index has the numbers of rows that follow one another.
-
-    The first one may be any: the DataFrame may be a part of a larger one.
-    """
-    if index.dtype.kind not in "iu":
-        return False
-    if any_numbers:
-        return True
-    numbers = index.to_numpy()
-    first = int(numbers[0])
-    return first >= 0 and numpy.array_equal(
-        numbers, numpy.arange(first, first + len(numbers))
-    )
 
 
 def _plain_items(column: Any) -> Items:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,29 +23,13 @@ from .._compat import import_extra
 from .._engine.forks import NamedLocks
 from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
+from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import drop_copies, move_dataset, new_dataset, remove_dataset
 from .folder import BAD_NAME, Folder, is_member_name
-from .frames import columns_of
-from .layouts import (
-    LAYOUTS,
-    Found,
-    array_class,
-    detect,
-    find_member,
-    find_members,
-    group_class,
-    table_class,
-)
+from .labels import name_of, stored_dims
 from .node import Node, reopened
-from .opening import (
-    Options,
-    check_changeable,
-    create_array,
-    create_table,
-    open_array_or_table,
-    writer_of,
-)
+from .rows import checked_shape
 from .table import Table
 
 if TYPE_CHECKING:
@@ -53,27 +38,30 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound=Node)
 
-# Number of seconds that opening a member waits: another thread may have dropped the
-# last reference to it, and not unlocked it yet.
+# Number of seconds that opening, moving or removing a member waits: another thread may
+# have dropped the last reference to it, and not unlocked it yet.
 DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
 # included.
 SHOWN_MEMBERS = 100
+NOT_BUFFERED = "buffered=True is for arrays and tables"
 
 
-def open_node(found: Found, options: Options) -> Array | Table | Group:
+def open_node(found: layouts.Found, options: opening.Options) -> Array | Table | Group:
     """Open a dataset of any kind."""
     if found.kind != "group":
-        return open_array_or_table(found, options)
+        return opening.open_array_or_table(found, options)
     folder = found.folder
-    layout = group_class(found.layout)(folder)
+    layout = layouts.group_class(found.layout)(folder)
+    if options.buffered:
+        raise UsageValueError("'%s' is a group: %s" % (folder.path(), NOT_BUFFERED))
     if not options.writable:
         return Group(layout, options=options)
-    check_changeable(found)
+    opening.check_changeable(found)
     layout.check_layout()
     if folder.store.can_rename:
         remove_leftovers(folder.in_folder)
-    writer = writer_of(found, options.sync)
+    writer = opening.writer_of(found, options.sync)
     return Group(layout, writer, options)
 
 
@@ -115,12 +103,12 @@ def create_group(
     ...     list(group), group['raw/speed'][0].item()
     (['raw'], 1.5)
     """
-    found = group_class(layout)
+    found = layouts.group_class(layout)
     found.check_layout()
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, dict(() if attrs is None else attrs))
-    created = Found(Folder.open(path, storage_options), layout, "group")
-    opened = open_node(created, Options(writable=True, sync=sync))
+    created = layouts.Found(Folder.open(path, storage_options), layout, "group")
+    opened = open_node(created, opening.Options(writable=True, sync=sync))
     assert isinstance(opened, Group)
     return opened
 
@@ -130,11 +118,11 @@ def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> N
 
     Raises `FormatError` if it has other contents.
     """
-    if folder.names("") and detect(folder).layout != "folder":
+    if folder.names("") and layouts.detect(folder).layout != "folder":
         return
-    writing = closing(writer_of(Found(folder, "zarr", "group"), sync))
+    writing = closing(opening.writer_of(layouts.Found(folder, "zarr", "group"), sync))
     with writing as writer, writer.change() as change:
-        group_class("zarr").create(change, dict(() if attrs is None else attrs))
+        layouts.group_class("zarr").create(change, dict(() if attrs is None else attrs))
 
 
 class OpenMembers(NamedLocks):
@@ -186,7 +174,7 @@ class OpenMembers(NamedLocks):
         return [
             member
             for path, member in opened
-            if (path + self.end).startswith(start) and not member.closed
+            if (path + self.end).startswith(start) and member.keeps_writers_away
         ]
 
     def close(self, place: str) -> None:
@@ -219,7 +207,7 @@ class Group(Node, Mapping[str, Node]):
         self,
         layout: GroupLayout,
         writer: Writer | None = None,
-        options: Options = Options(),  # noqa: B008 - a tuple
+        options: opening.Options = opening.Options(),  # noqa: B008 - a tuple
     ) -> None:
         super().__init__(layout, writer)
         self._options = options
@@ -230,6 +218,11 @@ class Group(Node, Mapping[str, Node]):
     def closed(self) -> bool:
         """Whether the group was closed."""
         return self._closed
+
+    @property
+    def keeps_writers_away(self) -> bool:
+        """Whether it is open for changes, only during which its folder is locked."""
+        return self._writer is not None and not self._closed
 
     def close(self) -> None:
         """Close the group, and its members that are open for changes."""
@@ -282,7 +275,7 @@ class Group(Node, Mapping[str, Node]):
             return None
         place, options = self._layout.folder.place_of(name)[0], self._options
         with self._members.at(place) if options.writable else nullcontext():
-            found = find_member(self._layout.folder, name)
+            found = layouts.find_member(self._layout.folder, name)
             if found is None:
                 return None
             opened: Array | Table | Group | None = self._members.get(place)
@@ -290,7 +283,7 @@ class Group(Node, Mapping[str, Node]):
                 return opened
             in_child = self._writer is not None and not self._writer.owner.is_here
             if not found.writable or in_child:
-                options = Options(options.allow_pickle)
+                options = opening.Options(options.allow_pickle)
             member = waiting(lambda: open_node(found, options), DROPPED_WAIT)
             return self._adopted(place, member)
 
@@ -307,16 +300,16 @@ class Group(Node, Mapping[str, Node]):
         if not isinstance(key, str):
             return False
         first, _, rest = self._checked_key(key).partition("/")
-        found = find_member(self._layout.folder, first)
+        found = layouts.find_member(self._layout.folder, first)
         if found is None or not rest:
             return found is not None
         if found.kind == "table":
-            return rest in table_class(found.layout)(found.folder).columns
-        return found.kind == "group" and rest in open_node(found, Options())
+            return rest in layouts.table_class(found.layout)(found.folder).columns
+        return found.kind == "group" and rest in open_node(found, opening.Options())
 
     def __iter__(self) -> Iterator[str]:
         self._checked_key("")
-        for name, _ in find_members(self._layout.folder):
+        for name, _ in layouts.find_members(self._layout.folder):
             yield name
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -341,7 +334,7 @@ class Group(Node, Mapping[str, Node]):
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
 
     def _rows_of_html(self) -> list[list[str]]:
-        members = islice(find_members(self._layout.folder), SHOWN_MEMBERS)
+        members = islice(layouts.find_members(self._layout.folder), SHOWN_MEMBERS)
         return [[name, _description(found)] for name, found in members]
 
     def tree(self) -> str:
@@ -362,7 +355,7 @@ class Group(Node, Mapping[str, Node]):
 
     def _members_of(self, kind: str) -> Iterator[tuple[str, Any]]:
         self._checked_key("")
-        for name, found in find_members(self._layout.folder):
+        for name, found in layouts.find_members(self._layout.folder):
             if found.kind == kind:
                 yield name, self[name]
 
@@ -387,14 +380,14 @@ class Group(Node, Mapping[str, Node]):
 
         Groups that the name contains are created, too.
         """
-        return self._created(create_array, name, data, **options)
+        return self._created(opening.create_array, name, data, **options)
 
     def create_table(self, name: str, data: Any = None, **options: Any) -> Table:
         """Create a table in the group; `options` are those of ``create_table``.
 
         Groups that the name contains are created, too.
         """
-        return self._created(create_table, name, data, **options)
+        return self._created(opening.create_table, name, data, **options)
 
     def create_group(self, name: str, **options: Any) -> Group:
         """Create a group in the group; `options` are those of ``create_group``.
@@ -420,7 +413,7 @@ class Group(Node, Mapping[str, Node]):
         """
         given = {"shape": shape, "dtype": dtype, **options}
         array = self._required(Array, name, lambda: self.create_array(name, **given))
-        expected = (shape,) if isinstance(shape, int) else tuple(shape), dtype
+        expected = checked_shape(shape), dtype
         if (array.shape, array.dtype) != expected:
             raise UsageValueError(
                 "'%s': expected the shape %s and the dtype '%s', found %s and '%s'"
@@ -436,10 +429,9 @@ class Group(Node, Mapping[str, Node]):
         try:
             found = self[name]
         except KeyError:
-            try:
+            with suppress(FileExistsError):  # another thread or process has created it
                 return create()
-            except FileExistsError:  # another thread or process has created it
-                found = self[name]
+            found = self[name]
         if not isinstance(found, wanted):
             raise UsageTypeError(
                 "'%s' is no %s" % (found.path, wanted.__name__.lower())
@@ -458,7 +450,7 @@ class Group(Node, Mapping[str, Node]):
         if isinstance(values, Node):
             self._copy(values, name, "w")
             return
-        rows = columns_of(values)
+        rows = frames.columns_of(values)
         names = getattr(getattr(rows, "dtype", None), "names", None)
         is_table = names is not None or isinstance(rows, Mapping)
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
@@ -495,8 +487,8 @@ class Group(Node, Mapping[str, Node]):
         """Give a member another name, which may be in another group inside.
 
         This is one step, except at a URL: there, the member is copied and removed.
-        Raises the errors of removing it, and ``FileExistsError`` if there is a member
-        of the new name.
+        A second step names the axes without a name anew in the file. Raises the errors
+        of removing it, and ``FileExistsError`` if there is a member of the new name.
         """
         self._check_writer()
         outer, _, last = self._checked_key(source).rpartition("/")
@@ -514,7 +506,12 @@ class Group(Node, Mapping[str, Node]):
         with self._members.closed_at(folder.place_of(last)[0]):
             for each in (owner, group):
                 drop_copies(each.layout, each._layout.folder, self._options.sync)
-            move_dataset(folder, last, group._layout.folder, new, self._options.sync)
+            target = group._layout.folder, new, self._options.sync
+            waiting(partial(move_dataset, folder, last, *target), DROPPED_WAIT)
+        with suppress(BloscpackError, KeyError):  # damaged, or in use: it has moved
+            moved = group[new]
+            if isinstance(moved, Array):
+                moved.renamed(last)
 
     def _created(
         self, create: Callable[..., Kind], name: str, *data: Any, **options: Any
@@ -564,7 +561,8 @@ class Group(Node, Mapping[str, Node]):
                 if last not in self:  # another thread has removed it
                     raise KeyError(key)
                 drop_copies(self.layout, folder, sync)
-                remove_dataset(folder, last, sync)
+                remove = partial(remove_dataset, folder, last, sync)
+                waiting(remove, DROPPED_WAIT)
 
 
 class Lines(str):
@@ -584,17 +582,19 @@ def copy_dataset(
 ) -> Any:
     """Copy an array or a table, and return the copy, open for changes."""
     kind, layout = source._layout.kind, source.layout
-    layout = LAYOUTS[layout].instead or layout
+    layout = layouts.LAYOUTS[layout].instead or layout
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         if isinstance(source, Array):
-            array = array_class(layout)
-            array.create(change, "", *source.copied(array))
+            array = layouts.array_class(layout)
+            new, rows = source.copied(array)
+            new.dims = stored_dims(name_of(path), len(new.shape), new.dims)
+            array.create(change, "", new, rows)
         else:
-            table, columns = table_class(layout), source.columns.items()
+            table, columns = layouts.table_class(layout), source.columns.items()
             copies = {name: each.copied(table.array_class) for name, each in columns}
             table.create(change, copies, source.attrs.asdict())
-    found = Found(Folder.open(path, storage_options), layout, kind)
-    return open_array_or_table(found, Options(writable=True, sync=sync))
+    found = layouts.Found(Folder.open(path, storage_options), layout, kind)
+    return opening.open_array_or_table(found, opening.Options(writable=True, sync=sync))
 
 
 def shown_members(folder: Folder, most: int | None = None) -> list[str]:
@@ -605,7 +605,7 @@ def shown_members(folder: Folder, most: int | None = None) -> list[str]:
 
 
 def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
-    members = dict(find_members(folder))
+    members = dict(layouts.find_members(folder))
     width = max(map(len, members), default=0)
     for name, found in members.items():
         yield "%s%s  %s" % (indent, name.ljust(width), _description(found))
@@ -613,15 +613,15 @@ def _member_lines(folder: Folder, indent: str) -> Iterator[str]:
             yield from _member_lines(found.folder, indent + "  ")
 
 
-def _description(found: Found) -> str:
+def _description(found: layouts.Found) -> str:
     """Return kind, shape and dtype of a member."""
     layout, kind = found.layout, found.kind
     try:
         if kind == "array":
-            array = array_class(layout)(found.folder)
+            array = layouts.array_class(layout)(found.folder)
             return "array (%s): shape %s, dtype %s" % (layout, array.shape, array.dtype)
         if kind == "table":
-            columns = table_class(layout)(found.folder).columns
+            columns = layouts.table_class(layout)(found.folder).columns
             count = min((column.shape[0] for column in columns.values()), default=0)
             return "table (%s): %d rows of %s" % (layout, count, ", ".join(columns))
         return "group" if layout == "zarr" else "group (%s)" % layout

@@ -12,7 +12,7 @@ import errno
 import operator
 import os
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import checked
@@ -96,6 +96,11 @@ class Node:
         """Whether it was closed."""
         raise NotImplementedError
 
+    @property
+    def keeps_writers_away(self) -> bool:
+        """Whether it is open for changes; also while another thread closes it."""
+        return self._writer is not None and not self._writer.closed
+
     def _title(self) -> str:
         """Return how the repr begins, after the bracket."""
         closed, kind = "closed " if self.closed else "", type(self).__name__
@@ -121,14 +126,16 @@ class Node:
     def refresh(self) -> None:
         """Take over the changes that other programs have committed.
 
-        An object that was opened for changes always has the present state.
+        An object that was opened for changes has the present state, unless it was
+        opened with ``shared=True``.
         """
         if self.closed:
             raise UsageValueError("the dataset is closed: '%s'" % self.path)
-        if self._writer is None:
+        if self._writer is None or self._writer.by_shard:
             folder = self._layout.folder
             folder.pending.read()
             folder.forget_document()
+            folder.prepare(())
             self._take_layout(self._reopened())
             self._values = {}
 
@@ -147,20 +154,40 @@ class Node:
         """Return the result of a function that reads items, all of one state."""
         return function() if self._writer is None else self._writer.read(function)
 
-    def _closing(self) -> AbstractContextManager[None]:
-        """Return a context that waits for the change of another thread.
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Wait for the change of another thread, and write the rows in memory.
 
-        In a process that has inherited a writer, no other thread makes a change.
+        In a process that has inherited a writer, no other thread makes a change. If the
+        rows can't be written, the dataset stays open, unless there can be no second
+        attempt.
         """
-        writer = self._writer
-        return writer.turn() if writer and writer.owner.is_here else nullcontext()
+        writer, failure = self._writer, None
+        with writer.turn() if writer and writer.owner.is_here else nullcontext():
+            if writer and writer.owner.is_here:
+                try:
+                    writer.flush()
+                except BaseException as error:
+                    if not writer.has_failed:
+                        raise
+                    failure, writer.buffer.tails = error, {}
+            yield
+        if failure is not None:
+            raise failure
 
     def flush(self) -> None:
-        """Do nothing: each change is in the files when it has been made."""
-        self._check_writer()
+        """Write the rows that wait in memory, if it was opened with ``buffered=True``.
+
+        Else each change is in the files when it has been made. If writing fails, the
+        rows go on waiting.
+        """
+        self._check_writer().flush()
 
     def close(self) -> None:
-        """Close it, and let other writers in. It can't be read any more."""
+        """Close it, and let other writers in. It can't be read any more.
+
+        If rows wait in memory, and writing them fails, it stays open.
+        """
         if self._writer is not None:
             self._writer.close()
         self._layout.folder.close()
@@ -189,6 +216,8 @@ class ItemsNode(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
+        if self._writer is not None:
+            self._writer.flush()  # the copy reads files
         return reopened, (type(self), self._layout, self.shape[:1])
 
     def __dask_tokenize__(self) -> tuple[object, ...]:

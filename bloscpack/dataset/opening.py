@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
+from .._commit.locking import waiting
+from .._commit.writer import WAIT
 from .._storage.paths import check_place
 from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
-from .commit_rules import drop_copies, new_dataset, writer_for
+from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of, items_by_name
 from .labels import column_dims, labels_of, name_of, new_labels, stored_dims
@@ -21,11 +23,13 @@ from .layouts import (
     LAYOUTS,
     Found,
     array_class,
+    detect,
     is_inside_table,
     parent_table,
     table_class,
 )
 from .layouts.base import NewArray
+from .row_buffer import RowBuffer
 from .rows import (
     check_same_length,
     converted,
@@ -58,22 +62,46 @@ class Options(NamedTuple):
         Whether each change is on the disk when it has been made.
     writable
         Whether it may be changed.
+    shared
+        Whether other writers may assign to an array at the same time.
+    timeout
+        Number of seconds to wait for another writer. None is `Writer.wait` for one of
+        the same shard; for any other, it means not to wait.
+    buffered
+        Whether appended rows wait in memory.
     """
 
     allow_pickle: bool = False
     sync: bool = True
     writable: bool = False
+    shared: bool = False
+    timeout: float | None = None
+    buffered: bool = False
 
 
 def open_array_or_table(found: Found, options: Options) -> Array | Table:
     """Return the array or table that was found; a column as a part of its table."""
     if not options.writable:
         return _open_to_read(found, options)
+    # The first of several writers gives the array of another program an identity: for
+    # that it is a single writer for a moment.
+    wait = WAIT if options.shared else 0.0
+    if options.timeout is not None:
+        wait = options.timeout
+    return waiting(lambda: _open_writable(found, options), wait)
+
+
+def _open_writable(found: Found, options: Options) -> Array | Table:
     column = _open_column(found.folder, options) if found.kind == "array" else None
     if column is not None:
         return column
     check_changeable(found)
+    if options.shared:
+        _check_shareable(found)
+        found = found._replace(kind=SHARED)
     writer = writer_of(found, options.sync)
+    writer.wait = writer.wait if options.timeout is None else options.timeout
+    writer.buffer = RowBuffer(writer) if options.buffered else None
     try:
         return _open_to_change(found, options, writer)
     except BaseException:
@@ -83,7 +111,7 @@ def open_array_or_table(found: Found, options: Options) -> Array | Table:
 
 def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | Table:
     folder = found.folder
-    if found.kind == "array":
+    if found.kind in ("array", SHARED):
         array = array_class(found.layout)(folder, allow_pickle=options.allow_pickle)
         array.check_writable()
         if array.is_column and is_inside_table(folder):
@@ -91,7 +119,10 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
                 "'%s' is a column of a table that another user may have written, or "
                 "that is damaged: open the table to change it" % folder.path()
             )
-        return Array(array, writer)
+        opened = Array(array, writer)
+        if options.shared:
+            opened.reopens = partial(_open_again, options), folder.place_of()
+        return opened
     # In a store without locks, another writer may be changing it.
     attempts = ATTEMPTS if folder.is_remote else 0
     kind = table_class(found.layout)
@@ -126,6 +157,39 @@ def _open_column(folder: Folder, options: Options) -> Array | None:
     table = open_array_or_table(parent[0], options)
     assert isinstance(table, Table)
     return table.columns[parent[1]].detached(table, closes_table=True)
+
+
+def _check_shareable(found: Found) -> None:
+    """Let an array have several writers; raise `UsageError` for other datasets.
+
+    Shared writers never write the document. So give it an identity now, if another
+    program has written it.
+    """
+    if (found.layout, found.kind) != ("zarr", "array"):
+        raise UsageError(
+            "'%s' is one of the layout '%s', kind '%s', which has one writer at a "
+            "time: shared=True is for arrays of the layout 'zarr'"
+            % (found.folder.path(), found.layout, found.kind)
+        )
+    layout = array_class(found.layout)(found.folder)
+    if not layout.changed_elsewhere:
+        return
+    layout.check_writable()
+    single_writer = Options(writable=True, timeout=WAIT)
+    with open_array_or_table(found, single_writer) as array:
+        assert isinstance(array, Array)
+        with array._check_writer().change() as change:
+            array._layout.stage(change, layout.grid, (), extends=True)
+
+
+def _open_again(options: Options, *place: Any) -> Array | Table:
+    """Return an array that was pickled while it had several writers.
+
+    A library may keep such a copy for long: it is locked only while it is changed.
+    """
+    found = open_array_or_table(detect(Folder.open(*place)), options)
+    found._check_writer().unlock()
+    return found
 
 
 def writer_of(found: Found, sync: bool) -> Writer:
@@ -166,6 +230,7 @@ def create_array(
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
+    buffered: bool = False,
     **settings: Any,
 ) -> Array:
     """Create an array, and return it open for changes.
@@ -197,7 +262,7 @@ def create_array(
         The attributes; by default those of `data`, if it is such an array.
     mode
         ``'x'`` if there must be no such file or folder, ``'w'`` to replace a dataset.
-    sync, storage_options
+    sync, storage_options, buffered
         As in `open`.
     settings
         Settings of Blosc: ``cname``, ``clevel``, ``shuffle``. With ``auto=True``, or a
@@ -244,7 +309,8 @@ def create_array(
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, "", new, blocks)
     created = Found(Folder.open(path, storage_options), layout, "array")
-    opened = open_array_or_table(created, Options(writable=True, sync=sync))
+    options = Options(writable=True, sync=sync, buffered=buffered)
+    opened = open_array_or_table(created, options)
     assert isinstance(opened, Array)
     return opened
 
@@ -256,13 +322,14 @@ def create_table(
     layout: str = "zarr",
     dtype: Any = None,
     names: Sequence[str] | None = None,
-    chunks: int | None = None,
-    shards: int | None = None,
+    chunks: Any = None,
+    shards: Any = None,
     dims: Mapping[str, Sequence[str | None]] | None = None,
     attrs: Mapping[str, Any] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
+    buffered: bool = False,
     **settings: Any,
 ) -> Table:
     """Create a table, and return it open for changes.
@@ -283,7 +350,9 @@ def create_table(
     dims
         The names of the axes of columns, by the name of the column. The first one is
         the same for all columns, by default ``'row'``.
-    chunks, shards, attrs, mode, sync, storage_options, settings
+    chunks, shards
+        As in `create_array`, for all columns; or a dictionary by the names of columns.
+    attrs, mode, sync, storage_options, buffered, settings
         As in `create_array`.
 
     Raises
@@ -316,17 +385,27 @@ def create_table(
         found.check_column_name(name)
         new[name] = new_column(
             *(found, name, rows, {**labels[name][1], **masks[name]}),
-            chunks=chunks,
+            chunks=_of_column(chunks, name, columns),
             settings=settings,
-            shards=shards,
+            shards=_of_column(shards, name, columns),
             dims=stored[name],
         )
     with new_dataset(path, layout, mode, sync, storage_options) as change:
         found.create(change, new, dict(labels_of(data)[1] if attrs is None else attrs))
     created = Found(Folder.open(path, storage_options), layout, "table")
-    opened = open_array_or_table(created, Options(writable=True, sync=sync))
+    options = Options(writable=True, sync=sync, buffered=buffered)
+    opened = open_array_or_table(created, options)
     assert isinstance(opened, Table)
     return opened
+
+
+def _of_column(given: Any, name: str, columns: Mapping[str, object]) -> Any:
+    """Return what a column gets: of all, or of a dictionary by their names."""
+    if not isinstance(given, Mapping):
+        return given
+    for other in given.keys() - columns.keys():
+        raise UsageValueError("chunks and shards: there is no column '%s'" % other)
+    return given.get(name)
 
 
 def from_pandas(path: Path, frame: Any, **options: Any) -> Table:

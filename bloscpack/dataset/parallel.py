@@ -1,6 +1,6 @@
 """A new dataset that several processes write, each one other shards.
 
-Any process calls `write` for whole shards. The commit point depends on the store: see
+Any process calls `put` for whole shards. The commit point depends on the store: see
 `FolderTarget` and `ObjectTarget`.
 """
 
@@ -11,10 +11,10 @@ import os
 import stat
 import tempfile
 from binascii import crc32
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._commit.access import NewAccess
 from .._commit.guard import Claim, ObjectChange, temporary_file
@@ -24,7 +24,6 @@ from .._commit.new_files import (
     PRIVATE_FOLDER,
     UNFINISHED,
     Change,
-    FolderChange,
     Pending,
     UnfinishedFile,
     naming_dataset,
@@ -36,8 +35,9 @@ from .._commit.new_folder import (
     remove_leftover,
     remove_leftovers,
 )
+from .._commit.shared import ParallelChange
 from .._file.indexing import ArrayIndex
-from .._format.grid import Shape
+from .._format.grid import Box, Shape
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
@@ -52,6 +52,7 @@ from .rows import changed_blocks
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array as Items
+    from .._format.dtypes import DType
     from .layouts.base import ArrayLayout
     from .table import Table
 
@@ -67,6 +68,11 @@ LOCK_SECONDS = 30.0
 ATTEMPTS = 10
 
 
+def box_at(corner: Shape, shape: Shape) -> Box:
+    """Return the box with a corner, which has at least the first axis, and a shape."""
+    return tuple(slice(i, i + n) for i, n in zip(corner, shape, strict=False))
+
+
 class Target:
     """A dataset that several processes write.
 
@@ -80,11 +86,20 @@ class Target:
         Number of rows of a shard, of all columns; the shape of a shard of an array.
     mode, sync
         As in `create_array`.
+    corner
+        Where the items begin in the array; empty for all positions zero.
+    options
+        Parameters for the dataset that `begin` gets.
+    late
+        The message of `replaced`.
     """
 
     layout = kind = ""
+    late = "another call has replaced what was being written, or it was removed"
     shard_rows = 0
     shard: Shape = ()
+    corner: Shape = ()
+    options: Mapping[str, Any] = {"layout": "zarr", "chunks": None, "shards": None}
 
     def __init__(self, root: str, mode: str, sync: bool) -> None:
         self.root = root
@@ -110,6 +125,43 @@ class Target:
         if self.kind == "array":
             return {"": array_class(self.layout)(folder)}
         return table_class(self.layout)(folder).columns
+
+    def fitting(self, dtypes: dict[str, DType], shape: Shape) -> dict[str, DType]:
+        """Return the dtypes that items get; raise `UsageError` if they can't fit.
+
+        `dtypes` are those of the items of each column, and `shape` that of an array.
+        """
+        return dtypes
+
+    def put(self, start: int | Shape, columns: Mapping[str, Items]) -> object:
+        """Write the items of shards, which begin at a row, or at a position.
+
+        `columns` has the items of each column; those of an array have the name ``''``.
+        If the dataset was committed, this does nothing. Raises `StorageError` if
+        another call of `begin` has taken its place. Return what `finish` has to know.
+        """
+        with self.late_is_harmless(), self.changing() as change:
+            arrays = self.opened(Folder(change.store))
+            for name, rows in columns.items():
+                array = arrays[name]
+                shape = array.shape
+                corner = start if isinstance(start, tuple) else (start,)
+                grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
+                index = ArrayIndex(box_at(corner, rows.shape), grid.shape)
+                blocks = changed_blocks(grid, index.axes, rows, None)
+                array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
+            change.commit()
+        return None
+
+    def finish(self, length: int, written: Sequence[Any] = ()) -> str:
+        """Set the number of rows, and give the dataset its name; return the path.
+
+        All shards must have been written: `put` has returned `written`. Another call
+        does nothing.
+        """
+        with self.late_is_harmless():
+            self.commit(length)
+        return self.root
 
     def late_is_harmless(self) -> AbstractContextManager[None]:
         """Return a context whose block ends early if the dataset gets its name.
@@ -139,11 +191,7 @@ class Target:
 
     def replaced(self) -> StorageError:
         """Return the error of a process that is late, if another call took over."""
-        return StorageError(
-            errno.ESTALE,
-            "another call has replaced what was being written, or it was removed",
-            self.root,
-        )
+        return StorageError(errno.ESTALE, self.late, self.root)
 
 
 class FolderTarget(Target):
@@ -278,7 +326,7 @@ class FolderTarget(Target):
                 self._check_committed()
 
 
-class ShardChange(FolderChange):
+class ShardChange(ParallelChange):
     """Writes shards, and nothing else: the number of rows stays.
 
     Names that a layout stages for the end of a change are left out. Temporary files are
@@ -306,18 +354,6 @@ class ShardChange(FolderChange):
         self.store.rename(file.place, file.name, self._hidden)
         self._folders.add(file.name.rpartition("/")[0])
 
-    def make_folder(self, name: str) -> None:
-        """Make a folder, unless there is one; another process may be making it.
-
-        If that process dies before the folder has its access, this one gives it.
-        """
-        with suppress(FileExistsError):
-            super().make_folder(name)
-        found = self.store.status_of(name)
-        if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
-            made = self.store.subfolder(name).hold()
-            self._access.give(made.number, self._access.of_folder(name), name)
-
     def abandon(self, *files: UnfinishedFile) -> None:
         """Close and remove files."""
         for file in files:
@@ -327,7 +363,7 @@ class ShardChange(FolderChange):
                 self._hidden.remove(file.place)
 
 
-class Late(StorageError):
+class WriteAfterCommit(StorageError):
     """Another call writes the dataset, or it is complete."""
 
 
@@ -373,21 +409,21 @@ class ObjectTarget(Target):
         self._claim.take()
 
     def _check_guard(self) -> None:
-        """Raise `Late` unless the dataset still belongs to this target."""
+        """Raise `WriteAfterCommit` unless the dataset still belongs to this target."""
         try:
             self._claim.check()
         except Conflict as error:
             raise self._late() from error
 
-    def _late(self) -> Late:
-        return Late(errno.ESTALE, "it is late", self.root)
+    def _late(self) -> WriteAfterCommit:
+        return WriteAfterCommit(errno.ESTALE, "it is late", self.root)
 
     @contextmanager
     def late_is_harmless(self) -> Iterator[None]:
         """End the block without an error if the dataset is complete."""
         try:
             yield
-        except Late as error:
+        except WriteAfterCommit as error:
             guard = self._store.object_version(UNFINISHED)
             # The process that committed it may have died before it removed the guard.
             is_own = guard in ("", self._claim.version)
@@ -407,8 +443,8 @@ class ObjectTarget(Target):
     def store(self, name: str, content: bytes) -> None:
         """Store an object.
 
-        Raises `Late` if the dataset belongs to another call, or is complete: then a
-        writer may have changed the object.
+        Raises `WriteAfterCommit` if the dataset belongs to another call, or is
+        complete: then a writer may have changed the object.
         """
         for attempt in range(ATTEMPTS):
             version = self._store.object_version(name)
@@ -493,33 +529,3 @@ def _start(root: str) -> str:
     """Return how the names of hidden folders of a dataset begin."""
     name = NewName.of(root, DATASETS)
     return name.start + WRITING % crc32(os.fsencode(name.name))
-
-
-def write(target: Target, start: int | Shape, columns: Mapping[str, Items]) -> None:
-    """Write the items of shards, which begin at a row, or at a position.
-
-    `columns` has the items of each column; those of an array have the name ``''``. If
-    the dataset was committed, this does nothing. Raises `StorageError` if another call
-    of `begin` has taken its place.
-    """
-    with target.late_is_harmless(), target.changing() as change:
-        arrays = target.opened(Folder(change.store))
-        for name, rows in columns.items():
-            array = arrays[name]
-            shape = array.shape
-            corner = start if isinstance(start, tuple) else (start,)
-            grid = array.grid.resized((corner[0] + len(rows), *shape[1:]))
-            places = zip(corner, rows.shape, strict=False)
-            index = ArrayIndex(tuple(slice(i, i + n) for i, n in places), grid.shape)
-            blocks = changed_blocks(grid, index.axes, rows, None)
-            array.stage(change, grid, blocks, partial(tuple, shape), extends=True)
-        change.commit()
-
-
-def commit(target: Target, length: int) -> None:
-    """Set the number of rows, and give the dataset its name.
-
-    All shards must have been written. Another commit does nothing.
-    """
-    with target.late_is_harmless():
-        target.commit(length)

@@ -11,6 +11,7 @@ import math
 import os
 from bisect import bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -19,6 +20,7 @@ from .._check.note import with_note
 from .._commit.access import FolderLimits, limits_of
 from .._commit.new_folder import NewName
 from .._commit.ownership import AccessLimits
+from .._commit.replacing import check_apart
 from .._engine.blosc_settings import own_settings
 from .._file.chunk_parts import ChunkParts
 from .._file.indexing import ArrayIndex
@@ -30,13 +32,7 @@ from .._storage.paths import local_path, without_url
 from .._storage.protocols import Path
 from .._storage.zip_store import find_zip
 from ..abstract_io import Progress
-from ..exceptions import (
-    DamageError,
-    FormatError,
-    StorageError,
-    UsageError,
-    UsageValueError,
-)
+from ..exceptions import DamageError, FormatError, StorageError, UsageError
 from ..headers import check_range
 from .checking import DatasetCheck, joined_name, losses_of, lost_rows
 from .commit_rules import DATASETS, creating
@@ -54,6 +50,8 @@ if TYPE_CHECKING:
     from .layouts.base import Blocks, NewArray
 
     Damage = dict[str, list[FileCheck]]
+
+    HasRows = ArrayLayout | TableLayout
 
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.
@@ -110,7 +108,7 @@ def recover(
     target = local_path(target)
     without_url(target, "recovering a dataset")
     root = Folder.open(damaged).root
-    _check_apart(root, os.path.abspath(os.fsdecode(target)))
+    check_apart(root, os.path.abspath(os.fsdecode(target)))
     check = DatasetCheck(root, nthreads, progress)
     for error in check.errors:
         # A missing file is damage, and so is a link or a pipe, which is refused. After
@@ -121,16 +119,6 @@ def recover(
     with own_settings:
         saver.save("", os.fspath(target), mode)
     return saver.recovery
-
-
-def _check_apart(damaged: str, target: str) -> None:
-    """Raise `UsageError` if one folder is inside of the other."""
-    first, second = (os.path.join(os.path.realpath(p), "") for p in (damaged, target))
-    if first.startswith(second) or second.startswith(first):
-        raise UsageValueError(
-            "the new dataset '%s' must be neither inside of '%s' nor around it"
-            % (target, damaged)
-        )
 
 
 class _Saver:
@@ -200,12 +188,7 @@ class _Saver:
     # Arrays
 
     def _save_rows(
-        self,
-        node: ArrayLayout | TableLayout,
-        target: Path | NewName,
-        name: str,
-        layout: str,
-        mode: str,
+        self, node: HasRows, target: Path | NewName, name: str, layout: str, mode: str
     ) -> None:
         """Write an array or a table: an array is saved like the column of a table."""
         attributes = self._attributes(node, name)
@@ -215,19 +198,16 @@ class _Saver:
             arrays = self._columns_of(node, name)
             found = table_class(layout).array_class
         saved = {
-            column: SavedArray(
-                array, joined_name(name, column), self._damage, self._fill
-            )
-            for column, array in arrays.items()
+            inner: SavedArray(a, joined_name(name, inner), self._damage, self._fill)
+            for inner, a in arrays.items()
         }
         lengths = [part.length for part in saved.values()]
         length, most = min(lengths), max(lengths)
         for part in saved.values():
             self.recovery.losses += part.losses(length, drop=self._drop)
-        lost = (run for part in saved.values() for run in part.lost_rows())
-        lost_rows = union(lost)
-        dropped = lost_rows if self._drop else []
-        attributes = self._noted(attributes, name, lost_rows, (length, most))
+        lost = union(run for part in saved.values() for run in part.lost_rows())
+        dropped = lost if self._drop else []
+        attributes = self._noted(attributes, name, lost, (length, most))
         columns = {}
         for column, part in saved.items():
             new = part.layout.new_array()
@@ -253,20 +233,12 @@ class _Saver:
         """
         cut = [behind] * (behind[0] < behind[1])
         no_attributes = (name or ".") in self.recovery.lost_attributes
-        certain = self.recovery.certain
         if not lost and not cut and not no_attributes:
             return attributes
         filled = [] if self._drop else without(lost, cut)
         left_out = union([*lost, *cut]) if self._drop else cut
-        return with_note(
-            attributes,
-            "rows",
-            filled,
-            left_out,
-            self._fill,
-            certain=certain,
-            lost=no_attributes,
-        )
+        how = {"certain": self.recovery.certain, "lost": no_attributes}
+        return with_note(attributes, "rows", filled, left_out, self._fill, **how)
 
     def _columns_of(self, table: TableLayout, name: str) -> dict[str, ArrayLayout]:
         """Return the columns that could be opened; note the others."""
@@ -294,9 +266,7 @@ class SavedArray:
         self.layout = layout
         self.name = name
         self._parts = [
-            SavedPart(
-                layout, fields, source, damage.get(joined_name(name, *fields), [])
-            )
+            SavedPart(fields, source, damage.get(joined_name(name, *fields), []))
             for fields, source in layout.parts()
         ]
         self._inner = layout.shape[1:]
@@ -318,10 +288,8 @@ class SavedArray:
         """
         for part in self._parts:
             name = joined_name(self.name, *part.fields)
-            if drop:
-                yield from (RowLoss(name, rows) for rows in part.lost_rows())
-            else:
-                yield from losses_of(name, part.checks)
+            dropped = (RowLoss(name, rows) for rows in part.lost_rows())
+            yield from dropped if drop else losses_of(name, part.checks)
         if self.length > length:
             yield RowLoss(self.name, (length, self.length))
 
@@ -335,7 +303,8 @@ class SavedArray:
         """Return the blocks up to row `length`, without the rows `dropped`.
 
         Files that the damaged array lacks, because they were never written, are left
-        out if the layout `target` allows that. The length of `new` is set.
+        out if the layout `target` allows that. The length of `new` is set. Raises
+        `FormatError` if most of many rows would be fill values.
         """
         kept = without([(0, length)], dropped)
         total = count(kept)
@@ -347,19 +316,13 @@ class SavedArray:
             lost = self.lost_rows() if self._writes_lost else ()
             rows = union([*self._stored(), *lost])
             written = whole_files(moved(kept, rows), grid.shard[0], total)
-        self._check_room(count(written))
-        return self._blocks(kept, written, grid)
-
-    def _check_room(self, nrows: int) -> None:
-        """Raise `FormatError` if most of many rows would be fill values."""
-        row, stored = self._row_nbytes, count(self._stored())
+        nrows, row, stored = count(written), self._row_nbytes, count(self._stored())
         if (nrows - stored) * row > max(MAX_FILLED, MAX_TIMES_FILLED * stored * row):
-            raise DamageError(
+            raise self.layout.folder.damage(
                 "only '%d' of '%d' rows are stored, and the others would be fill "
-                "values; drop=True (--drop) leaves lost rows out" % (stored, nrows),
-                section="metadata",
-                filename=self.layout.folder.path(),
+                "values; drop=True (--drop) leaves lost rows out" % (stored, nrows)
             )
+        return self._blocks(kept, written, grid)
 
     def _stored(self) -> Rows:
         return union(run for part in self._parts for run in part.stored_rows())
@@ -379,13 +342,9 @@ class SavedArray:
 
     def _rows(self, start: int, stop: int) -> Array:
         """Return rows of the damaged array."""
-        layout, grid = self.layout, self.layout.grid
-        if grid.shape:
-            index = ArrayIndex(slice(start, stop), layout.shape)
-            items = new_array((stop - start, *self._inner), layout.dtype)
-        else:
-            index = ArrayIndex(..., ())
-            items = new_array((), layout.dtype)
+        grid = self.layout.grid
+        index = ArrayIndex(slice(start, stop) if grid.shape else (), grid.shape)
+        items = new_array(tuple(a.count for a in index.axes), self.layout.dtype)
         items[...] = self._fill
         parts = ChunkParts(index.axes, grid)
         for number in parts.numbers():
@@ -406,21 +365,13 @@ class SavedArray:
         return items
 
 
+@dataclass(eq=False)
 class SavedPart:
-    """The chunks of a part of an array."""
+    """The chunks of a part of an array, and the checks of its damaged files."""
 
-    def __init__(
-        self,
-        layout: ArrayLayout,
-        fields: tuple[str, ...],
-        source: Any,
-        checks: list[FileCheck],
-    ) -> None:
-        self.fields = fields
-        self._layout = layout
-        self._source = source
-        self.checks = checks
-        self._starts = [check.numbers[0] for check in checks]
+    fields: tuple[str, ...]
+    source: Any
+    checks: list[FileCheck]
 
     def lost_rows(self) -> Rows:
         """Return the rows whose chunks are not intact."""
@@ -428,16 +379,16 @@ class SavedPart:
 
     def stored_rows(self) -> Rows:
         """Return the rows in files that exist, apart from those that are lost."""
-        boxes = map(self._layout.grid.shard_box, self._source.stored())
+        boxes = map(self.source.cut.shard_box, self.source.stored())
         found = union((box[0].start, box[0].stop) if box else (0, 1) for box in boxes)
         return without(found, self.lost_rows())
 
     def read(self, number: int) -> bytes | None:
         """Return the plain bytes of a chunk; None if there are none, or are lost."""
-        if number // self._source.slots >= self._source.nfiles:  # rows without bytes
+        if number // self.source.slots >= self.source.nfiles:  # rows without bytes
             return None
         # The check of the file, if it is damaged.
-        place = bisect_right(self._starts, number) - 1
+        place = bisect_right(self.checks, number, key=lambda c: c.numbers[0]) - 1
         check = self.checks[place] if place >= 0 else None
         if check is not None and number not in check.numbers:
             check = None
@@ -445,11 +396,11 @@ class SavedPart:
             return None
         if check is not None and number in check.extents:
             offset, size = check.extents[number]
-            folder = self._source.folder
+            folder = self.source.folder
             storage = folder.storage(check.source.removeprefix(folder.prefix))
             return decompress(storage.read_at(offset, size))
         plain: list[bytes] = []
-        self._source.load([number], lambda _, view: plain.append(bytes(view)))
+        self.source.load([number], lambda _, view: plain.append(bytes(view)))
         return plain[0]
 
 

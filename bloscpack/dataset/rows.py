@@ -12,11 +12,13 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from .._file.chunk_parts import ChunkParts
+from .._file.chunk_parts import AxisPart, ChunkParts
 from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
 from .._format.grid import Box, Grid, Shape, inside, lengths
@@ -24,12 +26,15 @@ from .._format.grid import part as part_of
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 if TYPE_CHECKING:
+    from .._commit.new_files import Change
     from .._format.dtypes import Array, DType
     from ..serializers import JsonObject
-    from .layouts.base import Blocks, NewArray
+    from .layouts.base import ArrayLayout, Blocks, NewArray
 
     # Returns the items of a box.
     Read = Callable[[Box], Array]
+
+    Axes = Sequence[Steps | PositionList]
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.
@@ -246,13 +251,24 @@ def blocks_of(rows: Any, grid: Grid, first: int = 0) -> Blocks:
 
 
 def changed_blocks(
+    grid: Grid, axes: Axes, items: Any, read: Read | None, old: Shape | None = None
+) -> Blocks:
+    """Yield the chunks that change when the selected items become `items`.
+
+    The parameters are those of `changed_shards`.
+    """
+    for _, blocks in changed_shards(grid, axes, items, read, old):
+        yield from blocks()
+
+
+def changed_shards(
     grid: Grid,
     axes: Sequence[Steps | PositionList],
     items: Any,
     read: Read | None,
     old: Shape | None = None,
-) -> Blocks:
-    """Yield the chunks that change when the selected items become `items`.
+) -> Iterator[tuple[int, Callable[[], Blocks]]]:
+    """Yield the number of each shard that changes, and what returns its chunks.
 
     Parameters
     ----------
@@ -272,7 +288,8 @@ def changed_blocks(
     parts = ChunkParts(axes, grid)
     if any(axis.reversed for axis in axes):
         items = items[tuple(slice(None, None, -1 if a.reversed else 1) for a in axes)]
-    for shard in parts.shards():
+
+    def blocks(shard: tuple[list[AxisPart], ...]) -> Blocks:
         given, origin = items, None
         if not isinstance(items, numpy.ndarray):  # read it once for each shard
             ends: Any = [(entry[0].target, entry[-1].target) for entry in shard]
@@ -294,6 +311,10 @@ def changed_blocks(
             block[place] = given[target]
             yield number, block
 
+    for shard in parts.shards():
+        number = sum(entry[0].number for entry in shard) // grid.slots
+        yield number, partial(blocks, shard)
+
 
 def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
@@ -310,11 +331,11 @@ def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Block
 
 
 def as_columns(
-    rows: Any,
-    columns: Mapping[str, tuple[DType, tuple[int, ...]]],
-    masks: Mapping[str, str],
-) -> dict[str, Array]:
+    rows: Any, columns: Mapping[str, tuple[DType, Shape]], masks: Mapping[str, str]
+) -> dict[str, Array | RowStream]:
     """Return rows of a table as arrays by name, all of the same length.
+
+    Columns that are not in memory become streams.
 
     Parameters
     ----------
@@ -327,10 +348,12 @@ def as_columns(
         The names of the columns that say which items of another one are missing.
     """
     given = all_columns(rows, list(columns), masks)
-    result = {}
+    result: dict[str, Array | RowStream] = {}
     for name, (dtype, inner) in columns.items():
+        items = given[name]
+        is_lazy = is_array(items) and not isinstance(items, numpy.ndarray)
         with naming_column(name):
-            result[name] = as_rows(given[name], dtype, inner)
+            result[name] = (stream_of if is_lazy else as_rows)(items, dtype, inner)
     check_same_length(result)
     return result
 
@@ -379,6 +402,19 @@ def with_masks(columns: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def masks_of(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns with missing items, and the ones that say which."""
+    masks = {name: MASK_NAME % name for name in columns}
+    return {
+        name: mask
+        for name, mask in masks.items()
+        if (found := columns.get(mask)) is not None
+        and found.dtype.kind == "b"
+        and len(found.shape) == len(columns[name].shape) == 1
+        and found.attrs.get(MASK_OF) == name
+    }
+
+
 def mask_attributes(columns: Iterable[str], given: Iterable[str]) -> JsonObject:
     """Return the attributes of all columns, of which `with_masks` has added some."""
     masks = {MASK_NAME % name: {MASK_OF: name} for name in given}
@@ -422,9 +458,9 @@ def check_different(names: list[Any]) -> None:
         )
 
 
-def check_same_length(columns: Mapping[str, Array]) -> None:
+def check_same_length(columns: Mapping[str, Array | RowStream]) -> None:
     """Raise `DoesNotFit` unless all columns have the same number of rows."""
-    lengths = {name: len(column) for name, column in columns.items()}
+    lengths = {name: column.shape[0] for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DoesNotFit("the columns have different lengths: %s" % lengths)
 
@@ -540,6 +576,10 @@ class RowStream:
             step = grid.chunk[0] * min(max(1, count), grid.slots)
         while len(rows := self._next(grid, step - start % step)):
             stop = start + len(rows)
+            if grid.is_rows and rows.size and start % grid.chunk[0] == 0:
+                yield from _whole_chunks(rows, start, grid.chunk[0])
+                start = stop
+                continue
             found = grid.resized((stop, *inner))
             axes = ArrayIndex(slice(start, None), found.shape).axes
             yield from changed_blocks(found, axes, rows, read, (start, *inner))
@@ -551,6 +591,26 @@ class RowStream:
             return self.take(count)
         found, self._boxes = self._boxes, Boxes([], self.dtype)
         return found
+
+
+def _whole_chunks(rows: Array, start: int, count: int) -> Blocks:
+    """Yield rows in chunks of `count` rows; the first chunk begins at row `start`."""
+    first = start // count
+    for number, begin in enumerate(range(0, len(rows), count), first):
+        yield number, rows[begin : begin + count]
+
+
+def stage_rows(
+    change: Change, layout: ArrayLayout, rows: RowStream, read: Read
+) -> None:
+    """Let `change` append rows to an array; `read` returns the items of a box of it."""
+    length, *inner = layout.shape
+
+    def shape() -> Shape:
+        return length + (rows.length or 0), *inner
+
+    blocks = rows.blocks(layout.grid, length, read)
+    layout.stage(change, layout.grid, blocks, shape, extends=True)
 
 
 def counted(stream: RowStream, new: NewArray, grid: Grid) -> Blocks:
@@ -583,7 +643,8 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
     if isinstance(values, Iterator):
         return RowStream(values, dtype, inner)
     check_mask(values)
-    if is_array(values) and tuple(values.shape[1:]) == inner and len(values.shape):
+    same = is_array(values) and tuple(values.shape[1:]) == inner and len(values.shape)
+    if same and values.shape[0] >= 0:  # Dask has NaN for a length that is not known
         length = int(values.shape[0])
         in_memory = isinstance(values, numpy.ndarray)
         if not in_memory or (values.dtype != dtype and values.dtype.kind != "O"):
@@ -671,12 +732,8 @@ def _new_from_blocks(
     check_mask(first)
     rows = numpy.asarray(first)
     inner = rows.shape[1:] if shape is None else tuple(shape[1:])
-
-    def pieces() -> Iterator[Any]:
-        yield rows
-        yield from blocks
-
-    return RowStream(pieces(), rows.dtype if dtype is None else dtype, inner, length)
+    wanted = rows.dtype if dtype is None else dtype
+    return RowStream(chain([rows], blocks), wanted, inner, length)
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:

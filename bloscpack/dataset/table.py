@@ -10,28 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
-from .. import log
+from .. import exceptions, log
 from .._commit.new_files import StagedChange
 from .._compat import import_extra
 from .._format.dtypes import DType
-from ..exceptions import (
-    BloscpackError,
-    DamageError,
-    DoesNotFit,
-    UsageError,
-    UsageTypeError,
-    UsageValueError,
-)
+from . import frames
 from .array import Array
-from .frames import (
-    as_lines,
-    columns_of,
-    in_all_columns,
-    read_arrow,
-    read_frame,
-    read_rows,
-    shown_rows,
-)
 from .layouts.base import NewArray
 from .node import ItemsNode, import_dask
 from .rows import (
@@ -43,6 +27,7 @@ from .rows import (
     check_different,
     checked_shape,
     items_of,
+    masks_of,
     naming_column,
 )
 
@@ -53,6 +38,9 @@ if TYPE_CHECKING:
     from .folder import Folder
     from .layouts.base import NewColumn, TableLayout
 
+    # Returns rows of columns, in the form of another library.
+    ReadAll = Callable[[Any, Any], Any]
+
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
 # Kinds of items, other than text, that are objects in a DataFrame.
@@ -60,6 +48,10 @@ DASK_OBJECTS = "SVO"
 # Number of times that a table is read again if one of its columns is missing or has a
 # different length.
 ATTEMPTS = 3
+MASK_STAYS = (
+    "the column '%s' says which items of '%s' are missing: it keeps its type, and its "
+    "name is made from the name of that column"
+)
 
 
 class Columns(Mapping[str, Array]):
@@ -178,16 +170,7 @@ class Table(ItemsNode):
         return self._columns
 
     def _masks(self) -> dict[str, str]:
-        """Return the columns with missing items, and the ones that say which."""
-        found = self._all_columns()
-        masks = {name: MASK_NAME % name for name in found}
-        return {
-            name: mask
-            for name, mask in masks.items()
-            if mask in found
-            and (found[mask].dtype.kind, found[mask].ndim) == ("b", 1)
-            and found[mask].attrs.get(MASK_OF) == name
-        }
+        return masks_of(self._all_columns())
 
     @property
     def closed(self) -> bool:
@@ -198,12 +181,12 @@ class Table(ItemsNode):
         counts = len(self), len(self._columns)
         title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            return "\n".join([title, *as_lines(self._rows_of_html())])
-        except (BloscpackError, OSError):  # closed or damaged
+            return "\n".join([title, *frames.as_lines(self._rows_of_html())])
+        except (exceptions.BloscpackError, OSError):  # closed or damaged
             return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
 
     def _rows_of_html(self) -> list[list[str]]:
-        return shown_rows(self._columns, len(self))
+        return frames.shown_rows(self._columns, len(self))
 
     # Closing and opening again
 
@@ -253,7 +236,7 @@ class Table(ItemsNode):
             return self._columns[key]
         if isinstance(key, list) and key and all(isinstance(k, str) for k in key):
             return Selection(self, key)
-        return self._read(lambda: read_rows(self._columns, len(self), key))
+        return self._read(lambda: frames.read_rows(self._columns, len(self), key))
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, len(self), ITERATION_ROWS):
@@ -285,31 +268,29 @@ class Table(ItemsNode):
         UsageError
             If a column has several axes, or if pandas is not installed.
         """
-        return self._read_all("pandas", read_frame, columns, rows)
+        return self._read_all("pandas", frames.read_frame, columns, rows)
 
     def to_arrow(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
         """Return the table as one of Arrow; this needs pyarrow.
 
         The parameters are those of `to_pandas`.
         """
-        return self._read_all("pyarrow", read_arrow, columns, rows)
+        return self._read_all("pyarrow", frames.read_arrow, columns, rows)
 
     def head(self, count: int = 5) -> Any:
         """Return the first rows as a DataFrame; this needs pandas."""
         return self.to_pandas(rows=slice(count))
 
     def _read_all(
-        self,
-        package: str,
-        read: Callable[[Any, Any], Any],
-        names: Sequence[str] | None,
-        rows: Any,
+        self, package: str, read: ReadAll, names: Sequence[str] | None, rows: Any
     ) -> Any:
         """Return what `read` returns for columns with their masks, and rows."""
         import_extra(package, "tables")
         key = slice(None) if rows is None else rows
         return self._read(
-            lambda: read(self._with_masks(names), in_all_columns(key, len(self))[0])
+            lambda: read(
+                self._with_masks(names), frames.in_all_columns(key, len(self))[0]
+            )
         )
 
     def _with_masks(
@@ -349,7 +330,9 @@ class Table(ItemsNode):
         if rows is None:
             rows = min((self[n].shards or self[n].chunks)[0] for n in names)
         if rows < 1:
-            raise UsageError("a partition must have at least one row, not '%d'" % rows)
+            raise exceptions.UsageError(
+                "a partition must have at least one row, not '%d'" % rows
+            )
         count = len(self)
         starts = list(range(0, count, rows)) or [0]
         settings = {}
@@ -373,12 +356,14 @@ class Table(ItemsNode):
     def append(self, rows: Any) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
+        In a table opened with ``buffered=True``, they may still be in memory.
+
         Parameters
         ----------
         rows
-            A structured array, a dictionary of columns or a DataFrame, as for
+            A structured array, a dictionary of columns, a table or a DataFrame, as for
             `from_pandas`, with the same names; or a sequence of columns in the order
-            of `names`.
+            of `names`. Columns that are not in memory are read in slices.
 
         Raises
         ------
@@ -386,18 +371,20 @@ class Table(ItemsNode):
             If the rows don't fit, or if the table was opened for reading.
         """
         writer = self._check_writer()
-        given = columns_of(rows)
+        given = rows.columns if isinstance(rows, Table) else frames.columns_of(rows)
         with writer.turn():
             types = {n: (c.dtype, c.shape[1:]) for n, c in self._columns.items()}
             new = as_columns(given, types, self._masks())
-            count = len(next(iter(new.values()))) if new else 0
-            if not count:
+            count = next(iter(new.values())).shape[0] if new else 0
+            given = {self._columns[name]._layout: rows for name, rows in new.items()}
+            if not count or writer.buffered(given):
                 return
             length = len(self) + count
             taking_over = partial(self._committed, length)
             with writer.change(taking_over, disturbs=False) as change:
                 for name, column in self._columns.items():
-                    column.stage_append(change, new[name])
+                    with naming_column(name):
+                        column.stage_append(change, new[name])
 
     def resize(self, length: int) -> None:
         """Set the number of rows: remove the last rows, or add rows of fill values."""
@@ -433,15 +420,16 @@ class Table(ItemsNode):
             columns or a sequence of columns. In a crash, all of them change, or none.
         """
         writer = self._check_writer()
-        if isinstance(key, str):
-            self[key][:] = rows
-            return
         if isinstance(key, tuple):
             raise IndexError("a table has one axis: expected one index, found a tuple")
         with writer.turn():
-            given = all_columns(rows, self.names, self._masks())
+            columns, masks = self._columns, self._masks()
+            if isinstance(key, str):
+                columns = {n: self[n] for n in (key, masks.get(key)) if n is not None}
+                rows, key = {key: rows}, slice(None)
+            given = all_columns(rows, list(columns), masks)
             with writer.change(lambda: self._committed(len(self))) as change:
-                for name, column in self._columns.items():
+                for name, column in columns.items():
                     column.stage_items(change, key, given[name])
 
     def add_column(
@@ -475,7 +463,7 @@ class Table(ItemsNode):
             self._check_free([name])
             rows = items_of(values)
             if rows.ndim == 0 or (self._columns and len(rows) != len(self)):
-                raise DoesNotFit(
+                raise exceptions.DoesNotFit(
                     "expected '%d' rows, found an array of shape %s"
                     % (len(self), rows.shape)
                 )
@@ -494,7 +482,7 @@ class Table(ItemsNode):
         check_different(list(names))
         for name in names:
             if name in self._columns:
-                raise UsageValueError("the table has a column '%s'" % name)
+                raise exceptions.UsageValueError("the table has a column '%s'" % name)
 
     def remove_column(self, name: str) -> None:
         """Remove a column and its files. The last column can't be removed."""
@@ -505,7 +493,7 @@ class Table(ItemsNode):
             if name not in self._columns:
                 raise KeyError(name)
             if not names:
-                raise UsageValueError("a table must have a column")
+                raise exceptions.UsageValueError("a table must have a column")
             self._change_columns(names, {})
 
     def rename(self, names: Mapping[str, str]) -> None:
@@ -518,7 +506,10 @@ class Table(ItemsNode):
             for old, new in names.items():
                 self._layout.check_column_name(new)
                 if old in masks:
-                    changed[masks[old]] = MASK_NAME % new
+                    changed.setdefault(masks[old], MASK_NAME % new)
+            for name, mask in masks.items():
+                if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
+                    raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
             self._check_free(changed.values())
             copies = {new: self._copied(old) for old, new in changed.items()}
             for old in names.keys() & masks.keys():
@@ -542,11 +533,14 @@ class Table(ItemsNode):
         """
         with self._check_writer().turn():
             if self._layout.folder.is_remote:
-                raise UsageError(
+                raise exceptions.UsageError(
                     "'%s': dtypes can't change at a URL: add a new column, and remove "
                     "the old one" % self.path
                 )
             types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
+            for name, mask in self._masks().items():
+                if types.get(mask, numpy.dtype(bool)).kind != "b":
+                    raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
             copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
             self._change_columns(self.names, copies)
 
@@ -576,7 +570,7 @@ class Table(ItemsNode):
 
 def _by_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise UsageTypeError(
+        raise exceptions.UsageTypeError(
             "expected a dictionary by the names of columns, found %.200r" % (given,)
         )
     return given
@@ -604,7 +598,7 @@ class Selection(Table):
         return self.table._columns
 
     def _check_writer(self) -> Writer:
-        raise UsageValueError(
+        raise exceptions.UsageValueError(
             "some columns of a table can only be read: change the table '%s'"
             % self.path
         )
@@ -612,6 +606,9 @@ class Selection(Table):
     def refresh(self) -> None:
         """Take over the changes of the table that other programs have committed."""
         self.table.refresh()
+
+    def close(self) -> None:
+        """Do nothing: the table stays open."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return Selection, (self.table, self.names)
@@ -629,7 +626,7 @@ def read_table(
     lengths: the table is read again. A damaged table fails each time.
     """
     for _ in range(attempts):
-        with suppress(FileNotFoundError, DamageError):
+        with suppress(FileNotFoundError, exceptions.DamageError):
             table = layout(folder, allow_pickle=allow_pickle)
             if len({column.shape[0] for column in table.columns.values()}) < 2:
                 return table

@@ -31,7 +31,6 @@ from .rows import items_of, naming_column
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, Variable
 
-    from .._format.dtypes import Array as Items
     from ..serializers import JsonObject
 
 # The name of the variable of a `DataArray` without one.
@@ -156,21 +155,16 @@ def _write(
         raise UsageValueError(BAD_NAME % ("variable", name))
     items: Any = variable
     if variable.dtype.kind in "OT":
-        items = _text(numpy.asarray(variable.values, object))
+        objects = numpy.asarray(variable.values, object)
+        items = items_of(objects) if objects.size else objects.astype("U1")
+        if items.shape != objects.shape:
+            raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
     attrs = _without_structure(variable.attrs)
     fill = numpy.nan if items.dtype.kind in "fc" else None
     if attrs.get(MASK) is not None:
         fill = numpy.asarray(attrs[MASK]).ravel()[0].astype(items.dtype)
     settings = {"fill_value": fill, **settings, "dims": [*variable.dims]}
     group.create_array(name, items, attrs=attrs, **settings).close()
-
-
-def _text(objects: Items) -> Items:
-    """Return text, each item of which has the size of the longest one."""
-    items = items_of(objects) if objects.size else objects.astype("U1")
-    if items.shape != objects.shape:
-        raise UsageTypeError("expected text, found %.200r" % (objects.flat[0],))
-    return items
 
 
 def _without_structure(attrs: Mapping[Any, Any]) -> JsonObject:

@@ -569,7 +569,10 @@ def fork_error(work):
         warnings.simplefilter("ignore")  # of forks in a process with threads
         child = os.fork()
     if not child:
-        signal.alarm(20)  # ends a child that waits for ever
+        # A child that waits for ever ends, also if the caller ignores this signal.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+        signal.alarm(20)
         text = b""
         try:
             work()

@@ -739,3 +739,16 @@ def test_other_marks(mark, shown):
     message = "'a.csv' seems to be separated by %s: its only column" % shown
     with pytest.warns(RuntimeWarning, match=message):
         dataset.convert("a.csv", "b.npy")
+
+
+def test_an_array_keeps_its_chunks():
+    cut = {"chunks": (10, 10), "shards": (40, 20)}
+    dataset.create_array("a", np.ones((120, 50)), dims=["t", "x"], **cut).close()
+    for name, options, expected in (
+        ("b", {}, ((10, 10), (40, 20))),
+        ("c", {"chunks": (30, 50), "shards": 60}, ((30, 50), (60, 50))),
+    ):
+        dataset.convert("a", name + ".zarr", **options)
+        found = dataset.open(name + ".zarr")
+        assert (*expected, ("t", "x")) == (found.chunks, found.shards, found.dims)
+        assert np.array_equal(np.ones((120, 50)), found[:])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bloscpack import dataset
-from bloscpack.dataset.parallel import commit, target_of, write
+from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import NotReadable, UsageError
 
 from .crash_places import MODULES, PLACES, Counter, Stop, StoppingDisk, crash_place
@@ -149,10 +149,10 @@ def tasks(path, layout="zarr", mode="x"):
     )
     rows = np.arange(100, 150, dtype="i4")
     yield from (
-        partial(write, target, start, {"": rows[start : start + 16]})
+        partial(target.put, start, {"": rows[start : start + 16]})
         for start in range(0, 50, 16)
     )
-    yield partial(commit, target, 50)
+    yield partial(target.finish, 50)
 
 
 def parallel(path, mode="x"):
@@ -169,8 +169,8 @@ def parallel_table(path):
     options = {"dtype": [("x", "i4"), ("y", "f8", 2)], "chunks": 8, "shards": 16}
     target = begin(path, "x", lambda path: dataset.create_table(path, **options))
     for start, count in ((16, 4), (0, 16)):
-        write(target, start, {"x": np.ones(count, "i4"), "y": np.ones((count, 2))})
-    commit(target, 20)
+        target.put(start, {"x": np.ones(count, "i4"), "y": np.ones((count, 2))})
+    target.finish(20)
 
 
 def files_of(path):
@@ -191,15 +191,17 @@ def content_for_others(path):
         shutil.rmtree(copy)
 
 
-def change(function):
+def change(function, **options):
     """Return an operation that opens a dataset and calls `function` with it."""
 
     def operation(path):
-        opened = dataset.open(path, "r+")
+        opened = dataset.open(path, "r+", **options)
         try:
             function(opened)
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
+            if opened._writer.buffer is not None:
+                opened._writer.buffer.tails.clear()
             for lock in getattr(opened._writer._rule, "_locks", ()):
                 lock.close()
             raise
@@ -308,6 +310,13 @@ def after_failure(function):
     return operation
 
 
+def append_and_flush(opened):
+    """Append rows one by one, which are then written in one step."""
+    for number in range(10):
+        opened.append(opened[number : number + 1])
+    opened.flush()
+
+
 FIELDS = np.zeros(70, [("x", "i8"), ("y", "f8", 2)])
 OPERATIONS = {
     **{name: (array, change(each)) for name, each in ARRAY_CHANGES.items()},
@@ -328,6 +337,13 @@ OPERATIONS = {
         "%s: %s" % (make.__name__, name): (make, change(each))
         for make in (group, zarr_group)
         for name, each in GROUP_CHANGES.items()
+    },
+    **{
+        "%s: append to memory" % make.__name__: (
+            make,
+            change(append_and_flush, buffered=True),
+        )
+        for make in (zarr_array, zarr_table)
     },
     "assign after failure": (
         zarr_table,
@@ -441,6 +457,7 @@ def check_after_crash(place, found):
         else:
             opened.create_group("more")
             opened.get("in")  # removes what is left in it
+            opened.get("in/b")  # and in an array that was moved
     if place.leftovers():
         # A store of objects has no lock: the next writer of a member tidies it up.
         assert isinstance(opened, dataset.Group)

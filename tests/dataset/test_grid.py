@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
@@ -16,6 +17,7 @@ from indexes import indexes
 
 import bloscpack as bp
 from bloscpack import dataset
+from bloscpack._format.grid import Grid
 from bloscpack.describe import info
 from bloscpack.exceptions import FormatError, UsageError
 
@@ -52,6 +54,17 @@ def same(expected, found):
 
 
 # Reading and assigning by any index
+
+
+def test_every_single_item(made):
+    array = dataset.open(made)
+    for place in np.ndindex(ITEMS.shape):
+        same(ITEMS[place], array[place])
+        below = tuple(np.int16(i - n) for i, n in zip(place, ITEMS.shape, strict=True))
+        same(ITEMS[place], array[below])
+    for place in [(6, 0), (0, -11)]:
+        with pytest.raises(IndexError):
+            array[place]
 
 
 @pytest.fixture(scope="module")
@@ -241,14 +254,32 @@ def test_wrong_sizes_are_refused(path, arguments, words):
     assert not path.exists()
 
 
+def test_files_and_datasets_have_shards_of_as_many_chunks(path):
+    wide = np.zeros((1, 2**20 + 1), "?")
+    with pytest.raises(UsageError, match="at most '1048576'"):
+        bp.pack_ndarray_to_file(wide, path, chunks=(1, 1), shard=True)
+    with pytest.raises(UsageError, match="at most '1048576'"):
+        dataset.create_array(path, wide, chunks=(1, 1), shards=wide.shape)
+
+
 @pytest.mark.parametrize("layout", ["superchunk", "bcolz"])
 def test_other_layouts_are_cut_along_rows(path, layout):
     with pytest.raises(UsageError, match="first axis") as caught:
         dataset.create_array(path, ITEMS, layout=layout, chunks=(2, 3))
-    assert "(2, 3)" in str(caught.value)
+    assert "layout '%s'" % layout in str(caught.value)
+    assert str(caught.value).endswith("a number of rows, found chunks=(2, 3)")
     assert not path.exists()
     with dataset.create_array(path, ITEMS, layout=layout, chunks=(2, 10)) as array:
         assert (2, 10) == array.chunks
+
+
+def test_a_list_is_a_shape(made):
+    with dataset.open(made, "r+") as array:
+        array.resize([7, 11])
+        assert (7, 11) == array.shape
+        for wrong in ([7], [7, 8, 9], [7, "8"], [7, -8]):
+            with pytest.raises(UsageError, match=re.escape(str(wrong))):
+                array.resize(wrong)
 
 
 def test_a_shape_of_whole_rows_is_a_number_of_rows(path):
@@ -463,6 +494,48 @@ def test_a_lost_shard(made, damage):
     assert dataset.verify(made.with_name("d")).ok
 
 
+@pytest.mark.parametrize(
+    ("numbers", "described"),
+    [
+        ([1, 2], ["items [0:8, 8:16]", "items [8:16, 0:8]"]),
+        ([2, 3], ["rows 8 to 16"]),
+        ([0, 1, 2, 3], ["rows 0 to 16"]),
+        ([0, 3], ["items [0:8, 0:8]", "items [8:16, 8:16]"]),
+    ],
+)
+def test_adjacent_files_that_are_missing(numbers, described, tmp_path):
+    cut = {"chunks": (4, 4), "shards": (8, 8)}
+    dataset.create_array(tmp_path / "a", np.ones((16, 16), "i2"), **cut).close()
+    for number in numbers:
+        (tmp_path / ("a/c/%d/%d" % divmod(number, 2))).unlink()
+    report = dataset.verify(tmp_path / "a")
+    assert described == [str(loss) for loss in report.losses]
+    if len(numbers) < 4:
+        recovery = dataset.recover(tmp_path / "a", tmp_path / "b", fill=0)
+        assert described == [str(loss) for loss in recovery.losses]
+        assert 256 - 64 * len(numbers) == dataset.open(tmp_path / "b")[:].sum()
+
+
+@pytest.mark.parametrize("start", range(0, 24, 5))
+def test_a_run_of_missing_files(start, tmp_path):
+    """The reported boxes are the items that are lost, no others."""
+    items = np.ones((5, 8, 3), "i2")
+    dataset.create_array(tmp_path / "a", items, shards=(2, 2, 2)).close()
+    lost = np.zeros(items.shape, bool)
+    files = sorted((tmp_path / "a/c").glob("*/*/*"))
+    assert 24 == len(files)
+    for file in files[start : start + 11]:
+        a, b, c = (2 * int(part) for part in file.parts[-3:])
+        lost[a : a + 2, b : b + 2, c : c + 2] = True
+        file.unlink()
+    report = dataset.verify(tmp_path / "a")
+    assert 1 <= len(report.losses) <= 5
+    counts = np.zeros(items.shape, int)
+    for loss in report.losses:
+        counts[tuple(slice(*pair) for pair in loss.region or [loss.rows])] += 1
+    np.testing.assert_array_equal(lost, counts)
+
+
 def test_a_lost_chunk_is_reported_with_its_place(made):
     file = made / "c/1/2"  # two chunks, of rows 2 and 3, in columns 8 and 9
     content = bytearray(file.read_bytes())
@@ -561,6 +634,19 @@ def test_many_chunks(path):
         assert tracemalloc.get_traced_memory()[1] < 8e6
     finally:
         tracemalloc.stop()
+
+
+def test_resizing_visits_the_chunks_at_the_old_ends_only(path, monkeypatch):
+    visited = []
+    box = Grid.box
+    monkeypatch.setattr(Grid, "box", lambda *of: visited.append(of) or box(*of))
+    with dataset.create_array(
+        path, np.ones((40, 40)), chunks=(1, 1), shards=(8, 8)
+    ) as a:
+        visited.clear()
+        a.resize((40, 41))
+        assert len(visited) < 40 * 40
+        assert ([1, 0], 41) == (a[39, 39:].tolist(), a.shape[1])
 
 
 @pytest.mark.parametrize("wide", [12, 15, 31])

@@ -21,15 +21,6 @@ def array(request, tmp_path):
         yield made
 
 
-@pytest.fixture
-def group(tmp_path):
-    with dataset.create_group(tmp_path / "g", sync=False) as made:
-        made["a"] = ITEMS
-        made["in/b"] = [1, 2, 3]
-        made["t"] = {"x": [1, 2], "s": ["u", "<v>"]}
-        yield made
-
-
 def test_the_description_of_an_array(array):
     assert ("a", 8, 2) == (array.name, array.itemsize, array.nchunks)
     found = dataset.describe(array.path)
@@ -84,11 +75,21 @@ def test_reading_fields_into_an_array(tmp_path):
 def test_operators(array, name):
     """They would compare objects, or be an error that does not say what to do."""
     compute = getattr(operator, name)
-    for operands in ((array, 1), (1, array), (array, array)):
+    left = np.ones(2, "i8"), np.float64(1), np.int64(1)
+    for operands in (
+        (array, 1),
+        (1, array),
+        (array, array),
+        *((x, array) for x in left),
+    ):
         with pytest.raises(TypeError, match=r"array\[:\]"):
             compute(*operands)
     with pytest.raises(UsageError):
         operator.neg(array)
+    with pytest.raises(UsageError):
+        np.eye(6) @ array
+    # Functions read the items.
+    assert ITEMS.sum() == np.sum(array) == np.add(array, 0).sum()
     assert {array: 1}[array] == 1
     assert array in [array]
 

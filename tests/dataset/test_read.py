@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import json
 import os
 import pickle
+import subprocess
 import sys
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from dataset import golden_directories as golden
 
 from bloscpack import dataset
-from bloscpack._storage.folder_store import FolderStore, OpenFile
+from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from bloscpack.dataset import opening
 from bloscpack.dataset.folder import Folder
 from bloscpack.exceptions import (
@@ -668,3 +670,37 @@ def test_a_journal_that_is_removed_while_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(FolderStore, "open", open_and_complete)
     with dataset.open(path) as array:
         assert 10 == array[:].sum()
+
+
+# A program that prints what the system is asked when an array is opened and read.
+LOOKS = """
+import os, sys
+from bloscpack import dataset
+dataset.open('x')[3]
+asked = []
+for name in ('lstat', 'stat'):
+    def call(path, *, real=getattr(os, name), name=name, **how):
+        asked.append([name, os.path.basename(path) if isinstance(path, str) else 'fd'])
+        return real(path, **how)
+    setattr(os, name, call)
+sys.addaudithook(
+    lambda event, found: event == 'open' and asked.append(['open', str(found[0])])
+)
+dataset.open('x')[3]
+print(asked)
+"""
+
+
+@pytest.mark.skipif(not HAS_OPEN_FOLDERS, reason="paths are joined with names here")
+def test_no_look_at_a_file_is_without_need(tmp_path):
+    """The folder around the dataset is not opened, and zarr.json is read once."""
+    dataset.create_array(tmp_path / "x", np.arange(50), chunks=5, shards=10).close()
+    command = [sys.executable, "-c", LOOKS]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    asked = ast.literal_eval(found.stdout.decode())
+    opened = [os.path.basename(path) for kind, path in asked if kind == "open"]
+    assert ["x", "zarr.json", "c", "0"] == opened
+    looks = [path for kind, path in asked if kind != "open"]
+    # The folder itself; a journal; whether zarr.json is still the same when it is
+    # decoded, and when the shard is open.
+    assert ["fd", ".bloscpack", "zarr.json", "zarr.json"] == looks

@@ -20,7 +20,7 @@ from bloscpack import bigfile, dataset
 from bloscpack._commit import trust
 from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
-from bloscpack.dataset.parallel import commit, target_of, write
+from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import StorageError, UsageError
 
 pytestmark = [
@@ -716,8 +716,8 @@ def test_replacing_by_several_processes_keeps_the_access(tmp_path):
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),
     )
-    write(target, 0, {"": ITEMS})
-    commit(target, 40)
+    target.put(0, {"": ITEMS})
+    target.finish(40)
     assert {(True, 0o700), (False, 0o600)} == {
         (d, mode) for d, *_, mode in access_of(path)
     }
@@ -784,8 +784,8 @@ def test_a_folder_of_a_worker_that_died(tmp_path):
 
     target = begin(path, "x", create)
     pathlib.Path(target.staged().root, "c").mkdir(0o700)
-    write(target, 0, {"": ITEMS})
-    commit(target, len(ITEMS))
+    target.put(0, {"": ITEMS})
+    target.finish(len(ITEMS))
     assert ITEMS.tolist() == dataset.open(path)[:].tolist()
     assert 0o755 == stat.S_IMODE((path / "c").stat().st_mode)
 
@@ -856,8 +856,8 @@ def write_in_parallel(path):
             place, shape=(0,), dtype="i8", chunks=8, shards=8
         ),
     )
-    write(target, 0, {"": ITEMS})
-    commit(target, 40)
+    target.put(0, {"": ITEMS})
+    target.finish(40)
 
 
 def copied(copy, path, **options):

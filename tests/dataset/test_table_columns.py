@@ -45,6 +45,15 @@ def test_some_columns(table):
         table[["n", "n"]]
 
 
+def test_some_columns_do_not_close_the_table(table):
+    with table[["n"]] as some:
+        assert 5 == some[5]["n"]
+    table.append(table[:1])
+    assert 0 == some[100]["n"]
+    table.close()
+    assert some.closed
+
+
 def test_some_columns_read_no_other_rows(tmp_path):
     rows = {name: np.arange(40) for name in "abc"}
     dataset.create_table(tmp_path / "t", rows, chunks=8, shards=8).close()
@@ -149,6 +158,43 @@ def test_masked_arrays_become_two_columns(tmp_path):
             assert (7, False, 3) == table[0].tolist()
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_items_of_a_whole_column_are_no_longer_missing(tmp_path, layout):
+    rows = {"m": np.ma.masked_array([5, 6], [False, True]), "n": [1, 2]}
+    with dataset.create_table(tmp_path / "t", rows, layout=layout) as table:
+        table["m"] = np.ma.masked_array([3, 4], [True, False])
+        assert [(0, True, 1), (4, False, 2)] == table[:].tolist()
+        for wrong in ([1, 2, 3], [0.5, 1.5], [70000, 2**70]):
+            with pytest.raises((UsageError, ValueError)):
+                table["m"] = wrong
+        with pytest.raises(UsageError, match="'n' has missing items"):
+            table["n"] = rows["m"]
+        with pytest.raises(KeyError):
+            table["none"] = [1, 2]
+        table["n"] = table["m"]
+        assert [(0, True, 0), (4, False, 4)] == table[:].tolist()
+        table["m"] = 9
+        assert [(9, False, 0), (9, False, 4)] == table[:].tolist()
+    found = dataset.open(tmp_path / "t")
+    assert [(9, False), (9, False)] == found[["m", "m_missing"]][:].tolist()
+
+
+def test_a_mask_stays_with_its_column(tmp_path):
+    rows = {"m": np.ma.masked_array([5, 6], [False, True]), "n": [1, 2]}
+    with dataset.create_table(tmp_path / "t", rows) as table:
+        for change in (
+            lambda: table.rename({"m_missing": "k"}),
+            lambda: table.rename({"m": "l", "m_missing": "k"}),
+            lambda: table.astype({"m_missing": "i1"}),
+        ):
+            with pytest.raises(UsageError, match="'m_missing' says which items of 'm'"):
+                change()
+        assert ["m", "m_missing", "n"] == table.names
+        table.rename({"m": "l", "m_missing": "l_missing"})
+        assert [(5, False, 1), (0, True, 2)] == table[:].tolist()
+        assert {"mask-of": "l"} == dict(table["l_missing"].attrs)
+
+
 def test_masks_are_never_lost(tmp_path):
     masked = np.ma.masked_array([[1, 2]], [[True, False]])
     with pytest.raises(UsageError, match="the mask would be lost"):
@@ -220,3 +266,31 @@ def test_arrow(tmp_path):
         assert pyarrow.list_(pyarrow.float64(), 2) == found.schema.field("v").type
         assert 1 == found["t"].null_count
         assert [2] == table.to_arrow(["i"], [1])["i"].to_pylist()
+
+
+def test_chunks_of_each_column(tmp_path):
+    columns = {"a": np.arange(10), "v": np.ones((10, 64, 64))}
+    cut = {"chunks": {"v": (5, 16, 16)}, "shards": {"v": (5, 32, 32), "a": 5}}
+    with dataset.create_table(tmp_path / "t", columns, **cut) as table:
+        assert ((5, 16, 16), (5, 32, 32)) == (table["v"].chunks, table["v"].shards)
+        assert ((5,), (5,)) == (table["a"].chunks, table["a"].shards)
+        assert np.array_equal(columns["v"], table["v"][:])
+    with pytest.raises(UsageError, match="there is no column 'b'"):
+        dataset.create_table(tmp_path / "u", columns, chunks={"b": 5})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_table_is_appended(table, tmp_path, layout):
+    """The columns of another table are read in slices."""
+    rows = {"s": ["x", "yz"], "n": [1.5, 2.5], "v": np.ones((2, 2), "f4")}
+    wrong = dataset.create_table(tmp_path / "w", rows, layout=layout)
+    with pytest.raises(UsageError, match="column 'n': expected items of dtype 'int64'"):
+        table.append(wrong)
+    assert 100 == len(table)
+    rows["n"] = np.array([1, 2], "i2")
+    other = dataset.create_table(tmp_path / "u", rows, layout=layout)
+    table.append(other)
+    table.append({name: other[name] for name in other.names})
+    assert [99, 1, 2, 1, 2] == table["n"][99:].tolist()
+    assert ["x", "yz"] == table["s"][100:102].tolist()
+    assert [1.0] * 8 == table["v"][100:].ravel().tolist()

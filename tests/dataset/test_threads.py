@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from dataset import forked_programs, soak_threads
-from support import environment
+from support import run_silently
 
 import bloscpack as bp
 from bloscpack import bigfile, dataset
+from bloscpack._engine.forks import Owner
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
 
@@ -363,17 +362,8 @@ def test_closing_a_column_waits_for_its_writes(tmp_path):
 def test_a_writer_belongs_to_its_process(kind, tmp_path):
     if "URL" in kind:
         pytest.importorskip("fsspec", reason="the extra 'remote' is not installed")
-    program = Path(forked_programs.__file__)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(program), kind],
-        cwd=tmp_path,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (0, "") == (done.returncode, done.stdout + done.stderr)
+    program = "-W", "error", forked_programs.__file__
+    run_silently(*program, kind, timeout=60, cwd=tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -417,3 +407,27 @@ def test_a_child_that_ends_within_a_change(tmp_path):
     array.close()
     assert list(range(12)) == dataset.open(tmp_path / "a")[:].tolist()
     assert dataset.verify(tmp_path / "a").ok
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_closes_a_file_that_a_thread_was_writing(tmp_path):
+    """The lock in the file object stays taken, and its bytes are not written."""
+    owner, (end, start) = Owner(), os.pipe()
+    file = os.fdopen(start, "wb", 100_000)
+    file.write(b"begun")
+    data = bytes(10**6)  # more than the pipe takes
+    thread = threading.Thread(target=file.write, args=(data,))
+    thread.start()
+    assert b"begun" == os.read(end, 5)
+
+    def close():
+        owner.close_file(file)
+        owner.close_file(file)
+        assert os.fstat(start).st_rdev == os.stat(os.devnull).st_rdev
+
+    error = soak_threads.fork_error(close)
+    with open(end, "rb") as pipe:
+        assert data == pipe.read(len(data))
+        thread.join()
+        file.close()
+        assert (None, b"") == (error, pipe.read())

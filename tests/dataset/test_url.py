@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from contextlib import nullcontext
 
 import numpy as np
@@ -162,11 +163,57 @@ def test_http_requests(web):
     array = dataset.open_array(web.url + "/g/in/a b")
     web.requests.clear()
     assert ROWS[70:75].tolist() == array[70:75].tolist()
-    assert {("HEAD", "g/in/a b/c/1/0"), ("GET", "g/in/a b/c/1/0")} == set(web.requests)
-    assert 2 == len(web.requests)
+    assert [("GET", "g/in/a b/c/1/0")] == web.requests
     web.requests.clear()
     array[100]
     assert len(web.requests) <= 1
+
+
+def test_http_requests_before_the_items(web):
+    """The documents are read at once, and then the end of the shard with the index."""
+    items = np.random.default_rng(2).integers(0, 2**60, (400, 100))
+    dataset.create_array(web.root / "cut", items, chunks=20, shards=400).close()
+    web.requests.clear()
+    array = dataset.open(web.url + "/cut")
+    documents = [("GET", "cut/" + name) for name in (JOURNAL, "zarr.json")]
+    assert documents == sorted(web.requests)
+    assert items[7, 3] == array[7, 3]
+    assert [("GET", "cut/c/0/0")] * 2 == web.requests[2:]
+    assert items[390, 3] == array[390, 3]  # at the end, which is known
+    assert items[47, 3] == array[47, 3]
+    assert [("GET", "cut/c/0/0")] * 3 == web.requests[2:]
+
+
+def test_http_requests_for_a_table(web):
+    """All documents of the columns are read at once."""
+    columns = {name: numpy_rows(name) for name in "abcd"}
+    dataset.create_table(web.root / "four", columns).close()
+    barrier = threading.Barrier(len(columns))
+    web.before = lambda path: (
+        path.endswith("/zarr.json") and (path == "four/zarr.json" or barrier.wait(30))
+    )
+    web.requests.clear()
+    table = dataset.open(web.url + "/four")
+    names = [JOURNAL, "zarr.json", *(name + "/zarr.json" for name in columns)]
+    assert sorted(("GET", "four/" + name) for name in names) == sorted(web.requests)
+    web.requests.clear()
+    assert columns["c"][5] == table["c"][5]
+    assert [("GET", "four/c/c/0")] == web.requests
+
+
+def numpy_rows(name):
+    return np.arange(10) + ord(name)
+
+
+def test_a_document_that_was_looked_for_is_read_once(web):
+    """What was read together with the journal does not hide a later state."""
+    with dataset.create_array(web.root / "later", [1, 2]) as array:
+        reader = dataset.open(web.url + "/later")
+        array.append([3])
+        reader.refresh()
+        assert [1, 2, 3] == reader[:].tolist()
+        array.attrs["new"] = 1
+        assert {"new": 1} == dict(reader.attrs)
 
 
 def test_store_that_does_not_tell(web):
@@ -848,3 +895,37 @@ def test_a_change_between_the_detection_of_an_array_and_its_writer():
         array.append([10])
     writer_for(folder, "array", True)
     assert (11,) == ZarrArray(folder).shape
+
+
+def test_a_wrong_index_leaves_the_writer_usable():
+    with dataset.create_array("memory://wrong-index/a", ROWS) as array:
+        with pytest.raises(IndexError, match="out of bounds"):
+            array[300] = 1
+        with pytest.raises(IndexError):
+            array["x"] = 1
+        array[0] = 5
+    assert [5.0, 5.0] == dataset.open("memory://wrong-index/a")[0].tolist()
+
+
+def test_chunks_in_memory_are_of_the_version_that_is_read(web):
+    """A shard that has changed is read again as a whole."""
+    items = np.random.default_rng(1).random(40_000)
+    cut = {"chunks": 10_000, "shards": 20_000, "sync": False}
+    with dataset.create_array(web.root / "changed", items, **cut) as array:
+        reader = dataset.open(web.url + "/changed")
+        assert [items[0], items[-1]] == [reader[0], reader[-1]]
+        array[:] = items + 1
+        assert (items + 1).tolist() == reader[:].tolist()
+
+
+def test_asking_twice_whether_a_file_exists():
+    store, fs, path = ObjectStore("memory://twice"), MemoryFileSystem(), "/twice/a.json"
+    for content in (b"one", b"two!"):
+        fs.pipe(path, content)
+        assert store.exists("a.json")
+    assert b"two!" == store.read("a.json")[0]
+    assert store.exists("a.json")
+    fs.rm(path)
+    assert not store.exists("a.json")
+    with pytest.raises(FileNotFoundError):
+        store.read("a.json")

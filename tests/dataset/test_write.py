@@ -342,6 +342,8 @@ def test_modes(tmp_path):
         assert ["a"] == table.names
     with pytest.raises(UsageError, match="mode must be"):
         dataset.open_table(path, "rw")
+    with pytest.raises(UsageError, match="'share': did you mean 'shared'"):
+        dataset.open(path, "r+", share=True)
 
 
 JOURNALS = [

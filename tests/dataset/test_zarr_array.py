@@ -434,6 +434,29 @@ def test_copying_without_the_system(tmp_path, monkeypatch):
     check_files(path, np.arange(62))
 
 
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="needs Linux")
+@pytest.mark.parametrize("chunks", [4, (4, 1)])
+def test_chunks_that_stay_are_copied_as_whole_blocks(tmp_path, monkeypatch, chunks):
+    """A file system shares blocks only if they begin where blocks begin in both."""
+    copies = []
+
+    def copy(source, target, count, start, stop):
+        copies.append((start, stop))
+        return call(source, target, count, start, stop)
+
+    items = np.arange(60).reshape(30, 2)
+    dataset.create_array(tmp_path / "a", items, chunks=chunks, shards=64).close()
+    call = os.copy_file_range
+    monkeypatch.setattr(os, "copy_file_range", copy)
+    with dataset.open(tmp_path / "a", "r+") as array:
+        array.append(items[:3])
+    assert (0, 0) == copies[0]
+    assert dataset.verify(tmp_path / "a").ok
+    assert [*items.tolist(), *items[:3].tolist()] == dataset.open(tmp_path / "a")[
+        :
+    ].tolist()
+
+
 class FarFile(Storage):
     """A file on another machine."""
 
@@ -452,8 +475,8 @@ class FarFile(Storage):
 class FarFolder(Folder):
     is_remote = True
 
-    def storage(self, name):
-        self.file = FarFile(super().storage(name))
+    def storage(self, name, end=0):
+        self.file = FarFile(super().storage(name, end))
         return self.file
 
 
@@ -463,8 +486,8 @@ def test_files_that_are_far(tmp_path):
     folder = FarFolder(FolderStore(str(path)))
     reader = ZarrArray(folder).reader
     assert list(range(60)) == reader.get(...).tolist()
-    # The index; seven chunks that are neighbours, and the padded copy of the last one.
-    assert 3 == len(folder.file.requests)
+    # The index; the chunks, with the few bytes in front of the padded copy of the last.
+    assert 2 == len(folder.file.requests)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
@@ -485,6 +508,35 @@ def test_few_files_are_open(tmp_path, monkeypatch, layout):
     assert [5] * 4 == [array[5] for array in arrays]
     del array, arrays
     assert [] == open_files_in(path)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_chunks_of_several_blocks(tmp_path, layout):
+    items = np.arange(2**17).reshape(-1, 64)
+    settings = {"chunks": 512, "cname": "zstd", "clevel": 1, "layout": layout}
+    dataset.create_array(tmp_path / "a", items, **settings).close()
+    used = dataset.open(tmp_path / "a")
+    rng = np.random.default_rng(3)
+    for i, j in rng.integers(0, 64, (30, 2)).tolist():
+        first = 32 * i
+        keys = (first, j), slice(first, first + 3), (slice(i, None, 100), slice(j))
+        for key in (*keys, (slice(first, None), j), (rng.integers(0, 2048, 4), i)):
+            for array in used, dataset.open(tmp_path / "a"):
+                np.testing.assert_array_equal(items[key], array[key])
+
+
+def test_damage_in_a_block_that_is_not_needed(tmp_path):
+    items = np.arange(2**15)
+    settings = {"chunks": 2**15, "cname": "zstd", "clevel": 1}
+    dataset.create_array(tmp_path / "a", items, **settings).close()
+    file = tmp_path / "a" / "c" / "0"
+    with bloscpack.open_ndarray(file) as lazy:
+        _, stop = lazy._parts.extents()[0]
+    content = bytearray(file.read_bytes())
+    content[stop - 10] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(FormatError, match=r"(?s)Checksum.*chunk 0"):
+        dataset.open(tmp_path / "a")[5]
 
 
 def test_bounded_memory(tmp_path):

@@ -17,32 +17,23 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from ..._commit.access import limits_of
-from ..._commit.replacing import check_distinct
+from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import check_unit
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.protocols import Path
-from ..._storage.zip_store import is_zip
+from ..._storage.zip_store import find_zip, is_zip
 from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
 from ..folder import Folder
 from ..layouts import LAYOUTS, find_any
+from . import contents
 from .array_formats import UNKNOWN_LENGTH, is_own_archive
-from .contents import (
-    Request,
-    TableContent,
-    has_attributes_around,
-    is_streamed,
-    is_table,
-    named_arrays,
-    nodes_of,
-    without_group,
-)
+from .contents import Request
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
-    from .contents import Content
 
 
 @dataclass
@@ -54,17 +45,16 @@ class Format:
     name
         The name, for users.
     module
-        The module with the reader and the writer.
+        The module with the reader and the writer: the functions ``read`` and ``write``,
+        behind which the name follows if the module has several formats.
     suffixes
         The ends of the names of such files.
     holds
         The kinds of contents that the writer takes.
-    reader, writer
-        The names of the functions.
-    begins
-        The first bytes of each file; empty if they say nothing.
     attributes
         Whether the format holds attributes.
+    begins
+        The first bytes of each file; empty if they say nothing.
     layout
         The layout of a dataset; empty for other formats.
     """
@@ -73,10 +63,8 @@ class Format:
     module: str
     suffixes: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
-    reader: str = "read"
-    writer: str = "write"
-    begins: bytes = b""
     attributes: bool = False
+    begins: bytes = b""
     layout: str = ""
 
     @property
@@ -84,60 +72,42 @@ class Format:
         """Whether it is one file."""
         return not self.layout and self.name != "bigfile"
 
-    def read(self, path: str, request: Request) -> Content:
+    def read(self, path: str, request: Request) -> contents.Content:
         """Return the contents of a file or folder."""
-        found: Content = self._function(self.reader)(path, request)
+        found: contents.Content = self._function("read")(path, request)
         return found
 
-    def write(self, content: Content, request: Request) -> None:
+    def write(self, content: contents.Content, request: Request) -> None:
         """Write contents to the target of a request."""
-        self._function(self.writer)(content, request)
+        self._function("write")(content, request)
 
-    def _function(self, name: str) -> Any:
-        return getattr(import_module("." + self.module, __name__), name)
+    def _function(self, verb: str) -> Any:
+        module = import_module("." + self.module, __name__)
+        own = getattr(module, "%s_%s" % (verb, self.name), None)
+        return own or getattr(module, verb)
 
 
 ROWS = ("array", "table")
 ALL = (*ROWS, "group")
+HDF5_SUFFIXES = (".h5", ".hdf5", ".nc", ".nc4")
 FORMATS = {
     found.name: found
     for found in (
-        Format(
-            "npy", "array_formats", (".npy",), ROWS, "read_npy", "write_npy",
-            begins=b"\x93NUMPY",
-        ),
-        Format("npz", "array_formats", (".npz",), ALL, "read_npz", "write_npz"),
-        Format(
-            "blp", "array_formats", (".blp",), ROWS, "read_blp", "write_blp",
-            begins=MAGIC, attributes=True,
-        ),
+        Format("npy", "array_formats", (".npy",), ROWS, False, b"\x93NUMPY"),
+        Format("npz", "array_formats", (".npz",), ALL),
+        Format("blp", "array_formats", (".blp",), ROWS, True, MAGIC),
         Format("csv", "csv_files", (".csv",), ROWS),
-        Format(
-            "parquet", "parquet_files", (".parquet", ".pq"), ROWS,
-            begins=b"PAR1", attributes=True,
-        ),
-        Format(
-            "hdf5", "hdf5_files", (".h5", ".hdf5", ".nc", ".nc4"), ALL,
-            begins=b"\x89HDF\r\n\x1a\n", attributes=True,
-        ),
-        Format(
-            "bigfile", "bigfile_trees", (".bigfile",), ("table", "group"),
-            attributes=True,
-        ),
+        Format("parquet", "parquet_files", (".parquet", ".pq"), ROWS, True, b"PAR1"),
+        Format("hdf5", "hdf5_files", HDF5_SUFFIXES, ALL, True, b"\x89HDF\r\n\x1a\n"),
+        Format("bigfile", "bigfile_trees", (".bigfile",), ("table", "group"), True),
         *(
-            Format(
-                name,
-                "datasets",
-                ("." + name,),
-                ALL if found.fits_groups else ROWS,
-                attributes=True,
-                layout=name,
-            )
+            Format(name, "datasets", ("." + name,), holds, True, layout=name)
             for name, found in LAYOUTS.items()
+            for holds in [ALL if found.fits_groups else ROWS]
             if "array" in found.kinds
         ),
     )
-}  # fmt: skip
+}
 # The formats that can be written: some layouts can only be read.
 WRITTEN = {
     name: found
@@ -154,23 +124,21 @@ DEVICES = "/dev/"
 # A plain folder of datasets.
 FOLDER = Format("folder", "datasets")
 # A ZIP file of `savez`, whose members are all `.blp` files.
-ARCHIVE = Format("archive", "array_formats", reader="read_archive")
+ARCHIVE = Format("archive", "array_formats")
 # What a file of an unknown format is called.
 UNKNOWN = (
     "a file that begins %r; raw items are read by 'blpk convert --dtype TYPE --shape "
     "N,...'"
 )
 # Items without a header.
-RAW = Format("raw", "array_formats", reader="read_raw")
+RAW = Format("raw", "array_formats")
 
 
 def source_format(path: str) -> Format:
     """Return the format of a file or folder: by its content, or else by its name."""
-    if is_url(path):
-        if path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
-            return FORMATS["blp"]
-        return _url_format(path)
-    if os.path.isdir(path):
+    if is_url(path) and path.partition("?")[0].endswith(FORMATS["blp"].suffixes):
+        return FORMATS["blp"]
+    if is_url(path) or os.path.isdir(path) or _file_of(path) != path:
         return _folder_format(path)
     with open(path, "rb") as fp:
         begin = fp.read(PREFIX_LENGTH)
@@ -189,16 +157,10 @@ def source_format(path: str) -> Format:
     return found
 
 
-def _url_format(path: str) -> Format:
-    folder = Folder.open(path)
-    dataset = find_any(folder)
-    if dataset is not None:
-        return FORMATS.get(dataset.layout, FOLDER)
-    raise NotReadable(
-        "at a URL, expected a .blp file, a dataset or a Zarr store: download a file of "
-        "another format first",
-        filename=shown_name(path),
-    )
+def _file_of(path: str) -> str:
+    """Return the ZIP file that a name is in; any other name as it is."""
+    found = None if os.path.exists(path) else find_zip(os.path.abspath(path))
+    return path if found is None else found[0]
 
 
 def _file_format(path: str, begin: bytes) -> Format | None:
@@ -232,29 +194,26 @@ def _folder_format(path: str) -> Format:
     found = find_any(Folder.open(path))
     if found is not None:
         return FORMATS.get(found.layout, FOLDER)
-    if is_tree(path):
+    missing = "expected a dataset, a Zarr store or a BigFile tree, found another folder"
+    if is_url(path):
+        missing = (
+            "at a URL, expected a .blp file, a dataset or a Zarr store: download a "
+            "file of another format first"
+        )
+    elif is_tree(path):
         return FORMATS["bigfile"]
-    raise NotReadable(
-        "expected a dataset, a Zarr store or a BigFile tree, found another folder",
-        filename=path,
-    )
+    raise NotReadable(missing, filename=shown_name(path))
 
 
 def target_format(path: str, name: str | None) -> Format:
     """Return the format to write; raise `UsageError` if nothing says which."""
-    if name is not None:
-        if name not in FORMATS:
-            raise UsageValueError(
-                "there is no format '%s'; the formats are %s"
-                % (name, ", ".join(WRITTEN))
-            )
-        return FORMATS[name]
-    found = _by_suffix(path)
+    found = _by_suffix(path) if name is None else FORMATS.get(name)
     if found is None:
-        raise UsageValueError(
-            "the name '%s' does not say which format to write; the formats are %s"
-            % (path, ", ".join(WRITTEN))
-        )
+        problem = "there is no format '%s'" % name
+        if name is None:
+            problem = "the name '%s' does not say which format to write" % path
+        formats = ", ".join(WRITTEN)
+        raise UsageValueError("%s; the formats are %s" % (problem, formats))
     return found
 
 
@@ -373,8 +332,8 @@ def convert(
     in_name = os.fsdecode(local_path(source))
     out_name = os.fsdecode(local_path(target))
     without_url(out_name, "the target of a conversion")
-    check_distinct(in_name, out_name)
-    _check_apart(in_name, out_name)
+    check_distinct(_file_of(in_name), out_name)
+    check_apart(in_name, out_name)
     wanted = target_format(out_name, to)
     raw = _decode_raw(in_name, dtype, shape)
     found = source_format(in_name) if raw is None else RAW
@@ -384,7 +343,7 @@ def convert(
         )
     # Standard input, perhaps as a copy in a private file, limits no reader.
     is_device = in_name.startswith(DEVICES)
-    streamed = is_streamed(out_name)
+    streamed = contents.is_streamed(out_name)
     if streamed and not wanted.is_file:
         raise UsageTypeError(
             "the format '%s' is a folder, which can't be written to a stream; %s can"
@@ -402,16 +361,14 @@ def convert(
         shards=shards,
         dtypes={name: decode_type(text) for name, text in (dtypes or {}).items()},
         raw=raw,
-        limits=None if is_url(in_name) or is_device else limits_of(in_name),
+        limits=None if is_url(in_name) or is_device else limits_of(_file_of(in_name)),
         layout=wanted.layout,
         progress=progress,
     )
     with request.resources:
         content = found.read(in_name, request)
         if "group" not in wanted.holds:
-            if has_attributes_around(content):
-                request.note_loss("the attributes of the group")
-            content = without_group(content)
+            content = contents.without_group(content, request.note_loss)
         _check_kind(content, wanted, out_name)
         for what in _not_held(content, wanted):
             request.note_loss(what)
@@ -420,15 +377,8 @@ def convert(
         if not streamed:
             _check_room(content.nbytes, wanted, out_name)
         wanted.write(content, request)
-    return Conversion(
-        shown_name(in_name),
-        out_name,
-        found.name,
-        wanted.name,
-        content.kind,
-        content.nbytes,
-        request.lost,
-    )
+    names = shown_name(in_name), out_name, found.name, wanted.name
+    return Conversion(*names, content.kind, content.nbytes, request.lost)
 
 
 def _check_room(nbytes: int, wanted: Format, target: str) -> None:
@@ -443,23 +393,6 @@ def _check_room(nbytes: int, wanted: Format, target: str) -> None:
             "the content has '%d' bytes, and only '%d' are free" % (nbytes, free),
             target,
         )
-
-
-def _check_apart(source: str, target: str) -> None:
-    """Raise `UsageError` if one of two names is inside of the folder of the other.
-
-    A target inside of the source would become a part of it; a target around the source
-    would replace it.
-    """
-    if is_url(source):
-        return
-    paths = [os.path.join(os.path.realpath(name), "") for name in (source, target)]
-    for path, inner, relation in (
-        (paths[0], paths[1], "the target '%s' is inside of the source '%s'"),
-        (paths[1], paths[0], "the target '%s' contains the source '%s'"),
-    ):
-        if inner.startswith(path) and os.path.isdir(path):
-            raise UsageValueError(relation % (target, source))
 
 
 def _decode_raw(path: str, text: Any, shape: Any) -> tuple[Any, tuple[int, ...]] | None:
@@ -520,9 +453,11 @@ def _named_type(text: Any) -> Any:
     return dtype
 
 
-def _check_kind(content: Content, wanted: Format, path: str) -> None:
+def _check_kind(content: contents.Content, wanted: Format, path: str) -> None:
     """Raise `UsageError` if a format can't hold a kind of contents."""
-    if content.kind in wanted.holds or (is_table(content) and "table" in wanted.holds):
+    if content.kind in wanted.holds or (
+        contents.is_table(content) and "table" in wanted.holds
+    ):
         return
     article = "an" if content.kind == "array" else "a"
     others = [f.name for f in WRITTEN.values() if content.kind in f.holds]
@@ -532,14 +467,14 @@ def _check_kind(content: Content, wanted: Format, path: str) -> None:
     )
 
 
-def _not_held(content: Content, wanted: Format) -> Iterator[str]:
+def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
     """Yield what a format can't hold of the contents, in words."""
     # A .blp file of a table has no place for the attributes of columns.
-    is_partial = wanted.name == "blp" and isinstance(content, TableContent)
-    for name, node in nodes_of(content):
+    is_partial = wanted.name == "blp" and isinstance(content, contents.TableContent)
+    for name, node in contents.nodes_of(content):
         if node.attrs and (not wanted.attributes or (is_partial and name)):
             yield "the attributes"
-    for _, array in named_arrays(content):
+    for _, array in contents.named_arrays(content):
         if wanted.name not in FILLED and array.has_fill_value:
             yield "the fill value"
         if array.dims is not None and wanted.name not in NAMED:

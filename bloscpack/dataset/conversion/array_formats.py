@@ -28,6 +28,7 @@ import numpy
 from ..._file.archive_reading import ArchiveFile
 from ..._format.zarr_metadata import ZARR_JSON, group_document
 from ..._storage.base import naming_errors, read_up_to, write_all
+from ..._storage.disk import disk
 from ..._storage.paths import is_safe_part
 from ..._storage.protocols import Writable
 from ..._storage.zip_store import open_zip, zip_errors
@@ -45,6 +46,7 @@ from .contents import (
     ArrayContent,
     GroupContent,
     as_array,
+    cut_rows,
     named_arrays,
     rows_in_block,
 )
@@ -64,6 +66,8 @@ UNKNOWN_LENGTH = -1
 SUFFIX = ".npy"
 # The name of the attribute for metadata that are no JSON object.
 METADATA = "metadata"
+
+
 # Reading
 
 
@@ -75,10 +79,6 @@ def read_npy(path: str, request: Request) -> Content:
         offset = fp.tell()
 
     return _mapped(path, array, offset)
-
-
-def _opened(path: str) -> IO[bytes]:
-    return open(path, "rb")
 
 
 class Mapped:
@@ -93,14 +93,9 @@ class Mapped:
         items = self._array
         if not items.nbytes:
             return items
-        return numpy.memmap(
-            self._path,
-            items.dtype,
-            "r",
-            self._offset,
-            items.shape,
-            order="F" if items.flags.fnc else "C",
-        )
+        order: Any = "F" if items.flags.fnc else "C"
+        shape, dtype = items.shape, items.dtype
+        return numpy.memmap(self._path, dtype, "r", self._offset, shape, order)
 
     def __getitem__(self, key: Any) -> Array:
         return numpy.array(self.items[key])
@@ -132,14 +127,14 @@ def read_raw(path: str, request: Request) -> ArrayContent:
 
 def _mapped(path: str, array: Array, offset: int) -> ArrayContent:
     """Return the items behind an offset, which can be read by an index."""
-    content = _content(partial(_opened, path), array, offset, path)
+    content = _content(partial(disk.open, path, "rb"), array, offset, path)
     content.array = Mapped(path, array, offset)
     return content
 
 
 def read_npz(path: str, request: Request) -> Content:
     """Return the arrays in a ``.npz`` file; a slash in a name separates groups."""
-    archive = request.resources.enter_context(open_zip(path, path))
+    archive = request.resources.enter_context(open_zip(path))
     root = GroupContent({})
     for info in archive.infolist():
         if info.filename.endswith("/"):
@@ -190,7 +185,7 @@ def is_own_archive(path: str) -> bool:
 
 def has_own_files(path: str) -> bool:
     """Return whether a ZIP store seems to be an archive of `savez`, perhaps damaged."""
-    with open_zip(path, path) as archive, zip_errors(path):
+    with open_zip(path) as archive, zip_errors(path):
         for name in archive.namelist():
             if not name.endswith((ZARR_JSON, "/")):
                 with archive.open(name) as fp:
@@ -261,20 +256,12 @@ def _items_in_order(
     with open_() as fp, naming_errors(name):
         fp.read(offset)  # after a seek, `zipfile` of Python 3.13 checks no CRC
         row = math.prod(shape[1:]) * dtype.itemsize
-        if not shape or not row:
-            size = row if not shape else 0
-            yield _block(fp, dtype, shape, size)
-            return
-        step = rows_in_block(row)
-        for start in range(0, shape[0], step):
-            count = min(step, shape[0] - start)
-            yield _block(fp, dtype, (count, *shape[1:]), count * row)
-
-
-def _block(fp: IO[bytes], dtype: DType, shape: tuple[int, ...], nbytes: int) -> Array:
-    found = read_up_to(fp, nbytes)
-    _check_room(nbytes, len(found))
-    return numpy.ndarray(shape, dtype, found or bytes(1))
+        rows = range(shape[0]) if shape else range(1)
+        for part in cut_rows(rows, rows_in_block(row)) if row else [rows]:
+            found = read_up_to(fp, len(part) * row)
+            _check_room(len(part) * row, len(found))
+            block = (len(part), *shape[1:]) if shape else ()
+            yield numpy.ndarray(block, dtype, found or bytes(1))
 
 
 def _rows_of_fortran(
@@ -290,21 +277,15 @@ def _rows_of_fortran(
         columns = math.prod(shape[1:])
         step = rows_in_block(columns * dtype.itemsize, factor=FORTRAN_FACTOR)
         at_a_time = max(1, MAP_NBYTES // (shape[0] * dtype.itemsize))
-        for start in range(0, shape[0], step):
-            count = min(step, shape[0] - start)
-            block: Array = numpy.empty((count, *shape[1:]), dtype, order="F")
-            flat = block.reshape((count, columns), order="F")
+        for part in cut_rows(range(shape[0]), step):
+            block: Array = numpy.empty((len(part), *shape[1:]), dtype, order="F")
+            flat = block.reshape((len(part), columns), order="F")
             for first in range(0, columns, at_a_time):
                 # The map of each part is removed, and its pages with it.
-                some = numpy.memmap(
-                    file,
-                    dtype,
-                    "r",
-                    offset + first * shape[0] * dtype.itemsize,
-                    (shape[0], min(at_a_time, columns - first)),
-                    order="F",
-                )
-                flat[:, first : first + at_a_time] = some[start : start + count]
+                place = offset + first * shape[0] * dtype.itemsize
+                size = shape[0], min(at_a_time, columns - first)
+                some = numpy.memmap(file, dtype, "r", place, size, "F")
+                flat[:, first : first + at_a_time] = some[part.start : part.stop]
                 del some
             yield block
 
@@ -338,6 +319,7 @@ def _rows_of_transpose(lazy: LazyArray) -> Iterator[Array]:
 
 
 def attributes_of(metadata: Json) -> JsonObject:
+    """Return metadata as attributes; `_metadata` is the inverse."""
     if metadata is None:
         return {}
     return metadata if isinstance(metadata, dict) else {METADATA: metadata}
@@ -357,9 +339,6 @@ def _check_room(expected: int, found: int) -> None:
             "the file ends too early: expected '%d' bytes of items, found '%d'"
             % (expected, found)
         )
-
-
-# ZIP files of other programs
 
 
 # Writing

@@ -11,6 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from math import isfinite
@@ -21,16 +22,6 @@ import numpy
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import TEXT, Attribute, Attributes, files_of, load
 from ...bigfile.column import Column
-from ...bigfile.header import (
-    WIDTHS,
-    Array,
-    DType,
-    Header,
-    attribute_dtype,
-    block_dtype,
-    check_storable,
-    new_header,
-)
 from ...bigfile.tree import (
     ATTRIBUTES,
     HEADER,
@@ -48,6 +39,7 @@ from .contents import (
     GroupContent,
     Request,
     as_table,
+    inside,
     is_table,
     rows_in_block,
 )
@@ -137,7 +129,7 @@ def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupConte
     )
 
 
-def _stored_dtype(layout: Header) -> DType:
+def _stored_dtype(layout: header.Header) -> header.DType:
     """Return the type of a row in the dataset: bytes for a type that Zarr lacks."""
     dtype, nmemb = layout.dtype, layout.nmemb
     if dtype.kind == "f" and dtype.itemsize > 8:
@@ -145,7 +137,7 @@ def _stored_dtype(layout: Header) -> DType:
     return dtype if nmemb == 1 else numpy.dtype((dtype, (nmemb,)))
 
 
-def _rows(column: Column, stored: DType) -> Iterator[Array]:
+def _rows(column: Column, stored: header.DType) -> Iterator[header.Array]:
     step = rows_in_block(stored.itemsize)
     for start in range(0, column.size, step):
         rows = column.read(start, step)
@@ -154,13 +146,12 @@ def _rows(column: Column, stored: DType) -> Iterator[Array]:
         yield rows
 
 
-def _attributes(tree: File, name: str, layout: Header | None) -> JsonObject:
+def _attributes(tree: File, name: str, layout: header.Header | None) -> JsonObject:
     """Return the attributes of a block or a group with the record."""
     folder = tree._tree.folder(name)
     try:
-        values, more = encode_attributes(
-            files_of(tree._tree, folder), layout is not None
-        )
+        files = files_of(tree._tree, folder)
+        values, more = encode_attributes(files, layout is not None)
     except FormatError as error:
         error.filename = folder
         raise
@@ -196,16 +187,15 @@ def _blocks_of(content: Content, name: str = "") -> Iterator[tuple[str, Content]
     if isinstance(content, ArrayContent) and is_table(content):
         content = as_table(content)
     yield name, content
-    for inner, member in content.members.items():
-        yield from _blocks_of(member, name + "/" + inner if name else inner)
+    for key, member in content.members.items():
+        yield from _blocks_of(member, inside(name, key))
 
 
-def _plan(name: str, content: Content) -> Header | None:
+def _plan(name: str, content: Content) -> header.Header | None:
     """Return the layout of a block; None for a group. Nothing has been written yet."""
     if name:
         check_new_name(name)
-    record = _record(content.attrs)
-    layout = _recorded_layout(record)
+    layout = _recorded_layout(content.attrs.get(RECORD))
     if not isinstance(content, ArrayContent):
         return layout if layout is not None and not content.members else None
     if layout is not None:
@@ -215,34 +205,30 @@ def _plan(name: str, content: Content) -> Header | None:
                 return layout
             nfile = max(1, len(layout.rows))
             row = numpy.dtype((layout.dtype, (layout.nmemb,)))
-            return new_header(row, content.shape[0], nfile)
-    if len(content.shape) not in (1, 2) or content.dtype.kind not in WIDTHS:
+            return header.new_header(row, content.shape[0], nfile)
+    if len(content.shape) not in (1, 2) or content.dtype.kind not in header.WIDTHS:
         raise UsageTypeError(
             "'%s': a block of a BigFile tree can't hold an array of the shape %s and "
             "the dtype '%s'" % (name, content.shape, content.dtype)
         )
-    check_storable(content.dtype)
+    header.check_storable(content.dtype)
     nmemb = content.shape[1] if len(content.shape) == 2 else 1
-    return new_header(numpy.dtype((content.dtype, (nmemb,))), content.shape[0], None)
+    row = numpy.dtype((content.dtype, (nmemb,)))
+    return header.new_header(row, content.shape[0], None)
 
 
-def _record(attrs: JsonObject) -> JsonObject:
-    found = attrs.get(RECORD)
-    return found if isinstance(found, dict) else {}
-
-
-def _recorded_layout(record: JsonObject) -> Header | None:
+def _recorded_layout(record: Json) -> header.Header | None:
     """Return the layout in a record; None if it has none, or an impossible one."""
     try:
         name, nmemb, rows = record[DTYPE], record[NMEMB], record[ROWS]
-        layout = Header(block_dtype(name), nmemb, rows, dtype_name=name)
+        layout = header.Header(header.block_dtype(name), nmemb, rows, dtype_name=name)
         return header.decode(header.encode(layout))
     except (KeyError, TypeError, ValueError, FormatError):
         return None
 
 
 def _write_block(
-    tree: File, name: str, layout: Header, content: Content, request: Request
+    tree: File, name: str, layout: header.Header, content: Content, request: Request
 ) -> None:
     def fill(column: Column) -> None:
         row = 0
@@ -259,7 +245,9 @@ def _write_block(
 
 def _write_attributes(tree: File, name: str, attrs: JsonObject, is_block: bool) -> None:
     values = {key: value for key, value in attrs.items() if key != RECORD}
-    files = decode_attributes(values, _record(attrs), is_block)
+    record = attrs.get(RECORD)
+    found = record if isinstance(record, dict) else {}
+    files = decode_attributes(values, found, is_block)
     folder = tree._tree.folder(name)
     for file, content in files.items():
         tree._tree.replace_text(os.path.join(folder, file), content)
@@ -296,13 +284,12 @@ def decode_attributes(
     """
     kept = record.get(FILES)
     if isinstance(kept, dict):
-        try:
+        # Somebody may have changed the record.
+        with suppress(FormatError, TypeError, ValueError):
             files = {name: base64.b64decode(text) for name, text in kept.items()}
             known = files.keys() <= {LEGACY, ATTRIBUTES}
             if known and _plain(load(files))[0] == values:
                 return files
-        except (FormatError, TypeError, ValueError):
-            pass  # somebody has changed the record
     types = record.get(TYPES)
     return _files_for(values, types if isinstance(types, dict) else {}, is_block)
 
@@ -362,15 +349,12 @@ def _finite(value: Json) -> Json:
 def _attribute(name: str, value: Json, dtype_name: Json) -> Attribute:
     """Return a value as an attribute of this type, or of another one that fits."""
     if isinstance(dtype_name, str):
-        try:
+        # Somebody may have changed the value.
+        with suppress(FormatError, TypeError, ValueError, OverflowError):
             return _typed(value, dtype_name)
-        except (FormatError, TypeError, ValueError, OverflowError):
-            pass  # somebody has changed the value
-    try:
+    with suppress(UsageError, UnicodeEncodeError):  # half of a surrogate pair
         if _is_simple(value):
             return attributes.attribute_of(name, value)
-    except (UsageError, UnicodeEncodeError):  # half of a surrogate pair
-        pass
     return attributes.attribute_of(name, JSON_TEXT + json.dumps(value))
 
 
@@ -383,7 +367,7 @@ def _is_simple(value: Json) -> bool:
 
 
 def _typed(value: Json, dtype_name: str) -> Attribute:
-    dtype = attribute_dtype(dtype_name)
+    dtype = header.attribute_dtype(dtype_name)
     items = value if isinstance(value, list) else [value]
     if dtype_name.lstrip("<>|=")[0] == TEXT or dtype.str[1:] == "S1":
         if not isinstance(value, str):

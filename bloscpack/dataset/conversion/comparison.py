@@ -223,6 +223,8 @@ class Comparison:
         # In Fortran order, the chunks of arrays of other shapes hold other rows.
         same = a.dtype == b.dtype and a.fortran == b.fortran
         same = same and (a.shape == b.shape or not a.fortran)
+        # A chunk that is cut in several axes has parts of rows.
+        same = same and all(c is None or c.grid is None for c in (first, second))
         if not (same and first and second and first.chunk_size == second.chunk_size):
             yield range(length)
             return
@@ -393,10 +395,8 @@ def _distances(a: Array, b: Array) -> tuple[Array, Array] | None:
         largest = numpy.maximum(numpy.abs(a.astype(wide)), numpy.abs(b.astype(wide)))
         distance = numpy.abs(a.astype(wide) - b.astype(wide))
         if a.dtype == b.dtype and a.dtype.kind in "iu":  # exact, also beyond 2**53
-            sides = [
-                side.astype("u8") for side in (numpy.maximum(a, b), numpy.minimum(a, b))
-            ]
-            distance = sides[0] - sides[1]
+            high, low = numpy.maximum(a, b), numpy.minimum(a, b)
+            distance = high.astype("u8") - low.astype("u8")
         # Floats of large integers may be equal.
         known = numpy.isfinite(largest) & numpy.isfinite(distance) & (distance != 0)
         return distance[known], distance[known] / largest[known]

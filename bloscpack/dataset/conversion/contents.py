@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy
@@ -23,13 +22,7 @@ from ..._commit.replacing import replacing
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
 from ...abstract_io import Progress
-from ...exceptions import (
-    DamageError,
-    UsageError,
-    UsageTypeError,
-    UsageValueError,
-    install_hint,
-)
+from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
@@ -129,17 +122,6 @@ class Request:
 def is_streamed(target: str) -> bool:
     """Return whether a target is a stream, such as a pipe."""
     return is_stream(target) and not os.path.isdir(target)
-
-
-def import_package(name: str, extra: str, purpose: str) -> Any:
-    """Return a package that is not always installed; raise `UsageError` without it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UsageError(
-            "%s needs the package %s: %s"
-            % (purpose, name.partition(".")[0], install_hint(extra))
-        ) from error
 
 
 @contextmanager
@@ -424,7 +406,7 @@ def as_table(content: Content) -> TableContent:
     if isinstance(content, TableContent):
         return content
     assert isinstance(content, ArrayContent)
-    array, fields = content, content.dtype.fields
+    array, fields = content, content.dtype.names or ()
     if len(array.shape) not in (1, 2) or (fields and len(array.shape) == 2):
         raise UsageTypeError(
             "an array of shape %s and dtype '%s' can't become a table: expected one or "
@@ -436,14 +418,13 @@ def as_table(content: Content) -> TableContent:
         fill = numpy.zeros((), array.dtype)
         if array.fill_value is not None:
             fill[...] = array.fill_value
-        for name in array.dtype.names or ():
-            dtype = fields[name][0]
-            value = None if dtype.shape else fill[name]
-            shape = (length, *dtype.shape)
-            columns[name] = ArrayContent(dtype.base, shape, fill_value=value)
+        for name in fields:
+            base, inner = array.dtype[name].base, array.dtype[name].shape
+            value = None if inner else fill[name]
+            columns[name] = ArrayContent(base, (length, *inner), fill_value=value)
     else:
-        count = array.shape[1] if len(array.shape) == 2 else 1
-        columns = {str(i): ArrayContent(array.dtype, (length,)) for i in range(count)}
+        names = map(str, range(math.prod(array.shape[1:])))
+        columns = {name: ArrayContent(array.dtype, (length,)) for name in names}
     if not columns:
         raise UsageValueError("an array without items in a row can't become a table")
 
@@ -458,17 +439,21 @@ def as_table(content: Content) -> TableContent:
     return TableContent(columns, length, blocks, array.attrs)
 
 
-def without_group(content: Content) -> Content:
+def without_group(
+    content: Content, note_loss: Callable[[str], object] = str
+) -> Content:
     """Return contents for a format that can't hold groups, if there are any.
 
     A group of one member becomes that member, and a group of arrays of the same length
-    a table.
+    a table. `note_loss` is told if the attributes of a group are left out.
     """
-    if not isinstance(content, GroupContent):
-        return content
-    if len(content.members) == 1:
-        return without_group(next(iter(content.members.values())))
-    return joined_arrays(content) or content
+    while isinstance(content, GroupContent) and len(content.members) == 1:
+        if content.attrs:
+            note_loss("the attributes of the group")
+        content = next(iter(content.members.values()))
+    if isinstance(content, GroupContent):
+        return joined_arrays(content) or content
+    return content
 
 
 def joined_arrays(content: GroupContent) -> TableContent | None:
@@ -490,15 +475,6 @@ def joined_arrays(content: GroupContent) -> TableContent | None:
             yield {name: stream.take(step) for name, stream in streams.items()}
 
     return TableContent(arrays, length, blocks, content.attrs)
-
-
-def has_attributes_around(content: Content) -> bool:
-    """Return whether `without_group` drops a group that has attributes."""
-    while isinstance(content, GroupContent) and len(content.members) == 1:
-        if content.attrs:
-            return True
-        content = next(iter(content.members.values()))
-    return False
 
 
 # Blocks

@@ -15,6 +15,7 @@ import warnings
 from _thread import allocate_lock
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -26,19 +27,14 @@ from ..._format.array_metadata import MAX_ITEM_NBYTES
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
-from .contents import (
-    ArrayContent,
-    TableContent,
-    as_table,
-    naming_file,
-    regrouped,
-    rows_in_block,
-)
+from . import contents
 from .parquet_files import Lengths, fixed
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
-    from .contents import Columns, Content, Request
+
+    # Is told what the items lack.
+    NoteLoss = Callable[[str], None]
 
 # Maximum number of rows that are read at a time.
 SCAN_ROWS = 65536
@@ -74,12 +70,12 @@ _limits: list[int] = []  # one for each reader that has raised the limit of the 
 # Reading
 
 
-def read(path: str, request: Request) -> Content:
+def read(path: str, request: contents.Request) -> contents.Content:
     """Return the table in a file."""
-    with naming_file(path):
+    with contents.naming_file(path):
         dtypes, length = _types(path, request.dtypes)
-    columns = {name: ArrayContent(d, (length,)) for name, d in dtypes.items()}
-    return TableContent(
+    columns = {name: contents.ArrayContent(d, (length,)) for name, d in dtypes.items()}
+    return contents.TableContent(
         columns, length, partial(_blocks, path, columns, request.note_loss)
     )
 
@@ -106,11 +102,11 @@ def _types(path: str, given: Mapping[str, DType]) -> tuple[dict[str, DType], int
 
 
 def _blocks(
-    path: str, columns: dict[str, ArrayContent], note_loss: Callable[[str], None]
-) -> Iterator[Columns]:
+    path: str, columns: dict[str, contents.ArrayContent], note_loss: NoteLoss
+) -> Iterator[contents.Columns]:
     """Yield blocks of rows."""
-    step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-    with naming_file(path):
+    step = contents.rows_in_block(sum(column.row_nbytes for column in columns.values()))
+    with contents.naming_file(path):
         for part in _parts(path, min(step, SCAN_ROWS)):
             yield {
                 name: items_of(part[name], column.dtype, name, note_loss)
@@ -154,7 +150,12 @@ def _lines(path: str) -> Iterator[list[str]]:
                 continue
             if not names:
                 names = values
-                _check_names(names)
+                for name in names:
+                    if not name or names.count(name) > 1:
+                        raise NotReadable(
+                            "expected a line with a different name for each column, "
+                            "found '%s'" % (name or "a column without a name")
+                        )
             if len(values) != len(names):
                 raise NotReadable(
                     "it is no CSV: expected '%d' values in each line, found '%d' in "
@@ -187,15 +188,6 @@ def _warn_of_mark(path: str, names: list[str]) -> None:
             "'%s' seems to be separated by %s: its only column is %.100r; only commas "
             "separate values" % (path, OTHER_MARKS[mark], names[0])
         )
-
-
-def _check_names(names: list[str]) -> None:
-    for name in names:
-        if not name or names.count(name) > 1:
-            raise NotReadable(
-                "expected a line with a different name for each column, found '%s'"
-                % (name if name else "a column without a name")
-            )
 
 
 @contextmanager
@@ -311,7 +303,7 @@ def _encoded(values: Sequence[str], dtype: DType) -> Sequence[str | bytes]:
 
 
 def items_of(
-    values: Sequence[str], dtype: DType, name: str, note_loss: Callable[[str], None]
+    values: Sequence[str], dtype: DType, name: str, note_loss: NoteLoss
 ) -> Array:
     """Return the values of a column as items; `note_loss` gets what the items lack."""
     if dtype.kind in "US":
@@ -320,7 +312,12 @@ def items_of(
         if dtype.kind == "b":
             return numpy.array([BOOLEANS[value] for value in values])
         if dtype.kind in "iu":
-            return _integers(values, dtype)
+            _check_digits("".join(values))
+            numbers = list(map(int, values))
+            ends = min(numbers), max(numbers)
+            if not _fits(*ends, dtype):
+                raise OverflowError("found '%d' and '%d'" % ends)
+            return numpy.array(numbers, dtype)
         if dtype.kind in "fc":
             return _floats(values, dtype, name)
         values = ["NaT" if value in MISSING else value for value in values]
@@ -333,15 +330,6 @@ def items_of(
         raise UsageTypeError(
             "column '%s': the values are not of dtype '%s': %s" % (name, dtype, error)
         ) from error
-
-
-def _integers(values: Sequence[str], dtype: DType) -> Array:
-    _check_digits("".join(values))
-    numbers = list(map(int, values))
-    low, high = min(numbers), max(numbers)
-    if not _fits(low, high, dtype):
-        raise OverflowError("found '%d' and '%d'" % (low, high))
-    return numpy.array(numbers, dtype)
 
 
 def _floats(values: Sequence[str], dtype: DType, name: str) -> Array:
@@ -360,9 +348,7 @@ def _floats(values: Sequence[str], dtype: DType, name: str) -> Array:
     return items
 
 
-def _times(
-    values: list[str], dtype: DType, name: str, note_loss: Callable[[str], None]
-) -> Array:
+def _times(values: list[str], dtype: DType, name: str, note_loss: NoteLoss) -> Array:
     """Return times; raise `UsageError` if the unit is too coarse for one of them."""
     if ZONE.search("\n".join(values)):
         note_loss("the time zone of the column '%s', whose times become UTC" % name)
@@ -387,9 +373,9 @@ def _times(
 # Writing
 
 
-def write(content: Content, request: Request) -> None:
+def write(content: contents.Content, request: contents.Request) -> None:
     """Write a table, or an array with one or two axes."""
-    table = as_table(content)
+    table = contents.as_table(content)
     for name, column in table.columns.items():
         if len(column.shape) > 1 or column.dtype.kind not in "biufcmMUS":
             raise UsageTypeError(
@@ -407,7 +393,7 @@ def write(content: Content, request: Request) -> None:
         shown = printable if out_fp.isatty() else str
         writer = csv.writer(LineWriter(text.write, shown), lineterminator="\r\n")
         writer.writerow(table.columns)
-        for block in regrouped(request.counted(table.read()), WRITTEN_ROWS):
+        for block in contents.regrouped(request.counted(table.read()), WRITTEN_ROWS):
             lists = [values_of_items(rows, name) for name, rows in block.items()]
             writer.writerows(zip(*lists, strict=True))
         text.detach()  # flushes, and leaves the file open
@@ -436,6 +422,7 @@ def values_of_items(rows: Array, name: str) -> list[Any]:
     return found
 
 
+@dataclass
 class LineWriter:
     """A file of lines that end in ``\\n``, for lines of `csv` that end in ``\\r\\n``.
 
@@ -443,12 +430,9 @@ class LineWriter:
     both of these characters for one.
     """
 
-    def __init__(
-        self, write: Callable[[str], int], shown: Callable[[str], str]
-    ) -> None:
-        self._write = write
-        self._shown = shown
+    put: Callable[[str], int]
+    shown: Callable[[str], str]
 
     def write(self, line: str) -> int:
         """Write a line as `shown` returns it."""
-        return self._write(self._shown(line[:-2]) + "\n")
+        return self.put(self.shown(line[:-2]) + "\n")

@@ -1,5 +1,8 @@
 """Datasets of every layout: arrays, tables and groups in folders.
 
+Texts of variable length, in Zarr stores that others wrote, get the length of the
+longest one. An archive of `savez` may have arrays that are no arrays of Zarr.
+
 An array is written in one step. The rows of a table are appended in blocks of one size
 for all columns; a shard of each column has the rows of one block, so that no shard is
 written twice.
@@ -7,8 +10,9 @@ written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from os.path import isfile, join, lexists
@@ -17,20 +21,30 @@ from typing import TYPE_CHECKING
 import numpy
 
 from ... import dataset
-from ..._commit.new_files import Change
-from ...constants import EXTENSION
-from ...exceptions import NotANumpyArray, UsageError, UsageValueError
+from ..._format.grid import Shape
+from ..._format.zarr_metadata import ZARR_JSON
+from ..._storage.paths import shown_name
+from ..._storage.zip_store import open_zip
+from ...constants import EXTENSION, MAX_BUFFERSIZE
+from ...exceptions import NotANumpyArray, UsageError, UsageTypeError, UsageValueError
+from ...zip_io import loadz
 from ..array import Array
 from ..commit_rules import building, creating
 from ..folder import BAD_NAME, Folder, is_member_name
 from ..group import Group
 from ..labels import name_of, stored_dims
-from ..layouts import LAYOUTS, array_class, blp_files, find_members, table_class
+from ..layouts import (
+    LAYOUTS,
+    array_class,
+    blp_files,
+    find_members,
+    layouts_for,
+    table_class,
+)
 from ..layouts.base import NewArray
 from ..rows import RowStream
 from ..table import Table
-from . import zarr_stores
-from .array_formats import read_blp
+from .array_formats import add_member, content_of, read_blp
 from .contents import (
     ArrayContent,
     GroupContent,
@@ -39,10 +53,17 @@ from .contents import (
     is_table,
     regrouped,
 )
+from .parquet_files import Lengths, fixed
 
 if TYPE_CHECKING:
+    from ..._commit.new_files import Change
+    from ..._format.dtypes import Array as Items
     from .contents import Content, Request
 
+    Creation = AbstractContextManager[Change]
+
+# The kinds of dtypes of texts of variable length.
+TEXT = "OT"
 # Number of plain bytes of a block of rows that is appended to a table.
 TABLE_NBYTES = 32 * 2**20
 
@@ -53,7 +74,7 @@ def read(path: str, request: Request) -> Content:
     """Return the contents of a dataset."""
     content = _content(partial(dataset.open, path), path, request)
     if isfile(path) and isinstance(content, GroupContent):
-        zarr_stores.add_own(content, path, request)
+        _add_own(content, path, request)
     return content
 
 
@@ -64,11 +85,19 @@ def _content(
     found = open_()
     request.resources.enter_context(found)
     if isinstance(found, Array):
-        if found.dtype.kind in zarr_stores.TEXT and found.layout == "zarr-python":
-            return zarr_stores.text_content(found, path, found.attrs.asdict())
+        if found.dtype.kind in TEXT and found.layout == "zarr-python":
+            return _text_content(found, path)
         return _array_content(found, found.shape)
     if isinstance(found, Table):
-        return _table_content(found)
+        length = len(found)
+        columns = {
+            key: replace(_array_content(each, (length, *each.shape[1:])), dims=None)
+            for key, each in found.columns.items()
+        }
+        table = TableContent(
+            columns, length, lambda: table.parts(range(length)), found.attrs.asdict()
+        )
+        return table
     # The copy of a group must not lack a member without a word.
     listed = find_members(found._layout.folder, skip_unreadable=False)
     members = {
@@ -80,20 +109,56 @@ def _content(
     return GroupContent(members, found.attrs.asdict())
 
 
+def _add_own(group: GroupContent, path: str, request: Request) -> None:
+    """Add the arrays of an archive of `savez` that Zarr has no shards of."""
+    with open_zip(path) as opened:
+        listed = opened.namelist()
+    names = [name for name in listed if name.endswith(EXTENSION)]
+    if not names or ZARR_JSON not in listed:
+        return
+    archive = request.resources.enter_context(loadz(path, nthreads=request.nthreads))
+    for name in (name.removesuffix(EXTENSION) for name in names):
+        content = content_of(archive[name])
+        content.may_be_lost = True
+        add_member(group, name, content, path)
+
+
 def _add_files(
     members: dict[str, Content], folder: Folder, path: str, request: Request
 ) -> None:
     """Add the arrays in ``.blp`` files, as in the folder of an unzipped archive."""
     for file in blp_files(folder):
         name = file.removesuffix(EXTENSION)
-        try:
+        with suppress(NotANumpyArray):
             if name not in members:
                 members[name] = content = read_blp(join(path, file), request)
                 content.may_be_lost = True
                 continue
-        except NotANumpyArray:
-            pass
         request.note_loss("the file '%s'" % join(path, file))
+
+
+def _text_content(array: Array, path: str) -> ArrayContent:
+    """Return texts of variable length as items of the length of the longest one."""
+    fill = array.fill_value if isinstance(array.fill_value, (str, bytes)) else None
+    lengths, kind = Lengths(), "U"
+    lengths.most = len(fill or "")
+    for block in array.iter_chunks():
+        values = block.ravel().tolist()
+        if not all(isinstance(value, (str, bytes)) for value in values):
+            raise UsageTypeError(
+                "'%s': an array of Python objects can't be converted, unless all are "
+                "text" % shown_name(path)
+            )
+        kind = "S" if values and isinstance(values[0], bytes) else kind
+        lengths.add(values)
+    dtype = lengths.dtype(shown_name(path), kind)
+
+    def rows() -> Iterator[Items]:
+        for block in array.iter_chunks():
+            yield fixed(block.ravel().tolist(), dtype, path).reshape(block.shape)
+
+    attrs = array.attrs.asdict()
+    return ArrayContent(dtype, array.shape, rows, attrs, fill, array.dims)
 
 
 def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
@@ -110,17 +175,6 @@ def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
         # The fields of an item may have files of their own.
         chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
     )
-
-
-def _table_content(table: Table) -> TableContent:
-    length = len(table)
-    columns = {
-        name: replace(_array_content(column, (length, *column.shape[1:])), dims=None)
-        for name, column in table.columns.items()
-    }
-    attrs = table.attrs.asdict()
-    content = TableContent(columns, length, lambda: content.parts(range(length)), attrs)
-    return content
 
 
 # Writing
@@ -165,7 +219,8 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
             except UsageError as error:
                 if isinstance(member, GroupContent):  # it has named its member
                     raise
-                if isinstance(member, ArrayContent) and member.may_be_lost:
+                is_array = isinstance(member, ArrayContent) and member.may_be_lost
+                if is_array and not _fits(member, layout):
                     request.note_loss("'%s' (%s)" % (inner, error))
                     continue
                 raise type(error)("'%s': %s" % (inner, error)) from error
@@ -176,7 +231,26 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
         _write_table(table, request, path)
     else:
         assert isinstance(content, ArrayContent)
+        if place:
+            ndim = len(content.shape)
+            chunks = _lengths(request.chunks, ndim)
+            shards = _lengths(request.shards, ndim)
+            request = replace(request, chunks=chunks, shards=shards)
         _write_array(content, request, path, creating(path, "x", False))
+
+
+def _fits(content: Content, layout: str) -> bool:
+    """Return whether a layout can hold an array, with other chunks perhaps."""
+    assert isinstance(content, ArrayContent)
+    with suppress(UsageError):
+        new = NewArray(content.dtype, content.shape, fill_value=content.fill_value)
+        return layout in layouts_for(new, without="")
+    return False
+
+
+def _lengths(given: int | Shape | None, ndim: int) -> int | Shape | None:
+    """Return the wanted lengths of chunks, unless they are for other axes."""
+    return None if isinstance(given, tuple) and len(given) != ndim else given
 
 
 def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
@@ -192,19 +266,21 @@ def _same_fill_value(array: ArrayContent, table: TableContent) -> bool:
 
 
 def _write_array(
-    array: ArrayContent,
-    request: Request,
-    path: str,
-    creation: AbstractContextManager[Change],
+    array: ArrayContent, request: Request, path: str, creation: Creation
 ) -> None:
+    chunks, shards, source = request.chunks, request.shards, array.array
+    if chunks is shards is None and isinstance(source, Array):
+        same = source.layout == request.layout == "zarr"
+        if same and math.prod(source.chunks) * array.dtype.itemsize <= MAX_BUFFERSIZE:
+            chunks, shards = source.chunks, source.shards
     new = NewArray(
         array.dtype,
         array.shape,
-        request.chunks,
+        chunks,
         array.fill_value,
         array.attrs,
         request.settings,
-        request.shards,
+        shards,
         dims=stored_dims(name_of(path), len(array.shape), array.dims),
     )
     found = array_class(request.layout)
@@ -223,14 +299,15 @@ def _write_table(content: TableContent, request: Request, path: str) -> None:
     new = {}
     for name, column in content.columns.items():
         found.check_column_name(name)
+        shards = _lengths(request.shards, len(column.shape))
         array = NewArray(
             column.dtype,
             column.shape,
-            request.chunks,
+            _lengths(request.chunks, len(column.shape)),
             column.fill_value,
             column.attrs,
             request.settings,
-            shards=rows if request.shards is None else request.shards,
+            shards=rows if shards is None else shards,
         )
         grid = found.array_class.grid_for(array)
         array.chunks, array.shards = grid.chunk, grid.shard

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
 from tempfile import TemporaryFile
@@ -21,18 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ..._compat import import_extra
 from ..._format.dtypes import check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
 from ..folder import MAX_JSON
+from ..labels import ROW, STRUCTURE
 from ..rows import RowStream, converted
 from .contents import (
     ArrayContent,
     GroupContent,
     as_table,
-    import_package,
     is_streamed,
     is_table,
     joined_arrays,
@@ -46,18 +47,17 @@ if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
     from .contents import Content, Request
 
+MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
 # Attributes that HDF5 and netCDF use themselves.
-SCALES = "CLASS NAME DIMENSION_LIST DIMENSION_LABELS REFERENCE_LIST"
+RESERVED = STRUCTURE["h5py"]
 DIMENSION_ID = "_Netcdf4Dimid"
-NETCDF = (DIMENSION_ID, "_Netcdf4Coordinates", "_NCProperties", "_nc3_strict")
-RESERVED = frozenset((*SCALES.split(), *NETCDF))
 SCALE = "DIMENSION_SCALE"
 # The name that netCDF gives a scale that has no items, and only a length.
 NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
-# The attribute of a group that is a table, and its value; the name of the axis of rows.
-KIND, TABLE, ROW = "bloscpack.kind", "table", "row"
+# The attribute of a group that is a table, and its value.
+KIND, TABLE = "bloscpack.kind", "table"
 # The name of an array that has none: each array in a file has a name.
 UNNAMED = "data"
 # Attributes whose values have the type of the items.
@@ -73,7 +73,7 @@ MAX_DEPTH, MAX_NAMED = 100, 100
 # A row is in memory as a whole. This is also the most that a chunk of Blosc holds.
 MAX_ROW_NBYTES = 2**31 - 1
 # The chunks that a row touches are kept, decompressed, if they fit in this.
-CACHE_NBYTES, MAX_SLOTS = 256 * 2**20, 2**20
+CACHE_NBYTES, CACHE_SLOTS = 256 * 2**20, 2**20
 # Texts that are read at a time: many may refer to the same long one in a hostile file.
 MAX_TEXTS, MIN_TEXTS, TEXTS_NBYTES = 4096, 16, 2**28
 # Maximum number of bytes of references to texts for each stored byte.
@@ -87,13 +87,13 @@ CHUNK_NBYTES, SMALL_NBYTES = 2**20, 2**14
 
 def read(path: str, request: Request) -> Content:
     """Return the contents of a file."""
-    h5py = import_package("h5py", "hdf5", "reading HDF5")
+    h5py = import_extra("h5py", "hdf5", MISSING)
     if not h5py.is_hdf5(path):
         with open(path, "rb") as fp:
             found = name_format(fp.read(PREFIX_LENGTH), os.path.getsize(path))
         text = "expected an HDF5 file, found %s" % (found or "another file")
         raise NotReadable(text, filename=path)
-    with _named(path):
+    with naming_file(path, *WRONG):
         # HDF5 can't open the path of a file without a name, such as a copy of a pipe.
         fp = open(path, "rb")  # noqa: SIM115
         request.resources.callback(fp.close)
@@ -102,11 +102,6 @@ def read(path: str, request: Request) -> Content:
         content = tree.group(file, b"", 0)
         tree.name_axes()
     return content
-
-
-def _named(path: str) -> AbstractContextManager[None]:
-    """Add the name of the file to errors, those of h5py among them."""
-    return naming_file(path, *WRONG)
 
 
 class _Tree:
@@ -345,7 +340,7 @@ class _Items:
             axes = zip(self._shape[1:], self.chunks[1:], strict=True)
             count = math.prod(-(-length // chunk) for length, chunk in axes)
             nbytes = count * math.prod(self.chunks) * self._itemsize
-            slots = min(10 * count + 521, MAX_SLOTS)
+            slots = min(10 * count + 521, CACHE_SLOTS)
             access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
         return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._place, access))
 
@@ -370,11 +365,11 @@ class _Items:
 
     def rows(self) -> Iterator[Array]:
         """Yield the rows in blocks."""
-        with _named(self._tree.path):
+        with naming_file(self._tree.path, *WRONG):
             yield from map(self._decoded, self._blocks(self._opened()))
 
     def __getitem__(self, key: Any) -> Array:
-        with _named(self._tree.path):
+        with naming_file(self._tree.path, *WRONG):
             return self._decoded(numpy.asarray(self._opened()[key]))
 
 
@@ -383,7 +378,7 @@ class _Items:
 
 def write(content: Content, request: Request) -> None:
     """Write a file; an array without a name is called ``data``."""
-    h5py = import_package("h5py", "hdf5", "writing HDF5")
+    h5py = import_extra("h5py", "hdf5", MISSING)
     if isinstance(content, ArrayContent) and not is_table(content):
         content = GroupContent({UNNAMED: content})
     with request.new_file() as out_fp, ExitStack() as stack:
@@ -453,7 +448,10 @@ class _Writer:
                 continue
             try:
                 dataset = self._write_array(group, name, member, inner)
-                self._name_axes(group, dataset, name, member, members, scales)
+                if _is_scale(name, member):
+                    scales[name] = self._scale(dataset, name)
+                else:
+                    self._name_axes(dataset, member, members, scales)
             except (ValueError, TypeError) as error:  # a `UsageError`, or one of h5py
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
@@ -497,26 +495,18 @@ class _Writer:
         return dataset
 
     def _name_axes(
-        self,
-        group: Any,
-        dataset: Any,
-        name: str,
-        array: ArrayContent,
-        members: Mapping[str, Content],
-        scales: dict[str, Any],
+        self, dataset: Any, array: ArrayContent, taken: Any, scales: dict[str, Any]
     ) -> None:
         """Attach scales, which name the axes of an array.
 
-        A name that a scale can't have, or that has another length, is a label.
+        A name that a scale can't have, or that has another length, is a label. No new
+        scale gets a name that is `taken`.
         """
-        if _is_scale(name, array):
-            scales[name] = self._scale(dataset, name)
-            return
         for axis, dim in enumerate(array.dims or ()):
             length = array.shape[axis]
-            if dim and "/" not in dim and dim not in (*scales, *members):
+            if dim and "/" not in dim and dim not in (*scales, *taken):
                 # netCDF makes such a scale for a dimension without coordinates.
-                bare = group.create_dataset(dim, (length,), ">f4")
+                bare = dataset.parent.create_dataset(dim, (length,), ">f4")
                 scales[dim] = self._scale(bare, "%s%10d" % (NO_VARIABLE, length))
             if dim and dim in scales and scales[dim].shape == (length,):
                 dataset.dims[axis].attach_scale(scales[dim])

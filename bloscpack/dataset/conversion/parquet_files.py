@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from ..._compat import import_extra
 from ..._format.zarr_metadata import encode_attributes
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
-from ..rows import ENDS_IN_ZERO
+from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of
 from .contents import (
     ArrayContent,
     TableContent,
     as_table,
-    import_package,
     naming_file,
     rows_in_block,
 )
@@ -48,30 +48,31 @@ UNNAMED = re.compile("__index_level_[0-9]+__")
 
 def _named(path: str) -> AbstractContextManager[None]:
     """Add the name of the file to errors, those of pyarrow among them."""
-    return naming_file(path, _pyarrow("reading").ArrowException, OSError)
+    return naming_file(path, _pyarrow().ArrowException, OSError)
 
 
-def _pyarrow(action: str, module: str = "pyarrow") -> Any:
-    """Return a module of pyarrow."""
-    return import_package(module, "tables", action + " Parquet")
+def _pyarrow(module: str = "pyarrow") -> Any:
+    """Return a module of pyarrow; raise `UsageError` without it."""
+    return import_extra(module, "tables", "Parquet needs the package %s")
 
 
 def read(path: str, request: Request) -> Content:
     """Return the table in a file."""
     with _named(path):
-        opened = _pyarrow("reading", "pyarrow.parquet").ParquetFile(
+        opened = _pyarrow("pyarrow.parquet").ParquetFile(
             path, buffer_size=BUFFER_NBYTES, pre_buffer=False
         )
         request.resources.enter_context(opened)
         file = _File(path, opened)
-        columns = {}
+        columns: dict[str, ArrayContent] = {}
         for number, name in file.names(request).items():
-            if name in columns:
-                raise UsageValueError("there are two columns '%s'" % name)
             field = file.schema.field(number)
+            masks = file.mask(name, field) if request.layout else {}
+            for twice in columns.keys() & {name, *masks}:
+                raise UsageValueError("there are two columns '%s'" % twice)
             if getattr(field.type, "tz", None) is not None:
                 request.note_loss("the time zone of the column '%s'" % field.name)
-            columns[name] = file.column(name, field)
+            columns |= {name: file.column(name, field), **masks}
         attrs = _attributes(file.schema.metadata, path)
     return TableContent(columns, file.length, partial(file.blocks, columns), attrs)
 
@@ -85,6 +86,8 @@ class _File:
         self._path = path
         self._file = file
         self._stored: dict[str, str] = {}
+        # The names in the file of columns with missing items, by those of their masks.
+        self._masks: dict[str, str] = {}
 
     def _batches(self, stored: str) -> Iterator[Any]:
         """Yield the rows of a column in parts, as arrays of Arrow."""
@@ -132,17 +135,28 @@ class _File:
         self._stored[name] = field.name
         dtype, inner = self._dtype_of(field)
         attrs = _attributes(field.metadata, self._path)
+        return self._content(name, dtype, inner, attrs)
+
+    def mask(self, name: str, field: Any) -> dict[str, ArrayContent]:
+        """Return the column that says which items are missing, if any, by its name."""
+        types, stored, mask = _pyarrow().types, field.name, MASK_NAME % name
+        kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
+        if any(is_kind(field.type) for is_kind in kinds) or not any(
+            _decoded(batch).null_count for batch in self._batches(stored)
+        ):
+            return {}
+        self._stored[mask] = self._masks[mask] = stored
+        return {mask: self._content(mask, numpy.dtype("?"), (), {MASK_OF: name})}
+
+    def _content(self, name: str, *facts: Any) -> ArrayContent:
+        dtype, inner, attrs = facts
         column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
-
-        def rows() -> Iterator[Array]:
-            return (block[name] for block in self.blocks({name: column}))
-
-        column.read = rows
+        column.read = lambda: (b[name] for b in self.blocks({name: column}))
         return column
 
     def _dtype_of(self, field: Any) -> tuple[DType, tuple[int, ...]]:
         """Return type and shape of the rows of a column."""
-        types, found = _pyarrow("reading").types, field.type
+        types, found = _pyarrow().types, field.type
         inner: tuple[int, ...] = ()
         while types.is_fixed_size_list(found):
             inner, found = (*inner, found.list_size), found.value_type
@@ -166,11 +180,12 @@ class _File:
 
     def _measured(self, stored: str, kind: str) -> DType:
         """Return the type for a column of text or bytes: that of the longest value."""
-        compute = _pyarrow("reading", "pyarrow.compute")
+        compute = _pyarrow("pyarrow.compute")
         length_of = compute.utf8_length if kind == "U" else compute.binary_length
         lengths = Lengths()
         for batch in self._batches(stored):
-            found = length_of(_decoded(_whole(batch, stored)))
+            is_masked = stored in self._masks.values()
+            found = length_of(_decoded(batch if is_masked else _whole(batch, stored)))
             lengths.most = max(lengths.most, compute.max(found).as_py() or 0)
             lengths.total += compute.sum(found).as_py() or 0
             lengths.count += len(found)
@@ -179,18 +194,20 @@ class _File:
     def blocks(self, columns: dict[str, ArrayContent]) -> Iterator[Columns]:
         """Yield blocks of rows of some columns."""
         step = rows_in_block(sum(column.row_nbytes for column in columns.values()))
-        wanted = [self._stored[name] for name in columns]
+        wanted = list({self._stored[name] for name in columns})
         with _named(self._path):
             for batch in self._file.iter_batches(batch_size=step, columns=wanted):
                 yield {
-                    name: _items(
-                        batch.column(self._stored[name]),
-                        column.dtype,
-                        column.shape[1:],
-                        name,
-                    )
+                    name: self._items(batch.column(self._stored[name]), name, column)
                     for name, column in columns.items()
                 }
+
+    def _items(self, array: Any, name: str, column: ArrayContent) -> Array:
+        if name in self._masks:
+            return numpy.asarray(_decoded(array).is_null())
+        if self._stored[name] in self._masks.values():
+            array = _decoded(array).fill_null(numpy.zeros((), column.dtype).item())
+        return _items(array, column.dtype, column.shape[1:], name)
 
 
 def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
@@ -239,7 +256,7 @@ def _missing(name: str) -> UsageValueError:
 
 def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array:
     """Return an array of Arrow as one of NumPy."""
-    array, pyarrow = _decoded(array), _pyarrow("reading")
+    array, pyarrow = _decoded(array), _pyarrow()
     if inner:
         length = len(array)
         while pyarrow.types.is_fixed_size_list(array.type):
@@ -266,7 +283,7 @@ def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array
 
 def _text(array: Any, dtype: DType, name: str) -> Array:
     """Return text or bytes as items of fixed length."""
-    pyarrow = _pyarrow("reading")
+    pyarrow = _pyarrow()
     large = array.cast(
         pyarrow.large_string() if dtype.kind == "U" else pyarrow.large_binary()
     )
@@ -283,27 +300,30 @@ def _text(array: Any, dtype: DType, name: str) -> Array:
 
 def write(content: Content, request: Request) -> None:
     """Write a table, or an array with one or two axes."""
-    pyarrow = _pyarrow("writing")
+    pyarrow = _pyarrow()
     table = as_table(content)
-    schema = _schema(table, pyarrow)
+    fields, masks = [], masks_of(table.columns)
+    for name, column in table.columns.items():
+        if name in masks.values():
+            if len(column.attrs) > 1:
+                request.note_loss("the attributes of the column '%s'" % name)
+            continue
+        found = arrow_type(column.dtype, column.shape[1:], name)
+        fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
+    schema = pyarrow.schema(fields, metadata=_metadata(table.attrs))
     with (
         request.new_file() as out_fp,
-        _pyarrow("writing", "pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
+        _pyarrow("pyarrow.parquet").ParquetWriter(out_fp, schema) as writer,
     ):
         for block in request.counted(table.read()):
             arrays = [
-                arrow_array(rows, schema.field(name).type, name)
-                for name, rows in block.items()
+                arrow_array(
+                    block[field.name],
+                    *(field.type, field.name, block.get(masks.get(field.name, ""))),
+                )
+                for field in schema
             ]
             writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
-
-
-def _schema(table: TableContent, pyarrow: Any) -> Any:
-    fields = []
-    for name, column in table.columns.items():
-        found = arrow_type(column.dtype, column.shape[1:], name)
-        fields.append(pyarrow.field(name, found, metadata=_metadata(column.attrs)))
-    return pyarrow.schema(fields, metadata=_metadata(table.attrs))
 
 
 def _metadata(attrs: JsonObject) -> dict[bytes, bytes] | None:
@@ -355,18 +375,13 @@ class Lengths:
         found = text_dtype(self.most, kind)
         nbytes = self.count * found.itemsize
         unit = found.itemsize // max(1, self.most)
-        if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * self.total * unit):
+        stored = self.total * unit
+        if nbytes > max(MAX_PADDED, MAX_TIMES_PADDED * stored):
             raise UsageValueError(
                 "column '%s': a text has '%d' characters, and '%d' texts of this "
                 "length have '%d' bytes, '%d' times those that are there; leave the "
                 "column out, or make the text shorter"
-                % (
-                    name,
-                    self.most,
-                    self.count,
-                    nbytes,
-                    nbytes // max(1, self.total * unit),
-                )
+                % (*(name, self.most, self.count, nbytes), nbytes // max(1, stored))
             )
         return found
 

@@ -134,15 +134,14 @@ class Summary:
             values = _numbers(items.reshape(-1))
         if values is None:
             return
+        is_time = values.dtype.kind in "mM"
         if self.dtype.kind in "fcmM":
-            absent = (
-                numpy.isnat(values) if values.dtype.kind in "mM" else values != values
-            )
+            absent = numpy.isnat(values) if is_time else values != values
             missing = int(absent.sum())
             self.missing += missing
             self.count -= missing
             values = values[~absent] if absent.any() else values
-        if values.dtype.kind in "mM":
+        if is_time:
             values = values.view("i8")
         if not values.size:
             return

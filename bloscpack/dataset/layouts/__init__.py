@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,11 +22,7 @@ from ...exceptions import FormatError, NotReadable, UsageError, UsageValueError
 from ..folder import Folder, is_member_name
 
 if TYPE_CHECKING:
-    from ..._commit.new_files import Change
-    from ..._commit.writer import Writer
     from .base import ArrayLayout, GroupLayout, NewArray, NodeLayout, TableLayout
-
-    WriterOf = Callable[[Folder], Writer]
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,9 @@ class Layout:
     detect
         The function that returns the kind of a folder; None if `find` does not ask.
     prepare
-        The function that is called with the first change of a dataset, if any.
+        The function that is called with the folder of a dataset that is going to be
+        changed, or a member of which is; what returns a writer for a group that has the
+        dataset; and the change of the dataset itself, if there is one.
     instead
         The layout in which a dataset is written that can only be read in this one.
     fits_groups
@@ -71,10 +69,7 @@ LAYOUTS = {
         changes_at_urls=True,
     ),
     "superchunk": Layout(
-        {
-            "array": "superchunk.SuperchunkArray",
-            "table": "superchunk.SuperchunkTable",
-        },
+        {"array": "superchunk.SuperchunkArray", "table": "superchunk.SuperchunkTable"},
         "superchunk.detect",
         fits_groups=True,
     ),
@@ -105,7 +100,8 @@ MAX_DEPTH = 100
 
 
 @lru_cache
-def _load(place: str) -> Any:
+def load(place: str) -> Any:
+    """Return what an entry of `LAYOUTS` names."""
     module, name = place.split(".")
     return getattr(import_module("." + module, __name__), name)
 
@@ -119,7 +115,7 @@ def _class(layout: str, kind: str) -> Any:
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    return _load(place)
+    return load(place)
 
 
 def array_class(name: str) -> type[ArrayLayout]:
@@ -131,7 +127,8 @@ def array_class(name: str) -> type[ArrayLayout]:
 def layouts_for(new: NewArray, *, without: str) -> list[str]:
     """Return the names of the layouts that can hold an array, apart from one."""
     found = []
-    for name in (name for name in LAYOUTS if name != without):
+    writable = (name for name, known in LAYOUTS.items() if not known.instead)
+    for name in (name for name in writable if name != without):
         with suppress(UsageError):
             array_class(name).grid_for(new)
             found.append(name)
@@ -156,7 +153,7 @@ def find(folder: Folder) -> tuple[str, str] | None:
     The kind is ``'array'``, ``'table'`` or ``'group'``.
     """
     for name, layout in LAYOUTS.items():
-        kind = None if layout.detect is None else _load(layout.detect)(folder)
+        kind = None if layout.detect is None else load(layout.detect)(folder)
         if kind is not None:
             return name, kind
     return None
@@ -248,19 +245,6 @@ def blp_files(folder: Folder) -> list[str]:
         for name, kind in folder.entries()
         if kind == stat.S_IFREG and name.endswith(EXTENSION)
     ]
-
-
-def prepare_change(
-    layout: str, folder: Folder, writer_of: WriterOf, change: Change | None = None
-) -> None:
-    """Call the function `prepare` of a layout, if any, with a change of a dataset.
-
-    `writer_of` returns a writer for a group that has the dataset. Without a change, the
-    dataset is going to be changed, or a member of it is being made or removed.
-    """
-    prepare = LAYOUTS[layout].prepare
-    if prepare is not None:
-        _load(prepare)(folder, writer_of, change)
 
 
 def parent_table(folder: Folder) -> tuple[Found, str] | None:

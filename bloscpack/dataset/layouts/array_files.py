@@ -32,6 +32,8 @@ LIMIT = 128
 # Size in bytes from which an array is allocated only if the sizes of the files show
 # that they can hold all its chunks.
 LARGE = 64 * 2**20
+# A number in a name: as it is written, and not too long for `int`.
+NUMBER = "0|[1-9][0-9]{0,18}"
 # Maximum number of plain bytes per byte of a file, with the best codec.
 MAX_RATIO = max(codec.max_ratio for codec in CODECS.values())
 
@@ -64,7 +66,7 @@ class FileNames:
     def _entry(self) -> re.Pattern[str]:
         """The names of the files, of which the first group is the number."""
         before, after = map(re.escape, (self.before, self.after))
-        return re.compile("%s(0|[1-9][0-9]{0,18})%s" % (before, after))
+        return re.compile("%s(%s)%s" % (before, NUMBER, after))
 
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
@@ -138,7 +140,7 @@ class DottedNames(FileNames):
         found = entry[len(self.before) :].split(".")
         number = 0
         for text, count in zip(found, self.counts, strict=False):
-            number = number * count + (int(text) if text.isdigit() else 0)
+            number = number * count + int(text if re.fullmatch(NUMBER, text) else 0)
         return number if self(number) == entry else None
 
     def stored(self, folder: Folder, count: int) -> Sequence[int]:
@@ -182,8 +184,10 @@ class ChunkFiles(ChunkSource):
         self.names = names
         self.cut = cut
         self.grid = None if cut.is_rows else cut
-        self.nbytes = math.prod(cut.shape) * itemsize
         self.chunk_size = math.prod(cut.chunk) * itemsize
+        self.nbytes = math.prod(cut.shape) * itemsize
+        if self.grid is not None:  # with the padding of the chunks
+            self.nbytes = cut.nshards * cut.slots * self.chunk_size
         self.nchunks = cut.nchunks if itemsize else 0
         self.slots = cut.slots
         self.nfiles = cut.nshards if itemsize else 0
@@ -206,7 +210,7 @@ class ChunkFiles(ChunkSource):
         """Return start and stop of a chunk in the plain bytes, or among full chunks."""
         start = number * self.chunk_size
         stop = start + self.chunk_size
-        return start, stop if self.grid is not None else min(stop, self.nbytes)
+        return start, min(stop, self.nbytes)
 
     def numbers(self, start: int, stop: int) -> range:
         """Return the numbers of the chunks that hold the span [start, stop)."""
@@ -282,7 +286,7 @@ class DescriptionCheck:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self._name = name
-        self.identity = None if folder.is_remote else folder.identity(name)
+        self.identity = None if folder.is_remote else folder.found_identity(name)
         self._path = folder.path()
         self._expected: object = None
         self._read: Callable[[], object] = object
@@ -322,50 +326,53 @@ class DescriptionCheck:
 # Open files
 
 
-# The lock of all that is open here.
+# Guards changes of the tables of open files.
 _lock = ForkSafeLock()
-# The files of all arrays, by identity of the `OpenFiles` and number; the one that was
-# not used for the longest time is first.
+# The files of all arrays, by identity of the `OpenFiles` and number, in the order in
+# which they may be dropped.
 _recent: dict[tuple[int, int], weakref.ref[OpenFiles]] = {}
 
 
 class OpenFiles:
     """The open files of an array, by number. Many threads may use it.
 
-    A table may have hundreds of columns, and each column thousands of files. So the
-    files that were not used for the longest time are dropped, from whichever array. A
-    file is closed when no thread uses it any more.
+    A table may have hundreds of columns, and each column thousands of files. So files
+    are dropped, from whichever array: the one that was put here first, unless it was
+    used since it was considered last. A file is closed when no thread uses it any more.
 
     A file is a tuple of one item, which is None for a file that does not exist.
     """
 
     def __init__(self) -> None:
         self._files: dict[int, tuple[Any]] = {}
+        self._used: set[int] = set()
 
     def get(self, number: int) -> tuple[Any] | None:
         """Return a file; None if it is not open."""
-        with _lock:
-            file = self._files.get(number)
-            if file is not None:
-                self._use(number)
-            return file
+        file = self._files.get(number)  # without the lock: each step is atomic
+        if file is not None:
+            self._used.add(number)
+        return file
 
     def put(self, number: int, file: tuple[Any]) -> None:
         """Keep a file."""
         with _lock:
             self._files[number] = file
-            self._use(number)
+            self._used.add(number)
+            _recent.pop((id(self), number), None)
+            # A dictionary keeps the order of insertion.
+            _recent[id(self), number] = weakref.ref(self)
             while len(_recent) > LIMIT:
                 key, owner = next(iter(_recent.items()))
                 del _recent[key]
                 files = owner()
-                if files is not None:
+                if files is None:
+                    continue
+                if key[1] in files._used:
+                    files._used.discard(key[1])
+                    _recent[key] = owner
+                else:
                     files._files.pop(key[1], None)
-
-    def _use(self, number: int) -> None:
-        key = id(self), number
-        _recent.pop(key, None)
-        _recent[key] = weakref.ref(self)  # a dictionary keeps the order of insertion
 
     def clear(self) -> None:
         """Drop all files."""
@@ -373,3 +380,4 @@ class OpenFiles:
             for number in self._files:
                 _recent.pop((id(self), number), None)
             self._files.clear()
+            self._used.clear()

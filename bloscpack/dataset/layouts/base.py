@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     # A column to be made, and its rows.
     NewColumn = tuple["NewArray", Blocks]
+    NewColumns = Mapping[str, NewColumn]
 
 
 class ItemReader(Protocol):
@@ -274,6 +275,10 @@ class ArrayLayout(NodeLayout):
         """The name or None for each axis; None if no axis has a name."""
         return given_dims(name_of(self.folder.path()), self.stored_dims)
 
+    def stage_dims(self, change: Change, dims: list[str]) -> None:
+        """Let `change` set the names of the axes, in a layout that stores them."""
+        raise NotImplementedError
+
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
         return [((), self._source)]
@@ -380,6 +385,17 @@ class ArrayLayout(NodeLayout):
     def committed(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
 
+    def renew(self) -> None:
+        """Read the files that are there now, which another writer may have replaced.
+
+        This and `shard_name` are for layouts whose arrays may have several writers.
+        """
+        raise NotImplementedError
+
+    def shard_name(self, number: int) -> str:
+        """Return the name of a shard, relative to the dataset."""
+        raise NotImplementedError
+
     def remove_unused(self, old: Iterable[FieldChunks]) -> None:
         """Remove the files of items that the array had before it shrank.
 
@@ -432,6 +448,8 @@ class TableLayout(NodeLayout):
     def open_columns(self, places: Mapping[str, str]) -> dict[str, ArrayLayout]:
         """Return the columns by name; `places` has the folder of each."""
         columns = {}
+        files = self.array_class.description_files
+        self.folder.prepare(place + "/" + f for place in places.values() for f in files)
         for name, place in places.items():
             try:
                 columns[name] = self._open_column(name, place)
@@ -439,6 +457,7 @@ class TableLayout(NodeLayout):
                 if self.unopened is None:
                     raise
                 self.unopened[name] = error
+        self.folder.prepare(())
         return columns
 
     def _open_column(self, name: str, place: str) -> ArrayLayout:

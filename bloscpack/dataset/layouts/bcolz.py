@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ from .shard_grid import new_grid
 
 if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
-    from .base import Blocks, NewColumn
+    from .base import Blocks, NewColumns
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"
@@ -107,14 +108,13 @@ def _decode_dtype(text: Json) -> DType:
     return dtype
 
 
-def types_of(storage: JsonObject) -> tuple[Json, Json]:
-    """Return what chunks must be read by: programs may change the other values."""
+def read_types(folder: Folder, storage: JsonObject | None = None) -> tuple[Json, Json]:
+    """Return what chunks must be read by: programs may change the other values.
+
+    They are read from the file unless `storage`, its content, is given.
+    """
+    storage = storage or folder.read_description(STORAGE)
     return storage.get("dtype"), storage.get("chunklen")
-
-
-def read_types(folder: Folder) -> tuple[Json, Json]:
-    """Return what chunks must be read by, according to the file now."""
-    return types_of(folder.read_description(STORAGE))
 
 
 # Values that bcolz accepts: it takes some dtypes only with certain fill values, and
@@ -188,12 +188,8 @@ def encode_settings(new: NewArray) -> JsonObject:
                 "the layout 'bcolz' can't have the %s '%s', which bcolz can't read; it "
                 "has %s" % (name, value, ", ".join("'%s'" % each for each in known))
             )
-    return {
-        "clevel": args.clevel,
-        "shuffle": int(args.shuffle),
-        "cname": args.cname,
-        "quantize": 0,
-    }
+    settings = {"clevel": args.clevel, "shuffle": int(args.shuffle)}
+    return {**settings, "cname": args.cname, "quantize": 0}
 
 
 def decode_settings(stored: Json, dtype: DType) -> BloscArgs:
@@ -280,18 +276,23 @@ class BcolzArray(BcolzNode, ArrayLayout):
         self._check = DescriptionCheck(folder, STORAGE)
         self.storage = storage = folder.read_description(STORAGE)
         read = partial(read_types, folder)
-        self._check.expect(folder.path(), read, types_of(storage))
+        self._check.expect(folder.path(), read, read(storage))
         with naming_errors(folder.path(STORAGE)):
             self.dtype = _decode_dtype(storage.get("dtype"))
         self.fill_value = decode_fill_value(self.dtype, storage.get("dflt"))
         with naming_errors(folder.path(SIZES)):
-            self._set_shape(_decode_shape(folder))
+            self.committed(_decode_shape(folder))
 
-    def _set_shape(self, shape: tuple[int, ...]) -> None:
+    def committed(self, shape: Shape) -> None:
         """Take over a shape, and read from the files of this state from now on."""
         folder, self.shape = self.folder, shape
         if self.dtype == OBJECT:
-            self._set_objects(shape)
+            if len(shape) != 1:
+                refuse("objects to have one axis", shape)
+            self.grid, self.chunks = Grid.of_rows(shape, 1), (1,)
+            objects = ObjectChunks(folder, self.grid, 1, self._check)
+            self._source = objects
+            self.reader = ObjectReader(objects, self.allow_pickle)
             return
         row = math.prod(shape[1:]) * self.dtype.itemsize
         nbytes = math.prod(n or 1 for n in shape) * self.dtype.itemsize
@@ -310,14 +311,6 @@ class BcolzArray(BcolzNode, ArrayLayout):
         self._source = source
         allocate = partial(allocate_checked, [source])
         self.reader = ArrayReader(source, self.dtype, shape, allocate=allocate)
-
-    def _set_objects(self, shape: tuple[int, ...]) -> None:
-        if len(shape) != 1:
-            refuse("objects to have one axis", shape)
-        self.grid, self.chunks = Grid.of_rows(shape, 1), (1,)
-        source = ObjectChunks(self.folder, self.grid, 1, self._check)
-        self._source = source
-        self.reader = ObjectReader(source, self.allow_pickle)
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
@@ -348,7 +341,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
             )
         if new.chunks is None and new.shards is None:
             return Grid.of_rows(new.shape, chunk_rows(new.shape[0] * row, row))
-        return Grid.of_rows(new.shape, new_grid(new, row).chunk[0])
+        return Grid.of_rows(new.shape, new_grid(new, row, cls.name).chunk[0])
 
     @classmethod
     def create(cls, change: Change, prefix: str, new: NewArray, blocks: Blocks) -> None:
@@ -409,16 +402,11 @@ class BcolzArray(BcolzNode, ArrayLayout):
             return stored
         return max(stored * length // self.shape[0], self.chunks[0] * row)
 
-    def committed(self, shape: Shape) -> None:
-        """Take over the shape of a change that was committed."""
-        self._set_shape(shape)
-
 
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     """Return the content of the sizes file."""
-    return encode_line(
-        {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
-    )
+    sizes = {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
+    return encode_line(sizes)
 
 
 # Tables
@@ -449,9 +437,7 @@ class BcolzTable(BcolzNode, TableLayout):
     # Writing
 
     @classmethod
-    def create(
-        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
-    ) -> None:
+    def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
         """Write a new table to the folder of `change`."""
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
@@ -481,26 +467,18 @@ class BcolzTable(BcolzNode, TableLayout):
 def detect_blz(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another kind."""
     kind = detect(folder)
-    try:
+    # The error of opening it is better.
+    with suppress(FormatError, FileNotFoundError, TypeError, KeyError):
         if kind == "array":
             storage = folder.read_json(STORAGE)
             return kind if "bparams" in storage and "cparams" not in storage else None
-        if kind == "table":
-            stored = folder.read_json(COLUMNS)
-            return kind if _is_blz_table(folder, stored) else None
-    except (FormatError, FileNotFoundError, TypeError, KeyError):
-        pass  # the error of opening it is better
+        stored = folder.read_json(COLUMNS) if kind == "table" else {}
+        if "dirs" in stored:  # bcolz had them, too: the first column tells
+            places = [_blz_place(stored, name) for name in stored["names"][:1]]
+            unsafe = not all(map(is_safe_part, places))
+            if unsafe or all(detect_blz(folder.child(p)) == "array" for p in places):
+                return kind
     return None
-
-
-def _is_blz_table(folder: Folder, stored: JsonObject) -> bool:
-    """Return whether the first column is an array of BLZ: bcolz had ``dirs``, too."""
-    if "dirs" not in stored:
-        return False
-    for name in stored["names"]:
-        place = _blz_place(stored, name)
-        return not is_safe_part(place) or detect_blz(folder.child(place)) == "array"
-    return True
 
 
 def _blz_place(stored: JsonObject, name: str) -> str:

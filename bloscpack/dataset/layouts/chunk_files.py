@@ -14,6 +14,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import Workspace, for_each, run_length
-from ..._file.array_reader import Room
+from ..._file.array_reader import Needs, Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
@@ -38,29 +39,24 @@ if TYPE_CHECKING:
     from ..._storage.protocols import Buffer
     from .base import Blocks
 
+    # Gets the name of a file and its content.
+    Write = Callable[[str, bytes], object]
+
 HEADER = struct.Struct("<4sB3xq")
-HEADER_VERSION = 1
+# What it has in each file: the version is 1, and there is one chunk.
+HEADER_VALUES = MAGIC, 1, 1
 DATA = "data"
 # The name of the file of a chunk, by its number.
 chunk_name = FileNames(DATA, "__", ".blp")
-
-
-def encode_file(chunk: bytes) -> bytes:
-    """Return the content of the file of a chunk."""
-    return HEADER.pack(MAGIC, HEADER_VERSION, 1) + chunk
 
 
 class FileChunks(ChunkFiles):
     """The chunks of one state of an array, each in a file of its own."""
 
     def __init__(
-        self,
-        folder: Folder,
-        cut: Grid,
-        itemsize: int,
-        check_description: Callable[[], object],
+        self, folder: Folder, cut: Grid, itemsize: int, check: Callable[[], object]
     ) -> None:
-        super().__init__(folder, chunk_name, cut, itemsize, check_description)
+        super().__init__(folder, chunk_name, cut, itemsize, check)
         self._workspace = Workspace()
 
     def check_files(self) -> None:
@@ -92,23 +88,23 @@ class FileChunks(ChunkFiles):
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
 
         def work(number: int) -> None:
             use(number, self._plain(number, room))
 
-        def deliver(_: None) -> None:
-            pass
-
         with own_settings:
-            nthreads = nthreads_to_read(None, len(numbers), self.chunk_size)
-            batch = (
-                1
-                if room is None
-                else run_length(len(numbers), self.chunk_size, nthreads)
+            nthreads = (
+                effective_nthreads(None, len(numbers))
+                if self.folder.is_remote  # the threads wait for answers
+                else nthreads_to_read(None, len(numbers), self.chunk_size)
             )
-            for_each(numbers, work, deliver, nthreads, batch)
+            count = run_length(len(numbers), self.chunk_size, nthreads)
+            batch = 1 if room is None else count
+            waits = self.folder.is_remote
+            for_each(numbers, work, lambda _: None, nthreads, batch, waits=waits)
 
     def _plain(self, number: int, room: Room | None) -> memoryview:
         """Return the plain bytes of a chunk, in `room` if there is some."""
@@ -176,17 +172,8 @@ class FileChunks(ChunkFiles):
 class ObjectChunks(FileChunks):
     """The chunks of an array of objects: each is a pickle of any size."""
 
-    def load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        *,
-        room: Room | None = None,
-        joined: bool = False,
-    ) -> None:
-        """Call ``use(number, plain)`` with the pickles of items."""
-        for number in numbers:
-            use(number, memoryview(self.read(number)))
+    def _plain(self, number: int, room: Room | None) -> memoryview:
+        return memoryview(self.read(number))
 
     def read(self, number: int) -> bytes:
         """Return a pickle; raise `FormatError` if it is damaged or missing."""
@@ -203,11 +190,7 @@ class ObjectChunks(FileChunks):
 
 
 def write_chunks(
-    blocks: Blocks,
-    args: BloscArgs,
-    full_rows: int,
-    prefix: str,
-    write: Callable[[str, bytes], object],
+    blocks: Blocks, args: BloscArgs, full_rows: int, prefix: str, write: Write
 ) -> int:
     """Compress blocks of rows on several threads, and write each to a file.
 
@@ -219,7 +202,11 @@ def write_chunks(
     def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
         number, rows = block
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
-        return chunk_name(number), len(rows), encode_file(compress(plain, args))
+        return (
+            chunk_name(number),
+            len(rows),
+            HEADER.pack(*HEADER_VALUES) + compress(plain, args),
+        )
 
     def deliver(done: tuple[str, int, bytes]) -> Callable[[], object]:
         nonlocal total
@@ -236,27 +223,26 @@ def write_chunks(
 OBJECT = numpy.dtype(object)
 
 
+@dataclass(eq=False)
 class ObjectReader:
     """Reads items that are pickles, if `allowed`; the array has one axis."""
 
-    def __init__(self, source: ObjectChunks, allowed: bool) -> None:
-        self.closed = False
-        self._source = source
-        self._allowed = allowed
-        self._path = source.folder.path()
+    source: ObjectChunks
+    allowed: bool
+    closed: bool = False
 
     def get(self, key: Any) -> Any:
         """Return the objects that an index selects."""
         if self.closed:
             raise UsageValueError("the array is closed")
-        if not self._allowed:
+        if not self.allowed:
             raise ObjectDtypeFound(
                 "the items are Python objects, and reading them may run code that the "
                 "files name; allow_pickle=True reads files that you trust",
                 section="metadata",
-                filename=self._path,
+                filename=self.source.folder.path(),
             )
-        index = ArrayIndex(key, (self._source.nchunks,))
+        index = ArrayIndex(key, (self.source.nchunks,))
         (axis,) = index.axes
         items: Array = numpy.empty(axis.count, object)
         numbers: Array = numpy.empty(axis.count, "i8")
@@ -264,18 +250,15 @@ class ObjectReader:
         if isinstance(axis, Steps) and axis.reversed:
             numbers = numbers[::-1]
         for i, number in enumerate(numbers.tolist()):
-            items[i] = self._load(number)
+            content = self.source.read(number)
+            try:
+                items[i] = pickle.loads(content)
+            except Exception as error:  # a pickle may raise anything
+                raise DamageError(
+                    "expected a pickle of '%d' bytes, found another content: %s"
+                    % (len(content), error),
+                    section="chunks",
+                    chunk=number,
+                    filename=self.source.folder.path(),
+                ) from error
         return index.finish(items)
-
-    def _load(self, number: int) -> object:
-        content = self._source.read(number)
-        try:
-            return pickle.loads(content)
-        except Exception as error:  # a pickle may raise anything
-            raise DamageError(
-                "expected a pickle of '%d' bytes, found another content: %s"
-                % (len(content), error),
-                section="chunks",
-                chunk=number,
-                filename=self._path,
-            ) from error

@@ -12,36 +12,56 @@ from __future__ import annotations
 
 import errno
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
+from ..._commit.new_files import MAX_JSON
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
-from ..._file.array_reader import Room
+from ..._file.array_reader import Needs, Room
+from ..._file.chunk_reader import plan_runs
 from ..._format.grid import Box, Shape, lengths
 from ..._loop import effective_nthreads, nthreads_to_read
-from ..._storage.base import naming_errors
+from ..._storage.base import MemoryStorage, Storage, naming_errors
+from ..._storage.folder_store import replaced
+from ..._storage.store import too_long
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import ShardIndex, Sharding, joined
+from .shard_grid import ShardIndex, Sharding
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
     from ..._storage.protocols import Buffer
 
-# Maximum number of plain bytes of neighbouring chunks that one thread reads at a time.
+# Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
+# and about the least number for which another thread is of use.
 RUN_NBYTES = 2 * 2**20
+LEAST_NBYTES = 256 * 2**10
 # The same for files at a URL, where each read is a round trip.
 REMOTE_RUN_NBYTES = 16 * 2**20
 # Maximum number of such files that are read at once.
 REMOTE_FILES = 16
 # Number of times that a file is opened that is replaced while it is read.
 ATTEMPTS = 3
+# Minimum size in bytes of each of several chunks from which it takes less time to find
+# out which part of them is needed than to decompress the rest.
+PART_NBYTES = 128 * 2**10
+
+
+class _Reading(NamedTuple):
+    """The arguments of `ShardFiles.load`, and the number of the first chunk to keep."""
+
+    use: Callable[[int, memoryview], object]
+    room: Room | None
+    joined: bool
+    needs: Needs | None
+    keep_from: int
 
 
 class ShardFiles(ChunkFiles):
@@ -154,7 +174,7 @@ class ShardFiles(ChunkFiles):
     def _open_now(self, number: int) -> ShardIndex | None:
         name = self.names(number)
         try:
-            storage = self.folder.storage(name)
+            storage = self.storage(name, self.sharding.packing.index_size(self.slots))
         except FileNotFoundError:
             self._check_description()
             return None
@@ -173,17 +193,30 @@ class ShardFiles(ChunkFiles):
             error.filename = error.filename or self.folder.path(name)
             raise
 
+    def storage(self, name: str, end: int = 0) -> Storage:
+        """Open a file; raise `FormatError` if reading it would take too much memory."""
+        storage = self.folder.storage(name, end)
+        # Such a file is read as a whole. Others may have free space of any size.
+        if isinstance(storage, MemoryStorage):
+            packing, slots = self.sharding.packing, self.sharding.grid.slots
+            most = packing.bounds(self.sharding.chunk_nbytes)[1] * slots
+            most = 2 * (most + packing.index_size(slots)) + MAX_JSON
+            if storage.size > most:
+                raise too_long(most, self.folder.path(name), storage.size)
+        return storage
+
     def _check_front(self, number: int, file: ShardIndex, front: bytes) -> Shape | None:
-        """Return the shape of the array in a file; raise `FormatError` if another file
-        belongs there.
+        """Return the shape of the array in a file; None if it has all items.
+
+        Raises `FormatError` if another file belongs there.
         """
         if file.foreign and self._is_foreign:
             return None
         found = self.sharding.stated_shape(number, file.storage, front)
         least = self._stored_shape(number)
-        if self.sparse or (
-            found is not None and not any(map(int.__lt__, found, least))
-        ):
+        if found is not None and not any(map(int.__lt__, found, least)):
+            return None
+        if self.sparse:
             return found
         raise DamageError(
             "expected items of at least the shape %s, found %s; if a writer has "
@@ -218,93 +251,168 @@ class ShardFiles(ChunkFiles):
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
-
-        def work(run: list[int]) -> None:
-            self._load_run(run, use, room)
-
-        def deliver(_: None) -> None:
-            pass
-
+        count, size, cache = len(numbers), self.chunk_size, self._cache.limit
+        if not count:
+            return
+        # If the cache has no room for all, each would be removed before its next use.
+        keep_from = numbers[0 if count * size <= cache else -1] + (size > cache)
+        joined = joined and room is None and self.grid is None
+        if joined and size < PART_NBYTES:
+            needs = None
+        reading = _Reading(use, room, joined, needs, keep_from)
+        is_small = count == 1 or count * size <= LEAST_NBYTES
+        if is_small and numbers[0] // self.slots == numbers[-1] // self.slots:
+            with own_settings:
+                self._load_run(reading, numbers)
+            return
         batch = 1
         if self.folder.is_remote:  # the threads wait for answers
             limit = self.chunks_in_run
-            count = len({number // self.slots for number in numbers})
-            count = max(count, -(-len(numbers) // limit))
-            nthreads = max(effective_nthreads(None, count), min(count, REMOTE_FILES))
+            nruns = len({number // self.slots for number in numbers})
+            nruns = max(nruns, -(-count // limit))
+            nthreads = max(effective_nthreads(None, nruns), min(nruns, REMOTE_FILES))
         else:
-            nthreads = nthreads_to_read(None, len(numbers), self.chunk_size)
-            limit = run_length(len(numbers), self.chunk_size, nthreads, RUN_NBYTES)
+            nthreads = nthreads_to_read(None, count, size)
+            limit = run_length(count, size, nthreads, RUN_NBYTES)
+            limit = max(limit, LEAST_NBYTES // max(1, size))
             if room is not None:
-                count = -(-len(numbers) // limit)
-                batch = run_length(count, limit * self.chunk_size, nthreads)
+                batch = run_length(-(-count // limit), limit * size, nthreads)
+        work = partial(self._load_run, reading)
+        runs, waits = self._runs(numbers, limit), self.folder.is_remote
         with own_settings:
-            for_each(self._runs(numbers, limit), work, deliver, nthreads, batch)
+            for_each(runs, work, lambda _: None, nthreads, batch, waits=waits)
 
-    def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[list[int]]:
+    def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""
-        slots = self.slots
-        run: list[int] = []
-        for number in numbers:
-            if run and (len(run) >= limit or run[0] // slots != number // slots):
-                yield run
-                run = []
-            run.append(number)
-        if run:
-            yield run
+        start, count = 0, len(numbers)
+        while start < count:
+            end = (numbers[start] // self.slots + 1) * self.slots
+            stop = bisect_left(numbers, end, start, min(start + limit, count))
+            yield numbers[start:stop]
+            start = stop
 
-    def _load_run(
-        self,
-        run: list[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-    ) -> None:
-        wanted = []
-        for number in run:
-            cached = self._cache.get(number)
-            if cached is None:
-                wanted.append(number)
-                continue
-            place = None if room is None else room(number)
-            use(number, placed(memoryview(cached), place))
-        if not wanted:
+    def _version(self, number: int) -> object:
+        """Return which version of the file of a chunk is open; open it if it is not."""
+        file = self.file(number // self.slots)
+        return None if file is None else file.storage.identity
+
+    def cached(self, number: int, size: int) -> bytes | None:
+        """Return the plain bytes of a chunk in memory, of the file that is open."""
+        kept = self._open.get(number // self.slots)
+        if kept is None or kept[0] is None:
+            return None
+        return self._cache.get((number, kept[0].storage.identity))
+
+    def _content(
+        self, run: Sequence[int]
+    ) -> tuple[object, dict[int, bytes], dict[int, memoryview | None]]:
+        """Return a version of a file, and chunks of a run, all of this version.
+
+        They are plain ones by number, which were in memory, and frames of the others.
+        """
+        for _ in range(ATTEMPTS):
+            version, cached, wanted = self._version(run[0]), {}, run
+            if len(self._cache):
+                found = ((n, self._cache.get((n, version))) for n in run)
+                cached = {n: plain for n, plain in found if plain is not None}
+                wanted = [n for n in run if n not in cached]
+            frames = self._frames(wanted) if wanted else []
+            # Another thread, or reading the frames, may have found a newer version.
+            if version == self._version(run[0]):
+                return version, cached, dict(zip(wanted, frames, strict=True))
+        raise replaced(self.path_of(run[0] // self.slots))
+
+    def _load_run(self, reading: _Reading, run: Sequence[int]) -> None:
+        """Load chunks of a file."""
+        use, room, joined = reading[:3]
+        version, cached, frames = self._content(run)
+        size, view = self.chunk_size, self._plain_workspace.view
+        if joined and frames:
+            rest = buffer = view(size * len(run))
+            first = run[0]
+            for number, following in zip(run, [*run[1:], -1], strict=True):
+                if number in cached:
+                    rest[: len(cached[number])] = cached[number]
+                else:
+                    self._fill(reading, (number, version), frames[number], rest[:size])
+                rest = rest[size:]
+                if following != number + 1:
+                    use(first, buffer[: self.span(number)[1] - first * size])
+                    rest, first = buffer, following
             return
-        for number, frame in zip(wanted, self._frames(wanted), strict=True):
+        for number in run:
             place = None if room is None else room(number)
-            use(number, self._plain(number, frame, place))
+            if number in cached:
+                plain = placed(memoryview(cached[number]), place)
+            elif place is None:
+                key = number, version
+                plain = self._fill(reading, key, frames[number], view(size))
+            elif len(place) < size:
+                self._decode(number, frames[number], view(size))
+                placed(view(len(place)), place)
+            else:
+                self._decode(number, frames[number], place)
+            if place is None:
+                use(number, plain)
+
+    def _fill(
+        self,
+        reading: _Reading,
+        key: tuple[int, object],
+        frame: memoryview | None,
+        target: memoryview,
+    ) -> memoryview:
+        """Return the plain bytes of a chunk in `target`, at least those that are used.
+
+        The whole chunk is kept by its number and the version of its file, if one is.
+        """
+        number = key[0]
+        part = None
+        if reading.needs is not None and self._cache.is_first_part(number):
+            part = partial(reading.needs, number)
+        is_whole = self._decode(number, frame, target, part)
+        start, stop = self.span(number)
+        plain = target[: stop - start]
+        if is_whole and frame is not None and number >= reading.keep_from:
+            self._cache.put(key, bytes(plain))
+        return plain
 
     def _find(
-        self, numbers: list[int]
-    ) -> tuple[ShardIndex | None, list[tuple[int, int] | None]]:
-        """Return the file of chunks, and the extents of these chunks in it."""
-        slots = self.slots
-        file = self.file(numbers[0] // slots)
+        self, numbers: Sequence[int]
+    ) -> tuple[ShardIndex | None, list[int], list[int]]:
+        """Return the file of chunks, and their offsets and sizes in it.
+
+        The size of a chunk that is missing is 0.
+        """
+        shard = numbers[0] // self.slots
+        file = self.file(shard)
         if file is not None and not self._has_items(file, numbers):
             # A writer may have removed rows, and added others, since the file was
             # opened: rows may be missing that this state has, or be in a new file.
             if self._is_foreign:
                 self._check_missing()
-            file = self._reopened(numbers[0] // slots)
+            file = self._reopened(shard)
         if file is None:
-            return None, [None] * len(numbers)
-        extents = [file.extents[n % slots] for n in numbers]
-        may_lack = self.sparse or (file.foreign and self._is_foreign)
-        if None in extents and not may_lack:
-            lost = numbers[extents.index(None)]
-            error = self._missing("chunk", lost // slots, self.cut.box(lost))
+            return None, [], [0] * len(numbers)
+        starts, sizes = file.places(numbers)
+        if 0 in sizes and not (self.sparse or (file.foreign and self._is_foreign)):
+            lost = numbers[sizes.index(0)]
+            error = self._missing("chunk", shard, self.cut.box(lost))
             self._locate(error, lost)
             raise error
-        return file, extents
+        return file, starts, sizes
 
-    def _has_items(self, file: ShardIndex, numbers: list[int]) -> bool:
+    def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
         """Return whether a file has all items of chunks, apart from padding."""
-        if None in (file.extents[n % self.slots] for n in numbers):
+        if 0 in file.places(numbers)[1]:
             return False
-        least = self._stored_shape(numbers[0] // self.slots)
-        if file.shape is None or not any(map(int.__lt__, file.shape, least)):
+        if file.shape is None:
             return True
-        corner = self.cut.corner(numbers[0] // self.slots * self.slots)
+        first = numbers[0] // self.slots * self.slots
+        corner = self.cut.corner(first)
         return not any(
             each.stop - start > n
             for number in numbers
@@ -313,80 +421,94 @@ class ShardFiles(ChunkFiles):
             )
         )
 
-    def _frames(self, numbers: list[int]) -> Iterator[memoryview | None]:
-        """Yield the frames of chunks of a file; neighbouring ones are read together."""
+    def _frames(self, numbers: Sequence[int]) -> list[memoryview | None]:
+        """Return the frames of chunks of a file, valid until the next call.
+
+        None for a chunk that is missing.
+        """
         for attempt in range(ATTEMPTS):
             try:
-                file, extents = self._find(numbers)
-                found = [extent for extent in extents if extent is not None]
-                content = memoryview(b"") if file is None else self._read(file, found)
-                break
+                file, starts, sizes = self._find(numbers)
+                if file is None:
+                    break
+                return self._read(file.storage, starts, sizes)
             except StorageError as error:
                 # A file at a URL was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
                     raise
                 self._open.clear()
-        for extent in extents:
-            if extent is None:
-                yield None
-            else:
-                yield content[: extent[1]]
-                content = content[extent[1] :]
+        return [None] * len(numbers)
 
     def stored_chunk(self, number: int) -> Buffer | None:
         """Return a chunk and its digest, valid until the next call in this thread.
 
         None if it was never written, or is not in a local file.
         """
-        return None if self.folder.is_remote else next(self._frames([number]))
+        return None if self.folder.is_remote else self._frames([number])[0]
 
-    def _read(self, file: ShardIndex, extents: list[tuple[int, int]]) -> memoryview:
-        """Return the bytes of several extents, one after the other."""
-        storage, runs = file.storage, list(joined(extents))
-        if storage.is_remote:
-            parts = storage.read_many([(start, start + size) for start, size in runs])
-            return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
-        view = self._workspace.view(sum(size for _, size in runs))
-        position = 0
-        for start, size in runs:
-            position += storage.read_into(view[position : position + size], start)
-        return view[:position]
+    def _read(
+        self, storage: Storage, starts: list[int], sizes: list[int]
+    ) -> list[memoryview | None]:
+        """Return extents of a file; None for each extent of the size 0."""
+        stops = list(map(int.__add__, starts, sizes))
+        if starts[1:] == stops[:-1] and all(sizes) and not storage.is_remote:
+            first = starts[0]  # one run: the usual case
+            view = self._workspace.view(stops[-1] - first)
+            view = view[: storage.read_into(view, first)]
+            return [
+                view[start - first : stop - first]
+                for start, stop in zip(starts, stops, strict=True)
+            ]
+        numbers = [i for i, size in enumerate(sizes) if size]
+        numbers.sort(key=starts.__getitem__)
+        extents = ((i, starts[i], stops[i], sizes[i]) for i in numbers)
+        runs = list(plan_runs(extents, None, storage.is_remote))
+        spans = [(run.offset, run.stop) for run in runs]
+        fetched = storage.read_many(spans) if storage.is_remote else ()
+        view = self._workspace.view(
+            0 if fetched else sum(stop - a for a, stop in spans)
+        )
+        frames: list[memoryview | None] = [None] * len(starts)
+        for number, (first, end) in enumerate(spans):
+            if fetched:
+                content = memoryview(fetched[number])
+            else:
+                content, view = view[: end - first], view[end - first :]
+                content = content[: storage.read_into(content, first)]
+            for i, start, stop, _ in runs[number].chunks:
+                frames[i] = content[start - first : stop - first]
+        return frames
 
-    def _plain(
-        self, number: int, frame: memoryview | None, place: memoryview | None
-    ) -> memoryview:
-        """Return the plain bytes of a chunk, in `place` if that is given."""
-        start, stop = self.span(number)
-        size = stop - start
+    def _decode(
+        self,
+        number: int,
+        frame: memoryview | None,
+        target: memoryview,
+        part: Callable[[], tuple[int, int]] | None = None,
+    ) -> bool:
+        """Write the plain bytes of a chunk; return whether it is more than a part."""
         if frame is None:
-            filled = memoryview(bytearray(size)) if place is None else place
-            items: Array = numpy.frombuffer(filled, self.sharding.dtype)
+            items: Array = numpy.frombuffer(target, self.sharding.dtype)
             items[...] = self.sharding.fill_value
-            return filled
-        target = place
-        if target is None or size < self.chunk_size:
-            target = self._plain_workspace.view(self.chunk_size)
+            return True
         try:
-            self.sharding.packing.decode(frame, target)
+            return self.sharding.packing.decode(frame, target, part)
         except FormatError as error:
             self._locate(error, number)
             raise
-        if place is None:
-            self._cache.put(number, bytes(target[:size]))
-        return target if target is place else placed(target[:size], place)
 
     def _locate(self, error: FormatError, number: int) -> None:
         error.locate(number % self.slots, None)
         error.filename = self.path_of(number // self.slots)
 
-    def is_full(self, number: int) -> bool:
-        """Return whether a chunk is in its file, and complete."""
-        file = self.file(number // self.slots)
-        start, stop = self.span(number)
-        is_short = stop - start < self.chunk_size
-        return not (
-            is_short or file is None or file.extents[number % self.slots] is None
-        )
+    def full_chunks(self, shard: int) -> set[int]:
+        """Return the numbers of the chunks that are in a file, and complete."""
+        file, first = self.file(shard), shard * self.slots
+        sizes = () if file is None else file.sizes
+        found = {number for number, size in enumerate(sizes, first) if size}
+        if self.grid is None:  # the last chunk may be short
+            found.discard(self.nbytes // self.chunk_size)
+        return found
 
     def items(self, number: int) -> Array:
         """Return the items that the array has in a chunk."""

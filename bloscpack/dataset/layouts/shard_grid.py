@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -250,7 +251,7 @@ def place_of(metadata: Json) -> str | None:
 
 
 class ShardIndex:
-    """An open shard, and where each chunk is in it: offset and size, None if missing.
+    """An open shard, and where each chunk is in it.
 
     A file without an index is a single chunk.
 
@@ -264,10 +265,11 @@ class ShardIndex:
 
     Attributes
     ----------
-    extents
-        Where the chunks are.
+    starts, sizes
+        Offset and size of each chunk; the size 0 if it is missing.
     shape
-        The shape of the part of the array in the file; None if it is unknown.
+        The shape of the part of the array in the file; None if it is unknown, or no
+        item is missing.
     foreign
         Whether another program wrote it: then it begins with a chunk, and a chunk that
         is missing has the fill value.
@@ -287,28 +289,65 @@ class ShardIndex:
         size = packing.index_size(slots) if packing.has_index else 0
         first = size if packing.index_at_start else 0
         end = storage.size - size + first
-        self.extents: list[tuple[int, int] | None] = [None] * slots
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
-        self.foreign = not used
-        entries = ENTRY.iter_unpack(index[: used * ENTRY.size])
-        for slot, (start, nbytes) in enumerate(entries):
-            inside = first <= start and start + nbytes <= end
-            if not (inside and least <= nbytes <= most):
-                if start == nbytes == MISSING:
-                    continue
-                raise DamageError(
-                    "the index of the shard has the extent %d to %d, which is no chunk "
-                    "in it" % (start, start + nbytes),
-                    section="chunks",
-                    chunk=slot,
-                )
-            self.extents[slot] = start, nbytes
-            if start == first or not packing.is_own:
-                self.foreign = True
+        words = struct.unpack_from("<%dQ" % (2 * used), index)
+        starts, sizes = [*words[::2]], [*words[1::2]]
+        # A table of chunks that are all right takes no NumPy, which takes longer.
+        if used and not (
+            (first <= min(starts) and max(map(int.__add__, starts, sizes)) <= end)
+            and (least <= min(sizes) and max(sizes) <= most)
+        ):
+            sizes = _sizes_of_chunks(starts, sizes, (first, end), (least, most))
+        unused = [0] * (slots - used)
+        self.starts: list[int] = starts + unused
+        self.sizes: list[int] = sizes + unused
+        self.foreign = not (used and packing.is_own) or first in self.starts[:used]
         self.shape: Shape | None = None
         if check_front is not None:
             self.shape = check_front(self, front)
+
+    @cached_property
+    def extents(self) -> list[tuple[int, int] | None]:
+        """Offset and size of each chunk; None if it is missing."""
+        pairs = zip(self.starts, self.sizes, strict=True)
+        return [pair if pair[1] else None for pair in pairs]
+
+    def places(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return offsets and sizes of chunks of the shard, ascending."""
+        slots = len(self.starts)
+        first, count = numbers[0] % slots, len(numbers)
+        if numbers[-1] - numbers[0] < count:
+            return self.starts[first : first + count], self.sizes[first : first + count]
+        places = [number % slots for number in numbers]
+        return [self.starts[i] for i in places], [self.sizes[i] for i in places]
+
+
+def _sizes_of_chunks(
+    starts: list[int],
+    sizes: list[int],
+    inside: tuple[int, int],
+    bounds: tuple[int, int],
+) -> list[int]:
+    """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
+
+    A chunk lies `inside` of an extent, and its size is in `bounds`.
+    """
+    at, size = numpy.array([starts, sizes], "u8")
+    (first, end), (least, most) = inside, bounds
+    is_chunk = (first <= at) & (at <= end) & (size <= end - at)
+    is_chunk &= (least <= size) & (size <= most)
+    is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
+    if is_wrong.any():
+        slot = int(is_wrong.argmax())
+        raise DamageError(
+            "the index of the shard has the extent %d to %d, which is no chunk in it"
+            % (starts[slot], starts[slot] + sizes[slot]),
+            section="chunks",
+            chunk=slot,
+        )
+    found: list[int] = (size * is_chunk).tolist()
+    return found
 
 
 def _read_index(storage: Storage, packing: Packing, slots: int) -> bytes:
@@ -345,7 +384,7 @@ def joined(extents: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 # How a new array is cut
 
 
-def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
+def new_grid(new: NewArray, row_nbytes: int | None = None, layout: str = "") -> Grid:
     """Return how a new array is cut; raise `UsageError` if that is impossible.
 
     Small rows stay whole, unless the user wants other chunks.
@@ -356,6 +395,8 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
         The array, with the chunks and shards that the user wants.
     row_nbytes
         Size of a row in the largest chunks in bytes, if only the first axis can be cut.
+    layout
+        The name of such a layout.
     """
     inner = tuple(max(1, n) for n in new.shape[1:])
     chunks = _rows_of(new.chunks, new.shape, "chunks")
@@ -364,10 +405,11 @@ def new_grid(new: NewArray, row_nbytes: int | None = None) -> Grid:
     most = ROW_NBYTES if chunks is shards is None else MAX_BUFFERSIZE
     if isinstance(chunks, tuple) or isinstance(shards, tuple):
         if row_nbytes is not None:
+            given = (("chunks", new.chunks), ("shards", new.shards))
+            found = ["%s=%s" % (name, n) for name, n in given if n is not None]
             raise UsageValueError(
-                "this layout is cut along the first axis only: expected numbers of "
-                "rows, found chunks of shape %s and shards of shape %s"
-                % (new.chunks, new.shards)
+                "the layout '%s' is cut along the first axis only: expected a number "
+                "of rows, found %s" % (layout, ", ".join(found))
             )
     elif new.shape and (row <= most or row_nbytes is not None):
         rows, slots = _rows_and_slots(chunks, shards, max(1, row))

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy
@@ -21,12 +21,11 @@ import numpy
 from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
-from ..._format.grid import MAX_SLOTS as MAX_SLOTS_OF_GRID
-from ..._format.grid import Grid, Shape, lengths
+from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
 from ..._format.packing import CHECKSUM
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import Trailer, crc_of, encode_entries
-from ..._loop import QUICK_CHUNK, effective_nthreads
+from ..._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ..._storage.base import Storage, write_all, write_blocks
 from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
@@ -62,15 +61,13 @@ if TYPE_CHECKING:
     # The same, with the size of the items, and with the frame: chunk and digest.
     Written = tuple[int, Shape, bytes, bytes] | Kept
 
-# Maximum number of chunks of a file: its tables of 24 bytes for each are in memory.
-MAX_SLOTS = 2**24
+# Maximum number of chunks of rows of a file: its tables of 24 bytes for each are in
+# memory.
+MAX_SLOTS_OF_ROWS = 2**24
 # Number of bytes of frames that wait in memory to be written together.
 WAITING_NBYTES = 8 * 2**20
 # Number of files that may wait for another thread with all these bytes.
 FILES_WAITING = 4
-# A change with fewer pieces, of which only one is compressed, needs no other thread:
-# that takes longer to start.
-FEW_PIECES = 4
 # Number of bytes that are copied at a time where the system can't copy extents.
 COPIED_AT_A_TIME = 4 * 2**20
 # Errors of systems and file systems that can't copy extents.
@@ -139,14 +136,19 @@ class NewShard:
     def copy(self, file: ShardIndex, old: Grid, numbers: Sequence[int]) -> None:
         """Copy the frames of full chunks from another file of a grid."""
         self.flush()
-        for number in numbers:
+        for number in numbers[-1:] if old.is_rows else numbers:
             self._cover(number, lengths(old.box(number)))
         slots = [number % self._slots for number in numbers]
         self._used += slots
         extents = [extent for slot in slots if (extent := file.extents[slot])]
+        # File systems share whole blocks at the same places of both files. So copy the
+        # front, too, which `finish` replaces.
+        is_first = not self._offsets
         for offset, nbytes in joined(extents):
-            copy_extent(file.storage, offset, nbytes, self._fp, self._position)
-            self._position += nbytes
+            front = offset if is_first and offset == self._position else 0
+            place = offset - front, nbytes + front, self._fp, self._position - front
+            copy_extent(file.storage, *place)
+            self._position, is_first = self._position + nbytes, False
         position = self._position - sum(nbytes for _, nbytes in extents)
         for _, nbytes in extents:
             self._offsets.append(position)
@@ -285,7 +287,7 @@ class ShardWriter:
         finish_chunk: Callable[[bytes], bytes] = bytes,
     ) -> None:
         self.grid = sharding.grid
-        most = MAX_SLOTS if self.grid.is_rows else MAX_SLOTS_OF_GRID
+        most = MAX_SLOTS_OF_ROWS if self.grid.is_rows else MAX_SLOTS
         if self.grid.slots > most:
             raise UsageError(
                 "a file with room for '%d' chunks can't be written: the tables in it "
@@ -305,6 +307,7 @@ class ShardWriter:
         self._shard = -1
         self._may_keep: Iterator[tuple[int, int]] = iter(())
         self._first_kept: tuple[int, int] | None = None
+        self._full: set[int] | None = None  # those that are complete, once it is known
         self._current: NewShard | None = None
         self._unfinished: set[UnfinishedFile] = set()
 
@@ -319,7 +322,7 @@ class ShardWriter:
             yield from self.rest()
             self._shard = shard
             self._may_keep = self._old_chunks(shard)
-            self._first_kept = next(self._may_keep, None)
+            self._first_kept, self._full = next(self._may_keep, None), None
         yield from self._kept(number)
         if self._first_kept is not None and self._first_kept[0] == number:
             self._first_kept = next(self._may_keep, None)
@@ -354,7 +357,9 @@ class ShardWriter:
             assert old is not None
             number, before = self._first_kept
             self._first_kept = next(self._may_keep, None)
-            if old.is_full(before):
+            if self._full is None:
+                self._full = old.full_chunks(before // old.slots)
+            if before in self._full:
                 run.numbers.append(before)
                 continue
             if run.numbers:
@@ -441,12 +446,9 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
     try:
         with own_settings:
             nthreads = effective_nthreads(None, None)
-            items = _pieces(writers, blocks)
-            first = list(islice(items, FEW_PIECES))
-            nblocks = sum(not isinstance(piece, Kept) for _, piece in first)
-            if len(first) < FEW_PIECES and nblocks < 2:
-                nthreads = 1
-            for_each(chain(first, items), work, deliver, nthreads, quick=quick)
+            size = max(1, *(writer.sharding.chunk_nbytes for writer in writers))
+            run = max(1, RUN_TO_COMPRESS // size)
+            for_each(_pieces(writers, blocks), work, deliver, nthreads, run, quick)
             for writer in writers:
                 writer.close()
     except BaseException:

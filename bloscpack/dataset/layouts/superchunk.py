@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
@@ -51,7 +51,7 @@ from .superchunk_leaves import (
 
 if TYPE_CHECKING:
     from ...serializers import Json, JsonObject
-    from .base import Blocks, NewColumn
+    from .base import Blocks, NewColumn, NewColumns
 
 META = "meta"
 STORAGE = "meta/storage"
@@ -65,6 +65,7 @@ TABLE = re.compile(rb'"kind"\s*:\s*"table"')
 
 def detect(folder: Folder) -> str | None:
     """Return ``'array'`` or ``'table'``; None for a folder of another layout."""
+    folder.prepare((STORAGE, SIZES))
     if not folder.exists(STORAGE):
         return None
     with suppress(FileNotFoundError):
@@ -137,26 +138,20 @@ class Documents:
         """Return the content of a document of attributes."""
         if self.identity is None:
             return encode_attributes(values)
-        encode, document = (
-            partial(encode_attributes, values),
-            {name.rpartition("/")[2]: values},
-        )
+        encode = partial(encode_attributes, values)
+        document = {name.rpartition("/")[2]: values}
         return identified(document, Identity(self.identity), encode)
 
     def read_length(self, inner: tuple[int, ...] = ()) -> int:
         """Return the number of rows, which have the shape `inner`."""
         shape = self.read(SIZES).get("shape")
-        if (
-            not isinstance(shape, list)
-            or len(shape) != 1 + len(inner)
-            or tuple(shape[1:]) != inner
-            or type(shape[0]) is not int
-            or not 0 <= shape[0] <= MAX_NBYTES
-        ):
+        length: Any
+        length, *rest = shape if isinstance(shape, list) and shape else [None]
+        is_size = type(length) is int and 0 <= length <= MAX_NBYTES
+        if not is_size or tuple(rest) != inner:
             with naming_errors(self.folder.path(SIZES)):
                 refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
-        length: int = shape[0]
-        return length
+        return int(length)
 
     def encode_sizes(self, shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
         """Return the content of the sizes file."""
@@ -214,29 +209,24 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         self.chunks = (storage.chunk_rows, *storage.inner)
         self.shards = (storage.chunk_rows * storage.slots, *storage.inner)
         # No methods of this object: a cycle would keep the files open.
+        data, check = self.data_folder, self._check
+        shardings = [storage.sharding_of(leaf, length) for leaf in storage.leaves]
         self._sources = [
-            ShardFiles(
-                self.data_folder,
-                storage.sharding_of(leaf, length),
-                check_description=self._check,
-            )
-            for leaf in storage.leaves
+            ShardFiles(data, each, check_description=check) for each in shardings
         ]
         allocate = partial(allocate_checked, self._sources)
-        readers = [
-            ArrayReader(
-                source, leaf.dtype, (*self.shape, *leaf.shape), allocate=allocate
+        parts = [
+            (leaf, ArrayReader(source, leaf.dtype, each.grid.shape, allocate=allocate))
+            for leaf, each, source in zip(
+                storage.leaves, shardings, self._sources, strict=True
             )
-            for leaf, source in zip(storage.leaves, self._sources, strict=True)
         ]
         if self.dtype.names is None:
-            self.reader = readers[0]
+            self.reader = parts[0][1]
         else:
-            parts = list(zip(storage.leaves, readers, strict=True))
             count = max(source.chunks_in_run for source in self._sources)
-            self.reader = LeafReader(
-                self.dtype, self.shape, parts, allocate, storage.chunk_rows * count
-            )
+            rows = storage.chunk_rows * count
+            self.reader = LeafReader(self.dtype, self.shape, parts, allocate, rows)
 
     @property
     def data_folder(self) -> Folder:
@@ -245,19 +235,14 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
 
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item."""
-        return [
-            (leaf.fields, source)
-            for leaf, source in zip(self.storage.leaves, self._sources, strict=True)
-        ]
+        fields = (leaf.fields for leaf in self.storage.leaves)
+        return list(zip(fields, self._sources, strict=True))
 
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         storage = self.storage
         return NewArray(
-            storage.dtype,
-            self.shape,
-            storage.chunk_rows,
-            storage.fill_value,
+            *(storage.dtype, self.shape, storage.chunk_rows, storage.fill_value),
             settings=storage.settings,
             shards=storage.chunk_rows * storage.slots,
         )
@@ -298,11 +283,9 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         extends: bool,
     ) -> None:
         """Let `change` write chunks, and set the number of rows."""
-        data = self.data_folder
-        storage, old = self.storage, self._sources
+        data, old = self.data_folder, (self._sources, grid.shape[0])
         written = write_leaves(
-            *(change, data.prefix, storage, blocks, old, grid.shape[0]),
-            at_once=extends,
+            change, data.prefix, self.storage, blocks, *old, at_once=extends
         )
         nrows = (grid.shape if shape is None else shape())[0]
         cbytes = count_cbytes(data, self.storage, nrows, written)
@@ -447,9 +430,7 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
     # Writing
 
     @classmethod
-    def create(
-        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
-    ) -> None:
+    def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
         """Write a new table to the folder of `change`."""
         storages = {name: new_storage(new) for name, (new, _) in columns.items()}
         documents = Documents(Folder(change.store), Identity().name)
@@ -538,16 +519,14 @@ def encode_columns(
     storages: Mapping[str, StorageDocument], documents: Documents
 ) -> bytes:
     """Return the description of a table."""
-    columns: list[Json] = [
-        {"name": name, **_encode_column(storage)} for name, storage in storages.items()
-    ]
+    columns = [{"name": n, **_encode_column(each)} for n, each in storages.items()]
     head = {"superchunk": VERSION, "kind": "table"}
     return documents.encode({**head, "columns": columns})
 
 
 def _encode_column(storage: StorageDocument) -> JsonObject:
-    own = {} if storage.identity is None else {"id": storage.identity}
-    return {**storage.encode(), **own}
+    stored = storage.encode()
+    return stored if storage.identity is None else {**stored, "id": storage.identity}
 
 
 def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | None]:

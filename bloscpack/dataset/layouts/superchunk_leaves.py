@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,6 +69,8 @@ SETTINGS: JsonObject = {
     "shuffle": int(DEFAULT_SHUFFLE),
     "spare": 0,
 }
+# The largest value of each setting that is a number.
+MOST = {"clevel": 9, "shuffle": 2, "spare": MAX_BUFFERSIZE}
 # Characters that the name of a folder can't have everywhere. `%` is what they become.
 _UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 
@@ -216,7 +219,7 @@ def new_storage(new: NewArray) -> StorageDocument:
     settings["shuffle"] = int(settings["shuffle"])
     inner = new.shape[1:]
     sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves_of(dtype))
-    grid = new_grid(new, math.prod(inner) * max(sizes, default=0))
+    grid = new_grid(new, math.prod(inner) * max(sizes, default=0), "superchunk")
     rows, slots = grid.chunk[0], grid.slots
     identity = Identity().name
     storage = StorageDocument(dtype, inner, rows, slots, fill[()], settings, identity)
@@ -287,16 +290,12 @@ def _decode_fill_value(dtype: DType, stored: Json) -> Any:
 def _decode_settings(stored: Json) -> JsonObject:
     """Return the settings, with the default for each that is missing or wrong."""
     found = stored if isinstance(stored, dict) else {}
-    settings = {
-        name: found[name] if type(found.get(name)) is type(value) else value
-        for name, value in SETTINGS.items()
-    }
-    if not 0 <= settings["clevel"] <= 9:
-        settings["clevel"] = SETTINGS["clevel"]
-    if not 0 <= settings["shuffle"] <= 2:
-        settings["shuffle"] = SETTINGS["shuffle"]
-    if not 0 <= settings["spare"] <= MAX_BUFFERSIZE:
-        settings["spare"] = 0
+    settings = dict(SETTINGS)
+    for name, value in SETTINGS.items():
+        stored = found.get(name)
+        if type(stored) is type(value):
+            fits = name not in MOST or 0 <= stored <= MOST[name]
+            settings[name] = stored if fits else value
     return settings
 
 
@@ -355,10 +354,7 @@ def write_leaves(
     """
     blocks, fields = fields_of(blocks, storage.dtype)
     sources = [None] * len(storage.leaves) if old is None else old
-
-    def finish_chunk(chunk: bytes) -> bytes:
-        return with_spare(chunk, storage.settings["spare"])
-
+    finish_chunk = partial(with_spare, nbytes=storage.settings["spare"])
     writers = [
         ShardWriter(
             change,
@@ -418,21 +414,16 @@ class LeafReader:
         if self.closed:
             raise UsageValueError("the array is closed")
         names, key = split_names(key, self.dtype)
-        index = ArrayIndex(key, self.shape)
-        items = self._read(index, names)
-        return index.finish(items if names is None else items[names])
-
-    def _read(self, index: ArrayIndex, names: str | list[str] | None) -> Array:
-        counts = tuple(axis.count for axis in index.axes)
-        dtype = self.dtype
+        index, dtype = ArrayIndex(key, self.shape), self.dtype
+        wanted = [names] if isinstance(names, str) else names
         if isinstance(names, str):  # the other fields need no memory
-            dtype, names = numpy.dtype([(names, dtype[names])]), [names]
-        items = self.allocate(counts, dtype)
+            dtype = numpy.dtype([(names, dtype[names])])
+        items = self.allocate(tuple(axis.count for axis in index.axes), dtype)
         first, *others = index.axes
         parts = [
             (leaf, reader, [Steps(n, 0, 1, n) for n in leaf.shape])
             for leaf, reader in self.parts
-            if names is None or leaf.fields[0] in names
+            if wanted is None or leaf.fields[0] in wanted
         ]
         tasks = ((block, part) for block in self._blocks(first) for part in parts)
 
@@ -440,13 +431,10 @@ class LeafReader:
             (rows, axis), (leaf, reader, rest) = task
             leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
 
-        def deliver(_: None) -> None:
-            pass
-
         nthreads = effective_nthreads(None, None)
         with own_settings:
-            for_each(tasks, work, deliver, nthreads, quick=True)
-        return items
+            for_each(tasks, work, lambda _: None, nthreads, quick=True)
+        return index.finish(items if names is None else items[names])
 
     def _blocks(
         self, axis: Steps | PositionList

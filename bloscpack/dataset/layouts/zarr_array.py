@@ -229,8 +229,17 @@ class ZarrArray(ArrayLayout):
         # Other programs leave out shards in which all items have the fill value.
         is_sparse = MISSING_SHARDS in document.attributes or not self._packing.is_own
         self.may_lack_files = is_sparse or not own.is_own
-        self._source = self._files(check, sparse=self.may_lack_files)
+        self._check = check
+        self.renew()
+
+    def renew(self) -> None:
+        """Read the files that are there now, which another writer may have replaced."""
+        self._source = self._files(self._check, sparse=self.may_lack_files)
         self.reader = ArrayReader(self._source, self.dtype, self.shape)
+
+    def shard_name(self, number: int) -> str:
+        """Return the name of a shard, relative to the dataset."""
+        return self.folder.full(self._sharding.names(number))
 
     def _files(self, check: Callable[[], object], *, sparse: bool) -> ShardFiles:
         # No methods of this object: a cycle would keep the files open.
@@ -319,6 +328,12 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
+    def stage_dims(self, change: Change, dims: list[str]) -> None:
+        """Let `change` set the names of the axes."""
+        own = self._read_for_change()
+        own.array.dimension_names = [*dims]
+        change.stage(self.folder.full(ZARR_JSON), own.encode())
+
     def _read_for_change(self) -> OwnDocument:
         """Return the document that is in the file now, to be changed.
 
@@ -341,6 +356,9 @@ class ZarrArray(ArrayLayout):
                 filename=self.folder.path(SHARDS),
             )
         own.identity = own.identity or Identity()
+        if not names and not self.folder.is_remote:
+            # Another program may have copied the attributes of another array.
+            own.identity = Identity(column=own.identity.column)
         for name in names:
             own.identity = Identity(name, own.identity.column)
         if not self._is_complete(stored):
@@ -368,7 +386,8 @@ class ZarrArray(ArrayLayout):
         return ""
 
     def _beginning_of(self, number: int) -> Beginning:
-        storage = self.folder.storage(self._sharding.names(number))
+        source = self._files(bool, sparse=False)
+        storage = source.storage(source.names(number))
         return read_beginning(StorageCursor(storage))
 
     def stated_shards(self) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -415,14 +434,15 @@ class ZarrArray(ArrayLayout):
         """Let `change` write chunks, and set the shape."""
         own = self._read_of_same_shape()
         assert own.identity is not None
-        self._source.prepare_copies()
+        source = self._source  # another thread may call `renew`
+        source.prepare_copies()
         own.array.grid = grid
         shards = ShardWriter(
             change,
             self.folder.prefix,
             sharding_of(own.array, own.identity.name),
             args_of(own.array),
-            self._source,
+            source,
             at_once=extends,
         )
         write_shards([shards], blocks)

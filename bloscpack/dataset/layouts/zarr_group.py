@@ -11,7 +11,7 @@ same length.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..._commit.new_files import Change
@@ -23,10 +23,10 @@ from ..._format.zarr_metadata import (
     group_document,
     why_not_native,
 )
-from ...exceptions import DamageError, FormatError, UsageValueError
+from ...exceptions import FormatError, UsageValueError
 from ..folder import BAD_NAME, Folder, is_member_name
 from ..labels import ROW, stored_dims
-from .base import GroupLayout, TableLayout, are_names
+from .base import GroupLayout, NodeLayout, TableLayout, are_names
 from .identity import (
     KEY,
     Identity,
@@ -39,9 +39,9 @@ from .identity import (
 from .zarr_array import ZarrArray
 
 if TYPE_CHECKING:
+    from ..._commit.writer import Writer
     from ...serializers import Json, JsonObject
-    from . import WriterOf
-    from .base import ArrayLayout, NewArray, NewColumn
+    from .base import ArrayLayout, NewArray, NewColumn, NewColumns
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"
@@ -54,8 +54,6 @@ OWN_ATTRIBUTES = {
 
 def detect(folder: Folder) -> str | None:
     """Return the kind of a folder; None if it has no document of Zarr format 3."""
-    if not folder.exists(ZARR_JSON):
-        return None
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
@@ -63,7 +61,7 @@ def detect(folder: Folder) -> str | None:
             return None  # for another layout
     except FormatError:  # the error of opening it is better
         return "group"
-    except FileNotFoundError:  # another program has just removed it
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return "table" if kind == "group" and COLUMN_ORDER in attributes else kind
 
@@ -84,11 +82,8 @@ def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
         if wrong is None and not is_right:
             wrong = "'%s': %s" % (name, shown(document.get(name, "nothing")))
     if wrong is not None:
-        raise DamageError(
-            "expected the document of a Zarr node of format 3, found %s" % wrong,
-            section="metadata",
-            filename=folder.path(ZARR_JSON),
-        )
+        message = "expected the document of a Zarr node of format 3, found %s" % wrong
+        raise folder.damage(message, ZARR_JSON)
     return str(kind), attributes
 
 
@@ -140,7 +135,7 @@ def encode_node(document: JsonObject, identity: Identity | None = None) -> bytes
 
 
 def drop_consolidated(
-    folder: Folder, writer_of: WriterOf, change: Change | None = None
+    folder: Folder, writer_of: Callable[[Folder], Writer], change: Change | None = None
 ) -> None:
     """Remove the copies of documents from a node, and from the groups that hold it.
 
@@ -167,26 +162,35 @@ def drop_consolidated(
         folder = outer[0]
 
 
-class ZarrGroup(GroupLayout):
-    """A group of Zarr."""
+class ZarrNode(NodeLayout):
+    """A group or a table, with the attributes of users in its document."""
 
     name = "zarr"
     description_files = (ZARR_JSON,)
+
+    def read_attributes(self) -> JsonObject:
+        """Return the attributes of the user."""
+        attributes = read_node(self.folder).attributes
+        attributes.pop(COLUMN_ORDER, None)
+        return attributes
+
+    def stage_attributes(self, change: Change, values: JsonObject) -> None:
+        """Let `change` replace all attributes of the user."""
+        check_attributes(values, OWN_ATTRIBUTES)
+        order = {COLUMN_ORDER: [*self.columns]} if isinstance(self, ZarrTable) else {}
+        stage_document(change, self.folder, {**order, **values})
+
+
+class ZarrGroup(ZarrNode, GroupLayout):
+    """A group of Zarr."""
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
         self.folder = folder
         node = read_node(folder)
         if node.kind != "group":
-            raise DamageError(
-                "expected the document of a group, found one of an array",
-                section="metadata",
-                filename=folder.path(ZARR_JSON),
-            )
+            message = "expected the document of a group, found one of an array"
+            raise folder.damage(message, ZARR_JSON)
         self.changed_elsewhere = not node.is_own
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes in the file."""
-        return read_node(self.folder).attributes
 
     @classmethod
     def create(cls, change: Change, attrs: JsonObject) -> None:
@@ -194,17 +198,10 @@ class ZarrGroup(GroupLayout):
         check_attributes(attrs, OWN_ATTRIBUTES)
         change.stage(ZARR_JSON, encode_node(group_document(attrs)))
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes."""
-        check_attributes(values, OWN_ATTRIBUTES)
-        stage_document(change, self.folder, values)
 
-
-class ZarrTable(TableLayout):
+class ZarrTable(ZarrNode, TableLayout):
     """A group of Zarr whose members are the columns of a table."""
 
-    name = "zarr"
-    description_files = (ZARR_JSON,)
     array_class = ZarrArray
 
     def __init__(self, folder: Folder, *, allow_pickle: bool = False) -> None:
@@ -213,12 +210,8 @@ class ZarrTable(TableLayout):
         self.changed_elsewhere = not node.is_own
         names = node.attributes.get(COLUMN_ORDER)
         if not are_names(names, is_member_name):
-            raise DamageError(
-                "expected '%s' to be different names of members, found %s"
-                % (COLUMN_ORDER, shown(names)),
-                section="metadata",
-                filename=folder.path(ZARR_JSON),
-            )
+            message = "expected '%s' to be different names of members, found %s"
+            raise folder.damage(message % (COLUMN_ORDER, shown(names)), ZARR_JSON)
         self.columns = self.open_columns({name: name for name in names})
 
     def _open_column(self, name: str, place: str) -> ArrayLayout:
@@ -226,26 +219,14 @@ class ZarrTable(TableLayout):
         assert isinstance(column, ZarrArray)
         word = column.column_word
         if not self.changed_elsewhere and word not in (None, column_word(name)):
-            raise DamageError(
-                "expected the document of the column '%s', found one of another column"
-                % name,
-                section="metadata",
-                filename=column.folder.path(ZARR_JSON),
-            )
+            message = "expected the document of the column '%s', found one of another "
+            raise column.folder.damage(message % name + "column", ZARR_JSON)
         return column
-
-    def read_attributes(self) -> JsonObject:
-        """Return the attributes of the user."""
-        attributes = read_node(self.folder).attributes
-        attributes.pop(COLUMN_ORDER, None)
-        return attributes
 
     # Writing
 
     @classmethod
-    def create(
-        cls, change: Change, columns: Mapping[str, NewColumn], attrs: JsonObject
-    ) -> None:
+    def create(cls, change: Change, columns: NewColumns, attrs: JsonObject) -> None:
         """Write a new table to the folder of `change`."""
         check_attributes(attrs, OWN_ATTRIBUTES)
         document = group_document({COLUMN_ORDER: list(columns), **attrs})
@@ -263,15 +244,10 @@ class ZarrTable(TableLayout):
         if not is_member_name(name):
             raise UsageValueError(BAD_NAME % ("column", name))
 
-    def stage_attributes(self, change: Change, values: JsonObject) -> None:
-        """Let `change` replace all attributes of the user."""
-        check_attributes(values, OWN_ATTRIBUTES)
-        stage_document(change, self.folder, {COLUMN_ORDER: [*self.columns], **values})
-
     def create_column(self, change: Change, name: str, column: NewColumn) -> None:
         """Write a column, which the table does not have before `stage_columns`."""
-        dims = [next((c.stored_dims or [None])[0] for c in self.columns.values())]
-        column[0].dims = stored_dims(name, len(column[0].shape), dims)
+        rows = next((c.stored_dims or [None])[0] for c in self.columns.values())
+        column[0].dims = [rows, *(column[0].dims or [None])[1:]]
         prepare_column(name, column[0])
         super().create_column(change, name, column)
 
@@ -292,5 +268,5 @@ def prepare_column(name: str, new: NewArray) -> None:
 
     xarray needs a name for each axis, and the same length of all axes of that name.
     """
-    new.dims = new.dims or stored_dims(name, len(new.shape), [ROW])
+    new.dims = stored_dims(name, len(new.shape), new.dims or [ROW])
     new.column = column_word(name)

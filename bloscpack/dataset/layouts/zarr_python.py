@@ -13,23 +13,18 @@ from __future__ import annotations
 import errno
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy
 
 from ..._compat import import_extra
-from ..._file.array_reader import ArrayReader, Room
+from ..._file.array_reader import ArrayReader, Needs, Room
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.dtypes import check_known
 from ..._format.grid import Grid, lengths
-from ..._format.zarr_metadata import (
-    SEPARATORS,
-    ZARR_JSON,
-    why_not_native,
-)
+from ..._format.zarr_metadata import SEPARATORS, ZARR_JSON, why_not_native
 from ...constants import MAX_BUFFERSIZE
 from ...exceptions import BloscpackError, DamageError, UsageError, UsageValueError
 from ..folder import Folder
@@ -90,16 +85,12 @@ def check_codecs(document: JsonObject, path: str) -> None:
                 if isinstance(codec, dict):
                     names = [codec[k] for k in ("id", "name") if k in codec] or [None]
                 for name in names:
-                    if not _is_known(name):
+                    if str(name).removeprefix(CODEC_PREFIX) not in CODECS:
                         raise UsageError(
                             "the document '%s' names the codec '%.200s'. Only codecs "
                             "that run no code of their own are used: %s"
                             % (path, name, ", ".join(sorted(CODECS)))
                         )
-
-
-def _is_known(name: object) -> bool:
-    return isinstance(name, str) and name.removeprefix(CODEC_PREFIX) in CODECS
 
 
 @contextmanager
@@ -139,71 +130,27 @@ def _open(folder: Folder, version: int) -> Any:
 
     with _named(folder.path()):
         if hasattr(storage, "DirectoryStore"):  # zarr 2
-            return zarr.open_array(_mapping(read), mode="r")
-        store = _store_class()(read)
+            return zarr.open_array(_files(read, bytes), mode="r")
+        buffer = import_extra("zarr.core.buffer.cpu", "zarr").Buffer
+        files = _files(read, buffer.from_bytes)
+        store = storage.MemoryStore(files, read_only=True)
         return zarr.open_array(store, mode="r", zarr_format=version)
 
 
-def _mapping(read: Read) -> Mapping[str, bytes]:
-    """Return a store for zarr 2."""
+def _files(read: Read, convert: Callable[[bytes], object]) -> dict[str, Any]:
+    """Return the files by name; zarr gets each of them converted."""
 
-    class Files(dict[str, bytes]):
-        def __missing__(self, name: str) -> bytes:
+    class Files(dict[str, Any]):
+        def __missing__(self, name: str) -> object:
             found = read(name)
             if found is None:
                 raise KeyError(name)
-            return found
+            return convert(found)
 
         def __contains__(self, name: object) -> bool:
             return read(str(name)) is not None
 
     return Files()
-
-
-@lru_cache
-def _store_class() -> Any:
-    """Return a class of stores for zarr 3, which read files by a function."""
-    base = import_extra("zarr.abc.store", "zarr")
-
-    class Files(base.Store):  # type: ignore[misc, name-defined]
-        supports_writes = supports_deletes = supports_listing = False
-
-        def __init__(self, read: Read) -> None:
-            super().__init__(read_only=True)
-            self._read = read
-
-        def __eq__(self, other: object) -> bool:
-            return self is other
-
-        async def get(self, name: str, prototype: Any, byte_range: Any = None) -> Any:
-            found = self._read(name)
-            if found is None:
-                return None
-            if isinstance(byte_range, base.RangeByteRequest):
-                found = found[byte_range.start : byte_range.end]
-            elif isinstance(byte_range, base.OffsetByteRequest):
-                found = found[byte_range.offset :]
-            elif byte_range is not None:
-                found = found[max(0, len(found) - byte_range.suffix) :]
-            return prototype.buffer.from_bytes(found)
-
-        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-            return [await self.get(name, prototype, part) for name, part in key_ranges]
-
-        async def exists(self, name: str) -> bool:
-            return self._read(name) is not None
-
-        async def set(self, name: str, value: Any) -> NoReturn:
-            raise NotImplementedError
-
-        delete = set
-
-        def list(self) -> NoReturn:
-            raise NotImplementedError
-
-        list_prefix = list_dir = list
-
-    return Files
 
 
 class ZarrChunks(ChunkFiles):
@@ -223,6 +170,7 @@ class ZarrChunks(ChunkFiles):
         *,
         room: Room | None = None,
         joined: bool = False,
+        needs: Needs | None = None,
     ) -> None:
         """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
         for number in numbers:
@@ -297,15 +245,9 @@ class OtherArray(ArrayLayout):
             )
         self._check_size("the array", [n or 1 for n in self.shape], MAX_NBYTES)
         self._check_size("a chunk", chunk, MAX_BUFFERSIZE)
-        shard = self.shards or chunk
-        self.chunks, self.grid = (
-            chunk,
-            Grid(
-                self.shape,
-                chunk,
-                tuple(n // m for n, m in zip(shard, chunk, strict=True)),
-            ),
-        )
+        ratio = zip(self.shards or chunk, chunk, strict=True)
+        self.chunks = chunk
+        self.grid = Grid(self.shape, chunk, tuple(n // m for n, m in ratio))
         self._source = ZarrChunks(folder, found, self.grid, self._keys(is_old))
         self.reader = (
             TextReader(folder, found)
@@ -402,16 +344,10 @@ class OtherGroup(GroupLayout):
 
     def read_attributes(self) -> JsonObject:
         """Return the attributes in the file."""
-        return read_old_attributes(self.folder)
+        folder = self.folder
+        return folder.read_object(ZATTRS) if folder.exists(ZATTRS) else {}
 
 
 def old_files(folder: Folder, name: str) -> tuple[str, ...]:
     """Return the names of the documents of an array or group of format 2."""
     return (name, ZATTRS) if folder.exists(ZATTRS) else (name,)
-
-
-def read_old_attributes(folder: Folder) -> JsonObject:
-    """Return the attributes of an array or group of format 2."""
-    if not folder.exists(ZATTRS):
-        return {}
-    return folder.read_object(ZATTRS)

@@ -1,0 +1,273 @@
+"""The rule 'one shard': several writers assign to an array at the same time.
+
+The shape, the attributes and the document of the array stay. Each change replaces one
+shard, which another program may be changing, too.
+
+Commit point
+    The rename that gives the new shard its name, or the request that stores it.
+Other writers
+    In a folder, a writer locks the file of the shard and then checks that the name
+    still refers to it. A shard without a file has no lock: the new file gets the name
+    only if there is still none, else `Conflict` is raised. In a store of objects, a
+    shard is stored if it still has the version that the change has found. The caller
+    repeats a change after a `Conflict`.
+
+    A writer that has the array for itself is kept out by a lock of the folder that
+    shared writers have in common. In a store of objects it gives the document a new
+    token, which ends the right of the shared writers; the first one of these gives it a
+    token that begins with `SHARED_TOKEN`, which ends the right of the single writer.
+Recovery
+    A shard is old or new. Readers ignore the files in ``.bloscpack`` that a writer left
+    when it died; the next writer that has the array for itself removes them.
+Trust
+    As for `new_files` and `guard`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+
+from .._format.zarr_metadata import ZARR_JSON
+from .._storage.folder_store import FILE_FLAGS, FolderStore
+from .._storage.store import Conflict, conflict
+from ..exceptions import StorageError, UsageError
+from .guard import ObjectChange
+from .locking import FolderLock, Lock, waiting
+from .new_files import (
+    PRIVATE_FOLDER,
+    Change,
+    FolderChange,
+    Pending,
+    UnfinishedFile,
+    naming_dataset,
+)
+from .trust import CHANGES
+from .writer import WAIT, LockedFolder
+
+# Number of times that the folder of changes is made, which other writers remove.
+ATTEMPTS = 10
+# How the token of a document begins in a store of objects while the array has several
+# writers. That of a single writer is random.
+SHARED_TOKEN = "00000000"
+
+
+class ParallelChange(FolderChange):
+    """A change of a folder in which other processes make folders, too."""
+
+    def make_folder(self, name: str) -> None:
+        """Make a folder, unless there is one; another process may be making it.
+
+        If that process dies before the folder has its access, this one gives it.
+        """
+        with suppress(FileExistsError):
+            super().make_folder(name)
+        found = self.store.status_of(name)
+        if found is not None and stat.S_IMODE(found.st_mode) == PRIVATE_FOLDER:
+            made = self.store.subfolder(name).hold()
+            self._access.give(made.number, self._access.of_folder(name), name)
+
+
+class SharedChange(ParallelChange):
+    """A change of one shard in a folder, which is locked until `close`."""
+
+    _is_new = False
+
+    def __init__(self, pending: Pending, sync: bool, named: set[str]) -> None:
+        super().__init__(pending, sync, named=named)
+        self._locks = ExitStack()
+
+    def lock(self, name: str) -> None:
+        """Keep other writers from changing a file until `close`."""
+        lock = locked(self.store, name, self.wait)
+        self._is_new = not self._locks.enter_context(lock)
+
+    def begin(self, name: str) -> UnfinishedFile:
+        """Return a new file, whose content is written in pieces."""
+        for _ in range(ATTEMPTS):
+            with suppress(FileNotFoundError):  # the folder of changes was removed
+                return super().begin(name)
+            self._changes = None
+        return super().begin(name)
+
+    def stage(self, name: str, content: bytes) -> None:
+        """Raise `StorageError`: another program has changed ``zarr.json``.
+
+        Shared writers never write it.
+        """
+        raise StorageError(
+            errno.ESTALE,
+            "another program has changed '%s', and nothing more was assigned: open the "
+            "array again" % name,
+            self.store.root,
+        )
+
+    def _rename(self, temporary: str, name: str) -> None:
+        with locked(self.store, ZARR_JSON, self.wait) if self._is_new else ExitStack():
+            if self._is_new and self.store.exists(name):
+                raise conflict(self.store.path(name))
+            super()._rename(temporary, name)
+
+    def close(self) -> None:
+        """Remove what was not committed, and let other writers in."""
+        with self._locks:
+            for place in self._staged.values() if self.owner.is_here else ():
+                with suppress(FileNotFoundError):
+                    self.store.remove(place)
+
+
+class ShardLock(Lock):
+    """The lock of a shard or a document, which is required."""
+
+    warns = False
+
+
+@contextmanager
+def locked(store: FolderStore, name: str, wait: float) -> Iterator[bool]:
+    """Lock a file; yield whether there is one.
+
+    Raises `StorageError` if another process keeps it locked for `wait` seconds.
+    """
+    path, end = store.path(name), time.monotonic() + wait
+    message = "another writer%%s still has this file locked after %g seconds" % wait
+    while True:
+        try:
+            descriptor = _open_to_lock(store, name)
+        except FileNotFoundError:
+            yield False
+            return
+        try:
+            take = partial(ShardLock, descriptor, path, message)
+            lock = waiting(take, end - time.monotonic())
+            try:
+                if not lock.is_held:
+                    raise _no_locks(path)
+                found = store.status_of(name)
+                if found and os.path.samestat(found, os.fstat(descriptor)):
+                    yield True
+                    return
+            finally:
+                lock.release()
+        finally:
+            os.close(descriptor)
+
+
+def _open_to_lock(store: FolderStore, name: str) -> int:
+    # NFS locks a file only for a process that may write it.
+    with suppress(PermissionError):
+        return store.descriptor(name, FILE_FLAGS | os.O_RDWR)
+    return store.descriptor(name)
+
+
+def _no_locks(path: str) -> StorageError:
+    return StorageError(
+        errno.ENOLCK,
+        "there are no locks, so only one writer can change the array: open it without "
+        "shared=True",
+        path,
+    )
+
+
+class SharedShards:
+    """The right to assign to an array in a folder, beside other writers."""
+
+    shared = False
+    by_shard = True
+
+    _lock: FolderLock | None = None
+
+    def __init__(self, pending: Pending, sync: bool, _: object = None) -> None:
+        assert isinstance(pending.store, FolderStore)
+        self._store = pending.store
+        self._pending = pending
+        self._sync = sync
+        self._named: set[str] = set()
+        self._lock = self._locked()
+
+    def _locked(self) -> FolderLock:
+        """Keep single writers away; complete the change of one that died before."""
+        while True:
+            lock = FolderLock(self._store, shared=True)
+            if not lock.is_held:
+                raise _no_locks(self._store.root)
+            self._pending.read()
+            if not self._pending.has_journal:
+                return lock
+            lock.close()
+            waiting(lambda: LockedFolder(self._pending, self._sync), WAIT).release()
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change of one shard, which is committed within the block."""
+        with naming_dataset(self._store.root), ExitStack() as stack:
+            if self._lock is None:
+                stack.callback(self._locked().close)
+            change = SharedChange(self._pending, self._sync, self._named)
+            stack.callback(change.close)
+            yield change
+
+    def release(self) -> None:
+        """Keep single writers away during each change only."""
+        if self._lock is not None:
+            with suppress(OSError):  # other writers use it
+                self._store.remove_folder(CHANGES)
+            self._lock.close()
+        self._lock = None
+
+
+class SharedObjects:
+    """The right to assign to an array in a store of objects, beside other writers."""
+
+    shared = False
+    by_shard = True
+
+    def __init__(
+        self, pending: Pending, claimed: Callable[[bytes, str], bytes]
+    ) -> None:
+        self._store = store = pending.store
+        if not store.compares_versions:
+            raise UsageError(
+                "'%s' can have one writer at a time: shared=True needs a store that "
+                "compares versions while it stores an object, as S3 does" % store.root
+            )
+        self._version = waiting(lambda: self._claim(claimed), WAIT)
+
+    def _claim(self, claimed: Callable[[bytes, str], bytes]) -> str:
+        """Return the version of the document, with the token of shared writers."""
+        version = self._store.object_version(ZARR_JSON)
+        content = self._store.read(ZARR_JSON)[0]
+        if b" token=" + SHARED_TOKEN.encode() in content:
+            self._store.check_version(ZARR_JSON, version)  # `content` has it
+            return version
+        return self._store.put(ZARR_JSON, claimed(content, SHARED_TOKEN), version)
+
+    @contextmanager
+    def changing(self) -> Iterator[Change]:
+        """Yield a change of one shard, which is committed within the block."""
+        change = ObjectChange(self._store, ZARR_JSON, self._version)
+        try:
+            yield change
+            # A writer that has the array for itself may have read the old shard.
+            self._check()
+        except Conflict:
+            self._check()
+            raise
+        finally:
+            change.close()
+
+    def _check(self) -> None:
+        if self._store.object_version(ZARR_JSON) != self._version:
+            raise StorageError(
+                errno.ESTALE,
+                "another program has changed the array as its only writer, and the "
+                "last assignment may be lost: open it again",
+                self._store.root,
+            )
+
+    def release(self) -> None:
+        """Do nothing: there is no lock."""

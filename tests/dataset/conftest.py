@@ -1,0 +1,16 @@
+"""Fixtures of the tests of datasets."""
+
+import numpy as np
+import pytest
+
+from bloscpack import dataset
+
+
+@pytest.fixture
+def group(tmp_path):
+    """An array, a group with an array, and a table, in a group open for changes."""
+    with dataset.create_group(tmp_path / "g", sync=False) as made:
+        made["a"] = np.arange(12.0).reshape(6, 2)
+        made["in/b"] = [1, 2, 3]
+        made["t"] = {"x": [1, 2], "s": ["u", "<v>"]}
+        yield made
