@@ -24,7 +24,7 @@ from ..log import encodable, printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import BinaryIO, TextIO
 
 # Begins each message of the command.
@@ -233,6 +233,11 @@ class Console:
         else:
             self.put_line(line)
 
+    def say_all(self, lines: Iterable[str]) -> None:
+        """Print lines for a person, without a prefix."""
+        for line in lines:
+            self.say(line)
+
     def message(self, text: str) -> None:
         """Show a message."""
         if self.quiet:
@@ -364,8 +369,12 @@ def is_input(name: str) -> bool:
 
 
 def check_exists(role: str, path: str) -> None:
-    """Raise `FileNotFound` unless `path` exists."""
-    if path != STREAM and not os.path.exists(path) and not is_url(path):
+    """Raise `FileNotFound` unless `path` exists, perhaps in a ZIP file."""
+    if path == STREAM or os.path.exists(path) or is_url(path):
+        return
+    from .._storage.zip_store import find_zip
+
+    if find_zip(os.path.abspath(path)) is None:
         raise FileNotFound("%s '%s' does not exist!" % (role, path))
 
 

@@ -213,12 +213,8 @@ def describe(found: Opened) -> JsonObject:
 
 def _described(name: str, content: Content, layout: str) -> JsonObject:
     members = [_described(key, node, layout) for key, node in content.members.items()]
-    described = {
-        "name": name,
-        "kind": content.kind,
-        "layout": layout,
-        "nbytes": content.nbytes,
-    }
+    described: JsonObject = {"name": name, "kind": content.kind, "layout": layout}
+    described["nbytes"] = content.nbytes
     if content.attrs:
         described["attributes"] = content.attrs
     if isinstance(content, ArrayContent):

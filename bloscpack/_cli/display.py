@@ -135,8 +135,7 @@ def show_files(
         rows = [titles, *(row(fields, args.bytes) for fields in found)]
         if max(len(files), len(found)) > 1:
             rows.append(total(found, args.bytes))
-        for line in table(rows, left):
-            console.say(line)
+        console.say_all(table(rows, left))
     return worst
 
 

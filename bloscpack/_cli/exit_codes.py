@@ -22,16 +22,9 @@ import errno
 import os
 import sys
 
+from .. import exceptions
 from .._storage.paths import is_url, shown_name
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION
-from ..exceptions import (
-    BloscpackError,
-    FormatError,
-    FormatVersionMismatch,
-    NotReadable,
-    Unsupported,
-    UsageError,
-)
 from ..log import printable
 from .console import (
     INPUT_NAME,
@@ -85,7 +78,7 @@ INSTEAD = {
 SIGNAL_BASE = 128
 
 
-class Refusal(BloscpackError):
+class Refusal(exceptions.BloscpackError):
     """The command can't do what was asked. A `hint` is shown on a line of its own."""
 
     exit_code = EXIT_COULD_NOT
@@ -105,26 +98,25 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code for an error."""
     if isinstance(error, Refusal):
         return error.exit_code
-    if isinstance(error, FormatError) and not isinstance(
-        error, (NotReadable, Unsupported)
+    if isinstance(error, exceptions.FormatError) and not isinstance(
+        error, (exceptions.NotReadable, exceptions.Unsupported)
     ):
         return EXIT_DAMAGED
     if isinstance(error.__cause__, ImportError):  # a package is not installed
         return EXIT_COULD_NOT
     # Errors that 0.16 raised as RuntimeError concern the file, not the usage.
-    if isinstance(error, UsageError) and not isinstance(error, RuntimeError):
+    if isinstance(error, exceptions.UsageError) and not isinstance(error, RuntimeError):
         return EXIT_USAGE
     return EXIT_COULD_NOT
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message for an error, perhaps with a hint on a line of its own."""
-    return "\n".join(_lines_of(error))
+def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str:
+    """Return the message for an error, perhaps with a hint on a line of its own.
 
-
-def printable_message_of(error: BaseException) -> str:
-    """Return the message for an error, with escapes for newlines in names as well."""
-    return "\n".join(map(printable, _lines_of(error)))
+    `escaped` replaces characters in its lines: `printable` those that a terminal can't
+    show, newlines in names among them.
+    """
+    return "\n".join(map(escaped, _lines_of(error)))
 
 
 def _lines_of(error: BaseException) -> Iterator[str]:
@@ -181,7 +173,7 @@ def _text_of_missing(name: str, shown: str, why: str) -> str:
 
 def _other_format(error: BaseException) -> str | None:
     """Return the format of the file that is no Bloscpack file; None if unknown."""
-    if not isinstance(error, NotReadable) or error.prefix is None:
+    if not isinstance(error, exceptions.NotReadable) or error.prefix is None:
         return None
     from .._format.other_formats import name_format
 
@@ -200,7 +192,7 @@ def kind_of_folder(name: str) -> str | None:
         if not os.path.isdir(name):
             return None
         return BIGFILE_TREE if is_tree(name) else None
-    except (BloscpackError, OSError):
+    except (exceptions.BloscpackError, OSError):
         return None
 
 
@@ -218,9 +210,9 @@ def _hint_for(error: BaseException) -> str:
     if isinstance(error, Refusal):
         return error.hint
     if (
-        not isinstance(error, FormatError)
+        not isinstance(error, exceptions.FormatError)
         or error.section != "header"
-        or isinstance(error, FormatVersionMismatch)
+        or isinstance(error, exceptions.FormatVersionMismatch)
         or _other_format(error) is not None  # the message names it
     ):
         return ""
@@ -228,16 +220,13 @@ def _hint_for(error: BaseException) -> str:
         return HINT
     # Only standard input is read without a name.
     name = quoted_input(error.filename or STREAM)
-    return "%s %s is empty; a Bloscpack file begins with a header of %d bytes." % (
-        HINT,
-        name[0].upper() + name[1:],
-        BLOSCPACK_HEADER_LENGTH,
-    )
+    text = "%s %s is empty; a Bloscpack file begins with a header of %d bytes."
+    return text % (HINT, name[0].upper() + name[1:], BLOSCPACK_HEADER_LENGTH)
 
 
 def report_failure(name: str, error: BaseException) -> None:
     """Show on standard error why a file could not be processed."""
-    text = printable_message_of(error)
+    text = message_of(error, printable)
     if is_input(name):
         console.report("standard input: " + text)
         return
@@ -261,7 +250,7 @@ def for_each_file(
     for item in items:
         try:
             code = act(item)
-        except (BloscpackError, OSError, MemoryError) as error:
+        except (exceptions.BloscpackError, OSError, MemoryError) as error:
             if isinstance(error, BrokenPipeError) and not console.is_optional:
                 raise  # the reader of the output has closed the pipe
             failed(name_of(item), error)

@@ -136,9 +136,9 @@ def _codec(codec: str, filter_: str, copied: bool) -> str:
     return "%s, filter %s%s" % (codec, filter_, stored)
 
 
-def _codec_text(codec: str, level: int | None, filter_: str) -> str:
+def _codec_text(codec: str | None, level: int | None, filter_: str) -> str:
     of_level = "" if level is None else ", level %d" % level
-    return "%s%s, filter %s" % (codec, of_level, filter_)
+    return "%s%s, filter %s" % (codec or "none", of_level, filter_)
 
 
 def _shard(shard: JsonObject) -> str:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from .. import log
 from .._commit import journal
+from .._storage.local import begins_with as begins_with
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC, NPY_MAGIC
@@ -98,14 +99,6 @@ def has_description(path: str) -> bool:
 
 
 # Files
-
-
-def begins_with(path: str, magic: bytes) -> bool:
-    """Return whether a path is a regular file that begins with some bytes."""
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as fp:
-        return fp.read(len(magic)) == magic
 
 
 @contextmanager
@@ -218,14 +211,11 @@ class LeftOut:
     def report(self) -> None:
         """Show a line for each reason, or for each file with ``-v``."""
         for reason, paths in self._paths.items():
-            if log.enabled(log.VERBOSE):
-                for path in paths:
-                    log.notice("skipped '%s': %s" % (path, reason))
-            elif len(paths) == 1:
-                log.notice("skipped '%s': %s" % (paths[0], reason))
-            else:
-                more = len(paths) - 1
-                log.notice("skipped '%s' and %d more: %s" % (paths[0], more, reason))
+            shown = paths if log.enabled(log.VERBOSE) else paths[:1]
+            more = len(paths) - len(shown)
+            others = " and %d more" % more if more else ""
+            for path in shown:
+                log.notice("skipped '%s'%s: %s" % (path, others, reason))
 
 
 # Sizes
@@ -266,14 +256,9 @@ NO_OUTPUT = ""
 
 def is_classic(args: Namespace) -> bool:
     """Return whether the names are one input and at most one output, as in 0.16."""
-    return not (
-        args.more
-        or args.files_from is not None
-        or args.recursive
-        or args.output is not None
-        or args.output_dir is not None
-        or args.skip_existing
-    )
+    named = args.files_from, args.output, args.output_dir
+    others = args.more or args.recursive or args.skip_existing
+    return not others and named == (None, None, None)
 
 
 def writes_data(args: Namespace) -> bool:

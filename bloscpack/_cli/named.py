@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 
-from .. import log
+from .. import exceptions, log
+from .._commit.snapshot import read_snapshot
+from .._format.sections import read_beginning
+from .._storage.stream import Cursor
 from ..constants import MAGIC
-from ..exceptions import (
-    AnotherFileFollows,
-    BloscpackError,
-    MetadataSectionTooSmall,
-    NoMetadataFound,
-    NotEnoughSpace,
-    NotReadable,
-)
+from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
+from . import inputs
 from .console import (
     STREAM,
     check_exists,
@@ -31,14 +28,6 @@ from .console import (
 from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
-from .inputs import (
-    check_extension,
-    is_dataset,
-    other_format,
-    plain_size_of,
-    why_no_items,
-    why_not_plain,
-)
 from .options import blosc_args, blosc_settings, process_metadata_args
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -61,7 +50,11 @@ if TYPE_CHECKING:
     Named: TypeAlias = "NamedFile | NamedDataset"
 
 # The errors of an append to a file that has to be rewritten for it.
-NO_ROOM = NotEnoughSpace, NoMetadataFound, MetadataSectionTooSmall
+NO_ROOM = (
+    exceptions.NotEnoughSpace,
+    exceptions.NoMetadataFound,
+    exceptions.MetadataSectionTooSmall,
+)
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
@@ -74,7 +67,7 @@ def named(path: str) -> Named:
 
     Raises `Refusal` for any other folder, and `OSError` if it can't be read.
     """
-    if is_dataset(path):
+    if inputs.is_dataset(path):
         from .named_dataset import NamedDataset
 
         return NamedDataset(path)
@@ -115,13 +108,12 @@ class NamedFile:
 
         try:
             return describe(self.path, strict=strict)
-        except NotReadable as error:
+        except exceptions.NotReadable as error:
             return described_source(self.path, error)
 
     def chunks(self, nthreads: int) -> tuple[list[JsonObject], list[str]]:
         """Check all chunks; return their `chunk_rows`, and the other errors."""
         from .._check.files import Inspection
-        from .._commit.snapshot import read_snapshot
         from .._engine.blosc_settings import own_settings
         from .._file.archive_reading import refuse_archive
         from .._loop import effective_nthreads
@@ -151,7 +143,7 @@ class NamedFile:
 
     def plain_size(self) -> int | None:
         """Return the plain bytes from the header; None if it does not tell."""
-        return plain_size_of(self.path)
+        return inputs.plain_size_of(self.path)
 
     def verify(self, nthreads: int, progress: Bar | None) -> Report:
         """Check the file."""
@@ -216,9 +208,7 @@ class NamedFile:
         nthreads: int,
     ) -> None:
         """Pass plain bytes to `deliver`, and whether more may come much later."""
-        from .._commit.snapshot import read_snapshot
         from ..reader import Reader, StreamReader
-        from ..serializers import is_grid
 
         def read(fp: Seekable, check: Check) -> None:
             streamed = not fp.seekable()
@@ -260,7 +250,7 @@ class NamedFile:
         log.verbose("new file is: '%s'" % new_file)
         try:
             self._append(args, new_file, metadata)
-        except BloscpackError as error:
+        except exceptions.BloscpackError as error:
             if not args.grow:
                 _tell_how_to_grow(error)
             raise
@@ -289,13 +279,13 @@ class NamedFile:
 
                 append_npy(self.path, name_of_input(new_file), **options)
             else:
-                wrong = why_no_items(new_file, args)
+                wrong = inputs.why_no_items(new_file, args)
                 if wrong and self.is_array():
                     raise WrongUsage(wrong)
                 source = name_of_input(new_file, seekable=True)
                 append(self.path, source, **options)
-                if why_not_plain(new_file, args):
-                    what = other_format(new_file).partition(";")[0]
+                if inputs.why_not_plain(new_file, args):
+                    what = inputs.other_format(new_file).partition(";")[0]
                     texts = new_file, what or "a Bloscpack file"
                     log.notice("'%s' is %s; its bytes were appended" % texts)
         size = os.path.getsize(self.path) - before
@@ -309,23 +299,17 @@ class NamedFile:
     # metadata
 
     def _beginning(self, *, needs_metadata: bool = False) -> Beginning:
-        from .._commit.snapshot import read_snapshot
-        from .._format.sections import read_beginning
-        from .._storage.stream import Cursor
-
         def read(fp: Seekable, check: Check) -> Beginning:
             beginning = read_beginning(Cursor(fp))
             check(beginning.header)
             if needs_metadata and beginning.metadata_header is None:
-                raise NoMetadataFound("the file has no metadata section")
+                raise exceptions.NoMetadataFound("the file has no metadata section")
             return beginning
 
         return read_snapshot(self.path, read, parts=True)
 
     def is_array(self) -> bool:
         """Return whether the metadata describe an array."""
-        from ..serializers import is_array
-
         return is_array(self._beginning().metadata)
 
     def metadata(self) -> Json:
@@ -342,7 +326,6 @@ class NamedFile:
         """
         from .._format.append_plan import UNCHANGED
         from ..append import change_metadata
-        from ..serializers import is_array, replaced_metadata, user_metadata
 
         def changed(old: Json) -> Json:
             noun = "metadata beside the array" if is_array(old) else "metadata"
@@ -356,7 +339,7 @@ class NamedFile:
         grow = args.grow or self._beginning().metadata_header is None
         try:
             change_metadata(self.path, changed, sync=args.sync is not False, grow=grow)
-        except MetadataSectionTooSmall as error:
+        except exceptions.MetadataSectionTooSmall as error:
             error.args = (
                 "%s; --grow rewrites the file with more space" % error.args[0],
             )
@@ -384,11 +367,13 @@ def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:
 def process_append_args(args: Namespace) -> tuple[str, str]:
     """Return the names of the original file and the new file."""
     if not args.no_check_extension:
-        check_extension("original file", args.original_file)
+        inputs.check_extension("original file", args.original_file)
     return args.original_file, args.new_file
 
 
-def _tell_how_to_grow(error: BloscpackError) -> None:
+def _tell_how_to_grow(error: exceptions.BloscpackError) -> None:
     """Add to the message of an error about missing room how to get room."""
-    if isinstance(error, NO_ROOM) and not isinstance(error, AnotherFileFollows):
+    if isinstance(error, NO_ROOM) and not isinstance(
+        error, exceptions.AnotherFileFollows
+    ):
         error.args = ("%s; without --no-grow, append makes room" % error.args[0],)

@@ -44,8 +44,7 @@ class NamedDataset:
     def show(self) -> int:
         """Show the description; return the exit code."""
         described, code = self.describe()
-        for line in info_lines(described):
-            console.say(line)
+        console.say_all(info_lines(described))
         return code
 
     def describe(self) -> tuple[JsonObject, int]:
@@ -110,13 +109,8 @@ class NamedDataset:
         nbytes = size_text(report.nbytes_intact)
         if not report.ok:
             chunks, nbytes = "%d of %s" % (report.nintact, chunks), nbytes + " good"
-        kind = "%s %s" % (report.layout, report.kind)
-        return "%s, %s in %s, %s" % (
-            kind,
-            chunks,
-            counted(report.nfiles, "file"),
-            nbytes,
-        )
+        texts = report.layout, report.kind, chunks, counted(report.nfiles, "file")
+        return "%s %s, %s in %s, %s" % (*texts, nbytes)
 
     def recover(self, args: Namespace, progress: Bar | None) -> DatasetRecovery:
         """Write a new dataset from the intact chunks."""
@@ -146,13 +140,9 @@ class NamedDataset:
         with waiting(opening, wait) as found:
             if isinstance(found, dataset.Group):
                 names = list(found)[:5] if found._layout.folder.lists else []
-                raise WrongUsage(
-                    "'%s' is a group: name an array or a table in it%s"
-                    % (
-                        shown_name(self.path),
-                        ", such as '%s'" % names[0] if names else "",
-                    )
-                )
+                text = "'%s' is a group: name an array or a table in it"
+                example = ", such as '%s'" % names[0] if names else ""
+                raise WrongUsage(text % shown_name(self.path) + example)
             yield found
 
     def cat(

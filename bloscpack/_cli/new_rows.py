@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any
 from .. import dataset
 from .._storage.paths import is_url
 from ..constants import MAGIC, NPY_MAGIC
+from ..dataset.conversion import contents
 from ..dataset.conversion.array_formats import UNKNOWN_LENGTH, Mapped
-from ..dataset.conversion.contents import (
-    ArrayContent,
-    as_table,
-    is_table,
-    with_rows,
-    without_group,
-)
 from ..dataset.rows import joined
 from .console import name_of_input, quoted_input
 from .contents import describe, opened
@@ -64,25 +58,22 @@ def _has_format(path: str, args: Namespace) -> bool:
 
 def _rows_in(source: Opened, found: Any) -> Any:
     """Return the rows for a table, and an iterator of blocks for an array."""
-    content = without_group(source.content)
+    content = contents.without_group(source.content)
     is_of_table = isinstance(found, dataset.Table)
-    if is_of_table and is_table(content):
-        if isinstance(content, ArrayContent) and isinstance(content.array, Mapped):
+    if is_of_table and contents.is_table(content):
+        if isinstance(content, contents.ArrayContent) and isinstance(
+            content.array, Mapped
+        ):
             return content.array.items
-        table = as_table(content)
+        table = contents.as_table(content)
         blocks = list(table.read())
         return {
             name: joined([block[name] for block in blocks], c.dtype, c.shape[1:])
             for name, c in table.columns.items()
         }
     if not is_of_table and content.kind == "array":
-        assert isinstance(content, ArrayContent)
-        return iter(with_rows(content).rows())
-    raise WrongUsage(
-        "%s: expected %s, found %s"
-        % (
-            quoted_input(source.name),
-            "the fields " + ", ".join(found.names) if is_of_table else "an array",
-            short(describe(source)),
-        )
-    )
+        assert isinstance(content, contents.ArrayContent)
+        return iter(contents.with_rows(content).rows())
+    expected = "the fields " + ", ".join(found.names) if is_of_table else "an array"
+    texts = quoted_input(source.name), expected, short(describe(source))
+    raise WrongUsage("%s: expected %s, found %s" % texts)

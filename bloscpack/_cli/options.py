@@ -36,15 +36,33 @@ def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> 
     strings, *value = re.split(r"(?=[<[])", names, maxsplit=1)
     if value:
         properties["metavar"] = value[0]
-    else:
+    elif "choices" not in properties:
         properties.setdefault("action", "store_true")
     group.add_argument(*strings.split(), help=help_, **properties)
 
 
+def add_options(group: _ActionsContainer, text: str, **properties: Any) -> None:
+    """Add the options and arguments that a text declares, in the form of the help.
+
+    A line has the names, as `add` takes them, two blanks, and the help. Indented lines
+    continue the help. A line that begins with ``|`` excludes the option in front of
+    it. `properties` has more properties of an option by its last name.
+    """
+    target = group
+    for declared, following in pairwise([*re.split(r"\n(?! )", text.strip()), ""]):
+        if declared[0] != "|":
+            has_others = following.startswith("|")
+            target = group.add_mutually_exclusive_group() if has_others else group
+        names, help_ = declared.removeprefix("| ").split("  ", 1)
+        name = re.split(" ?[<[]", names)[0].split()[-1].strip("-").replace("-", "_")
+        help_ = help_.replace("\n    ", "\n")
+        add(target, names, help_, **properties.get(name, {}))
+
+
 def set_help(parser: ArgumentParser, text: str) -> None:
     """Set the text above the options of a verb, and the examples below them."""
-    above, _, below = text.rstrip().partition("\n\nexamples:")
-    parser.description, parser.epilog = above, "examples:" + below
+    above, examples, below = text.rstrip().partition("\n\nexamples:")
+    parser.description, parser.epilog = above or None, examples.strip() + below
 
 
 # Options of every verb
@@ -148,11 +166,6 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
 
 
 # Options of several verbs
-
-METADATA = (
-    "-m --metadata <metadata>",
-    "file containing the metadata, must contain valid JSON",
-)
 
 # The options for a compression level, as those of gzip and zstd.
 LEVEL_OPTIONS = tuple("-%d" % level for level in range(1, MAX_CLEVEL + 1))
@@ -407,42 +420,35 @@ def parse_json(text: str, what: str) -> Json:
 
 # Files
 
+FILES = """\
+in_file <in_file>  file to be VERBed
+out_file <out_file>  file to VERB to
+more <file>  with three names or more, all are files to be VERBed
+files:
+--output <file>  file to VERB to
+--output-dir <folder>  put all outputs into a folder
+--suffix <text>  end of the names of compressed files (default: %(default)s)
+--files-from <file>  names of more inputs, one a line, or ended by zero bytes
+-r --recursive  VERB the files in folders and all below
+--skip-existing  leave outputs that exist; all names are inputs
+--rm  remove an input when its output is safe on the disk
+--no-preserve  don't give outputs the times and permissions of inputs
+"""
+
 
 def add_files(parser: ArgumentParser, verb: str) -> None:
     """Add the arguments for inputs and outputs, and the options for them."""
     parser.set_defaults(refuse=parser.error)
-    add(parser, "in_file <in_file>", "file to be %sed" % verb, nargs="?")
-    add(parser, "out_file <out_file>", "file to %s to" % verb, nargs="?")
-    add(
-        parser,
-        "more <file>",
-        "with three names or more, all are files to be %sed" % verb,
-        nargs="*",
+    one, several = {"nargs": "?"}, {"nargs": "*"}
+    texts = FILES.replace("VERB", verb).split("files:\n")
+    add_options(parser, texts[0], in_file=one, out_file=one, more=several)
+    add_options(
+        parser.add_argument_group(title="files"),
+        texts[1],
+        suffix={"default": EXTENSION},
+        files_from={"action": "append"},
+        no_preserve={"action": "store_false", "dest": "preserve"},
     )
-    _add_file_options(parser.add_argument_group(title="files"), verb)
-
-
-def _add_file_options(group: _ActionsContainer, verb: str) -> None:
-    add(group, "--output <file>", "file to %s to" % verb)
-    add(group, "--output-dir <folder>", "put all outputs into a folder")
-    add(
-        group,
-        "--suffix <text>",
-        "end of the names of compressed files (default: %s)" % EXTENSION,
-        default=EXTENSION,
-    )
-    add(
-        group,
-        "--files-from <file>",
-        "names of more inputs, one a line, or ended by zero bytes",
-        action="append",
-    )
-    add(group, "-r --recursive", "%s the files in folders and all below" % verb)
-    skip = "leave outputs that exist; all names are inputs"
-    add(group, "--skip-existing", skip)
-    add(group, "--rm", "remove an input when its output is safe on the disk")
-    no_preserve = "don't give outputs the times and permissions of inputs"
-    add(group, "--no-preserve", no_preserve, action="store_false", dest="preserve")
 
 
 def add_packed_files(parser: ArgumentParser, help_: str) -> None:

@@ -22,7 +22,7 @@ from .._commit.ownership import attributes_of_input
 from .._commit.replacing import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.paths import is_url, shown_name, without_url
-from .._storage.protocols import BinaryFile, Readable
+from .._storage.protocols import BinaryFile
 from .._storage.stream import is_stream, open_stream
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
@@ -357,19 +357,14 @@ def tell_of_auto(
     used, typesizes = Setting(*[settings[name] for name in FIELDS]), []
     with open(in_file, "rb") as fp:
         if args.npy:
-            nbytes, typesize = _skip_npy_header(fp)
-            used, typesizes = used.but(typesize=typesize), [typesize]
+            from ..npy_io import read_header
+            from ..numpy_io import typesize_of
+
+            array = read_header(fp)
+            nbytes, typesizes = array.nbytes, [typesize_of(array.dtype)]
+            used = used.but(typesize=typesizes[0])
         saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
     if saved > WORTH_TELLING:
         args.auto = None  # the other files need no message
         texts = name, size_text(round(size * (1 - saved))), size_text(size)
         hint("--auto would make %s about %s instead of %s" % texts)
-
-
-def _skip_npy_header(fp: Readable) -> tuple[int, int]:
-    """Return the size of an array in bytes, and its type size."""
-    from ..npy_io import read_header
-    from ..numpy_io import typesize_of
-
-    array = read_header(fp)
-    return array.nbytes, typesize_of(array.dtype)

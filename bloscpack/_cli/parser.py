@@ -20,23 +20,10 @@ from functools import partial
 from .. import log
 from ..constants import EXTENSION
 from ..log import printable
-from . import verb_table
+from . import options, verb_table
 from .console import STREAM, console
 from .display import BloscPackCustomFormatter, columns, wrapped
 from .exit_codes import EXIT_USAGE
-from .options import (
-    GLOBAL,
-    LEVEL,
-    LEVEL_OPTIONS,
-    LEVELS,
-    PROGRESS,
-    SYNC,
-    DefaultNumber,
-    add,
-    check_goal,
-    check_type_size,
-    global_options,
-)
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -191,7 +178,7 @@ class _VerbParser(_BaseParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
         if "--auto" in self._option_string_actions:
-            check_goal(self, args)
+            options.check_goal(self, args)
         args = list(self._without_negative_values(args))
         return super().parse_known_args(args, namespace)
 
@@ -213,7 +200,7 @@ class _VerbParser(_BaseParser):
                     continue
                 yield waiting
                 waiting = None
-            elif has_levels and is_number and argument not in LEVEL_OPTIONS:
+            elif has_levels and is_number and argument not in options.LEVEL_OPTIONS:
                 self.error("the level must be from -1 to -9, not '%s'" % argument)
             if self._takes_value(argument):
                 waiting = argument
@@ -237,7 +224,9 @@ def _add_arguments(
     verb: VerbRecord, with_user_defaults: bool, parser: ArgumentParser
 ) -> None:
     """Add the arguments of a verb to its parser."""
-    module_of(verb).add_arguments(parser)
+    module = module_of(verb)
+    options.set_help(parser, getattr(module, "HELP", ""))
+    module.add_arguments(parser)
     if not with_user_defaults or not verb.settings:
         return
     from .settings import as_arguments
@@ -406,7 +395,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
-    given = [shown for name, shown in LEVELS.items() if getattr(args, name)]
+    given = [shown for name, shown in options.LEVELS.items() if getattr(args, name)]
     if len(given) > 1:  # global options may stand before and behind the verb
         parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
     _apply_user_defaults(args)
@@ -428,7 +417,7 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
     moved = [
         i
         for i, argument in enumerate(arguments[:verb])
-        if argument in LEVEL_OPTIONS
+        if argument in options.LEVEL_OPTIONS
         and not (i and arguments[i - 1] in ("-n", "--nthreads"))
     ]
     if not moved:
@@ -520,10 +509,10 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _apply_user_defaults(args: argparse.Namespace) -> None:
     """Replace defaults by the settings of the user."""
     given = vars(args)
-    check_type_size(args)
+    options.check_type_size(args)
     # A default of the verb named `nthreads` would overwrite the -n before the verb.
     wanted = given.pop("default_nthreads", None)
-    if isinstance(args.nthreads, DefaultNumber):
+    if isinstance(args.nthreads, options.DefaultNumber):
         args.nthreads = int(args.nthreads) if wanted is None else wanted
     made = [name for name, value in given.items() if hasattr(value, "as_argument")]
     for name in made:
@@ -561,12 +550,12 @@ def create_parser(*, with_user_defaults: bool = False) -> _Parser:
         description="command line de/compression with blosc",
         epilog=EPILOG,
     )
-    groups = {"": parser, LEVEL: parser.add_mutually_exclusive_group()}
-    groups[GLOBAL] = parser.add_argument_group(title="global options")
-    for name in (SYNC, PROGRESS):
-        groups[name] = groups[GLOBAL].add_mutually_exclusive_group()
-    for group, names, help_, properties in global_options():
-        add(groups[group], names, help_, **properties)
+    groups = {"": parser, options.LEVEL: parser.add_mutually_exclusive_group()}
+    groups[options.GLOBAL] = parser.add_argument_group(title="global options")
+    for name in (options.SYNC, options.PROGRESS):
+        groups[name] = groups[options.GLOBAL].add_mutually_exclusive_group()
+    for group, names, help_, properties in options.global_options():
+        options.add(groups[group], names, help_, **properties)
     subparsers = parser.add_subparsers(
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
@@ -583,16 +572,18 @@ def _inherit_global_options(parser: ArgumentParser) -> None:
     """Add the global options to the parser of a verb, without help and defaults."""
     inherited: list[str] = []
     groups: dict[str, _ActionsContainer] = {}
-    for group, names, _, properties in global_options():
+    for group, names, _, properties in options.global_options():
         own = set(parser._option_string_actions)
         if parser._subparsers is not None:
             own.add("-n")  # actions of a verb may give it another meaning
         free = [name for name in names.split() if name not in own]
         if not free[:1] or free[0][:1] != "-":  # nothing, or only the name of a value
             continue
-        if group in (SYNC, PROGRESS) and group not in groups:
+        if group in (options.SYNC, options.PROGRESS) and group not in groups:
             groups[group] = parser.add_mutually_exclusive_group()
         properties |= {"default": argparse.SUPPRESS}
-        add(groups.get(group, parser), " ".join(free), argparse.SUPPRESS, **properties)
+        options.add(
+            groups.get(group, parser), " ".join(free), argparse.SUPPRESS, **properties
+        )
         inherited += [name for name in free if name[:1] == "-"]
     parser.inherited = frozenset(inherited)  # type: ignore[attr-defined]

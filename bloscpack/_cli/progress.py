@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from itertools import accumulate
 from math import inf
 from threading import Event, RLock, Thread
 from time import monotonic
@@ -239,13 +240,9 @@ class Bar:
         """Return the sums of the sizes of the files; None if one is unknown."""
         if self._size_of is None:
             return None
-        sums = [0]
-        for name in self._files:
-            size = self._size_of(name)
-            if size is None:
-                return None
-            sums.append(sums[-1] + size)
-        return sums
+        sizes = [self._size_of(name) for name in self._files]
+        known = [size for size in sizes if size is not None]
+        return [0, *accumulate(known)] if len(known) == len(sizes) else None
 
     def end(self) -> None:
         """Leave the current file, which is complete or has failed."""

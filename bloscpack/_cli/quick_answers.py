@@ -54,22 +54,16 @@ def log_metadata(metadata: object, size: int | None = None) -> None:
 
 def _sorted_repr(value: object) -> Iterator[str]:
     """Yield the repr of a value from JSON, piece by piece, keys sorted."""
-    if isinstance(value, dict):
-        mark = "{"
-        for key in sorted(value):
-            yield "%s%r: " % (mark, key)
-            yield from _sorted_repr(value[key])
-            mark = ", "
-        yield "}" if value else "{}"
-    elif isinstance(value, list):
-        mark = "["
-        for inner in value:
-            yield mark
-            yield from _sorted_repr(inner)
-            mark = ", "
-        yield "]" if value else "[]"
-    else:
+    if not isinstance(value, (dict, list)):
         yield repr(value)
+        return
+    is_dict = isinstance(value, dict)
+    mark, end = "{}" if is_dict else "[]"
+    for item in sorted(value) if is_dict else value:
+        yield "%s%r: " % (mark, item) if is_dict else mark
+        yield from _sorted_repr(value[item] if is_dict else item)
+        mark = ", "
+    yield end if value else mark + end
 
 
 def version() -> None:
@@ -119,11 +113,9 @@ def info(file_: str) -> int:
     try:
         found = inspect_file(file_, lenient=True)
     except NotReadable as error:
-        for line in info_lines(described_source(file_, error)):
-            console.say(line)
+        console.say_all(info_lines(described_source(file_, error)))
         return EXIT_OK
-    for line in info_lines(facts_of_file(found.info, found.damage)):
-        console.say(line)
+    console.say_all(info_lines(facts_of_file(found.info, found.damage)))
     if log.enabled(log.DEBUG):
         _log_beginning(found.beginning)
         if found.info.shard is not None:

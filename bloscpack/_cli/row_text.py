@@ -13,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from .._format.dtypes import check_text
-from ..dataset.conversion.contents import (
-    ArrayContent,
-    TableContent,
-    is_table,
-    regrouped,
-)
+from ..dataset.conversion import contents
 from ..dataset.description import dtype_text
 from ..dataset.frames import shown_items
 from ..log import printable
@@ -63,7 +58,7 @@ def shown_spans(content: Rows, rows: slice | None) -> list[range]:
 
 
 def _is_cube(content: Rows) -> bool:
-    return isinstance(content, ArrayContent) and len(content.shape) > 2
+    return isinstance(content, contents.ArrayContent) and len(content.shape) > 2
 
 
 def row_lines(parts: list[tuple[range, Rows]], is_cut: bool) -> Iterator[str]:
@@ -89,7 +84,9 @@ def _table_lines(parts: list[tuple[range, Rows]]) -> Iterator[str]:
     labels: list[str] = []
     columns: dict[str, list[str]] = {}
     count = 0
-    has_types = isinstance(parts[0][1], TableContent) or is_table(parts[0][1])
+    has_types = isinstance(parts[0][1], contents.TableContent) or contents.is_table(
+        parts[0][1]
+    )
     for number, (span, part) in enumerate(parts):
         gap = ["..."] * (number > 0)
         labels += [*gap, *map(str, span)]
@@ -128,11 +125,11 @@ def texts_of(items: Array) -> list[str]:
 
 def _column_blocks(part: Rows) -> Iterator[dict[str, Array]]:
     """Yield blocks of rows by column: the fields, or the items of a row."""
-    if isinstance(part, TableContent):
+    if isinstance(part, contents.TableContent):
         yield from part.read()
         return
     for rows in part.rows():
-        if is_table(part):
+        if contents.is_table(part):
             yield {name: rows[name] for name in rows.dtype.names or ()}
         elif rows.ndim == 2:
             yield {str(i): rows[:, i] for i in range(rows.shape[1])}
@@ -224,9 +221,9 @@ def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
 def json_rows(part: Rows) -> Iterator[list[Json]]:
     """Yield lists of rows as JSON: of a table an object for each."""
     blocks = _column_blocks(part)
-    if isinstance(part, ArrayContent) and not is_table(part):
+    if isinstance(part, contents.ArrayContent) and not contents.is_table(part):
         blocks = ({"": block} for block in part.rows())
-    for block in regrouped(blocks, JSON_ROWS):
+    for block in contents.regrouped(blocks, JSON_ROWS):
         yield block_values(block) if list(block) != [""] else json_values(block[""])
 
 

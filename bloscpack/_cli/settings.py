@@ -114,16 +114,18 @@ def _in_bytes(chunk_size: Value) -> int:
     return parse_chunk_size(chunk_size)
 
 
-CHECKS: dict[str, Callable[[object], Value]] = {
-    "nthreads": partial(_number, 1, MAX_THREADS),
-    "codec": _codec,
-    "clevel": partial(_number, MIN_CLEVEL, MAX_CLEVEL),
-    "chunk_size": _chunk_size,
-    "checksum": _checksum,
-    "typesize": partial(_number, 1, MAX_TYPESIZE),
-    "filter": partial(_one_of, FILTER_NAMES),
-    "auto": _auto,
+# The check and the default of each setting.
+SETTINGS: dict[str, tuple[Callable[[object], Value], Value]] = {
+    "nthreads": (partial(_number, 1, MAX_THREADS), min(available_cpus(), MAX_THREADS)),
+    "codec": (_codec, DEFAULT_CNAME),
+    "clevel": (partial(_number, MIN_CLEVEL, MAX_CLEVEL), DEFAULT_CLEVEL),
+    "chunk_size": (_chunk_size, DEFAULT_CHUNK_SIZE),
+    "checksum": (_checksum, DEFAULT_CHECKSUM),
+    "typesize": (partial(_number, 1, MAX_TYPESIZE), DEFAULT_TYPESIZE),
+    "filter": (partial(_one_of, FILTER_NAMES), FILTERS[DEFAULT_SHUFFLE]),
+    "auto": (_auto, False),
 }
+CHECKS = {name: check for name, (check, _) in SETTINGS.items()}
 #: Settings whose attribute of the parsed arguments has another name.
 ATTRIBUTES = {"codec": "cname", "filter": "shuffle"}
 #: Functions that return the value of the parsed arguments.
@@ -310,18 +312,11 @@ def load(names: Iterable[str] = tuple(CHECKS)) -> dict[str, tuple[Value, str]]:
 
 def in_force() -> dict[str, tuple[Value, str]]:
     """Return value and source of all settings; the source may be DEFAULT."""
-    defaults: dict[str, Value] = {
-        "nthreads": min(available_cpus(), MAX_THREADS),
-        "codec": DEFAULT_CNAME,
-        "clevel": DEFAULT_CLEVEL,
-        "chunk_size": DEFAULT_CHUNK_SIZE,
-        "checksum": DEFAULT_CHECKSUM,
-        "typesize": DEFAULT_TYPESIZE,
-        "filter": FILTERS[DEFAULT_SHUFFLE],
-        "auto": False,
-    }
     found = load()
-    return {name: found.get(name, (defaults[name], DEFAULT)) for name in CHECKS}
+    return {
+        name: found.get(name, (default, DEFAULT))
+        for name, (_, default) in SETTINGS.items()
+    }
 
 
 def as_arguments(names: Iterable[str]) -> dict[str, UserSetting]:

@@ -1,10 +1,10 @@
 """The verbs of ``blpk``: one record for each.
 
 The parser, the dispatcher, the man page, the completion scripts and ``blpk config``
-read this table. A new verb needs a record here and the module ``verbs/NAME.py``,
-nothing else. That module defines ``add_arguments(parser)`` and ``run(args)``. It may
-define ``writes_data(args)``, which is called before the first message: whether standard
-output carries data, so that messages must go to standard error.
+read this table. A new verb needs a row here and the module ``verbs/NAME.py``, nothing
+else. That module defines ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
+It may define ``writes_data(args)``, which is called before the first message: whether
+standard output carries data, so that messages must go to standard error.
 """
 
 from __future__ import annotations
@@ -33,171 +33,79 @@ class VerbRecord:
     them suggests this verb.
     """
 
+    writes: str = REPORT
+    inputs: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ("nthreads",)
+    many_files: bool = False
+    other_names: tuple[str, ...] = ()
+
     def __init__(
-        self,
-        name: str,
-        letter: str | None,
-        help_: str,
-        *,
-        writes: str = REPORT,
-        inputs: tuple[str, ...] = (),
-        settings: tuple[str, ...] = ("nthreads",),
-        many_files: bool = False,
-        other_names: tuple[str, ...] = (),
+        self, name: str, letter: str | None, help_: str, **properties: object
     ) -> None:
-        self.name = name
-        self.letter = letter
-        self.help = help_
-        self.writes = writes
-        self.inputs = inputs
-        self.settings = settings
-        self.many_files = many_files
-        self.other_names = other_names
+        self.name, self.letter, self.help = name, letter, help_
+        vars(self).update(properties)
 
 
+# Name, letter, kind of output, the argument that names inputs, `+` where there may be
+# many files, and the help; `-` means none. In the order of the help text.
+TABLE = """\
+compress   c files  -       + perform compression on file
+decompress d files  -       + perform decompression on file
+append     a files  -       - append data to a compressed file
+repack     - files  -       + rewrite compressed files with other settings
+convert    - files  -       - convert arrays and tables between formats
+info       i report files   + print information about a compressed file
+list       l report files   + show a table of compressed files
+cat        - data   file_   - write plain bytes, or rows of an array, to standard output
+show       - report -       - show shape, sizes, the first and last rows, statistics
+diff       - answer -       - compare two files or datasets, item by item
+estimate   e report files   + show the space and memory that decompressing needs
+tune       t report file_   - find good settings for data
+verify     v report files   + check everything in compressed files
+recover    r files  damaged - save the intact chunks of a damaged file
+metadata   m files  file_   - print or change the metadata of a compressed file
+refs       - data   -       + write references through which Zarr reads files
+bigfile    - report -       - work with a BigFile tree: columns as raw files
+config     - report -       - show the settings in force and where they come from
+completion - data   -       - print a completion script for a shell
+help       - report -       - show the help of a subcommand, or of all
+"""
 # Settings of the verbs that compress, with settings of their own or of a dataset.
 BLOSC = ("nthreads", "codec", "clevel", "filter")
-# The argument of the verbs that take several compressed files.
-PACKED = ("files",)
+# Settings of the verbs that have others than the number of threads.
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "compress": ALL_SETTINGS,
+    "append": (*BLOSC, "auto"),
+    "convert": BLOSC,
+    **dict.fromkeys(("list", "metadata", "refs", "config", "completion", "help"), ()),
+}
+OTHER_NAMES = {
+    "compress": "pack",
+    "decompress": "extract unpack uncompress expand gunzip unzip x",
+    "append": "concat",
+    "repack": "recompress rewrite",
+    "convert": "export import",
+    "list": "ls",
+    "show": "head stats summary dump print view",
+    "diff": "cmp compare",
+    "verify": "check test",
+    "recover": "repair fix",
+    "refs": "references kerchunk",
+}
 
-# In the order of the help text.
-VERBS: list[VerbRecord] = [
-    VerbRecord(
-        "compress",
-        "c",
-        "perform compression on file",
-        writes=FILES,
-        settings=ALL_SETTINGS,
-        many_files=True,
-        other_names=("pack",),
-    ),
-    VerbRecord(
-        "decompress",
-        "d",
-        "perform decompression on file",
-        writes=FILES,
-        many_files=True,
-        other_names=(
-            *("extract", "unpack", "uncompress", "expand", "gunzip", "unzip", "x"),
-        ),
-    ),
-    VerbRecord(
-        "append",
-        "a",
-        "append data to a compressed file",
-        writes=FILES,
-        settings=(*BLOSC, "auto"),
-        other_names=("concat",),
-    ),
-    VerbRecord(
-        "repack",
-        None,
-        "rewrite compressed files with other settings",
-        writes=FILES,
-        many_files=True,
-        other_names=("recompress", "rewrite"),
-    ),
-    VerbRecord(
-        "convert",
-        None,
-        "convert arrays and tables between formats",
-        writes=FILES,
-        settings=BLOSC,
-        other_names=("export", "import"),
-    ),
-    VerbRecord(
-        "info",
-        "i",
-        "print information about a compressed file",
-        inputs=PACKED,
-        many_files=True,
-    ),
-    VerbRecord(
-        "list",
-        "l",
-        "show a table of compressed files",
-        inputs=PACKED,
-        settings=(),
-        many_files=True,
-        other_names=("ls",),
-    ),
-    VerbRecord(
-        "cat",
-        None,
-        "write plain bytes, or rows of an array, to standard output",
-        writes=DATA,
-        inputs=("file_",),
-    ),
-    VerbRecord(
-        "show",
-        None,
-        "show shape, sizes, the first and last rows, statistics",
-        other_names=("head", "stats", "summary", "dump", "print", "view"),
-    ),
-    VerbRecord(
-        "diff",
-        None,
-        "compare two files or datasets, item by item",
-        writes=ANSWER,
-        other_names=("cmp", "compare"),
-    ),
-    VerbRecord(
-        "estimate",
-        "e",
-        "show the space and memory that decompressing needs",
-        inputs=PACKED,
-        many_files=True,
-    ),
-    VerbRecord("tune", "t", "find good settings for data", inputs=("file_",)),
-    VerbRecord(
-        "verify",
-        "v",
-        "check everything in compressed files",
-        inputs=PACKED,
-        many_files=True,
-        other_names=("check", "test"),
-    ),
-    VerbRecord(
-        "recover",
-        "r",
-        "save the intact chunks of a damaged file",
-        writes=FILES,
-        inputs=("damaged",),
-        other_names=("repair", "fix"),
-    ),
-    VerbRecord(
-        "metadata",
-        "m",
-        "print or change the metadata of a compressed file",
-        writes=FILES,
-        inputs=("file_",),
-        settings=(),
-    ),
-    VerbRecord(
-        "refs",
-        None,
-        "write references through which Zarr reads files",
-        writes=DATA,
-        settings=(),
-        many_files=True,
-        other_names=("references", "kerchunk"),
-    ),
-    VerbRecord("bigfile", None, "work with a BigFile tree: columns as raw files"),
-    VerbRecord(
-        "config",
-        None,
-        "show the settings in force and where they come from",
-        settings=(),
-    ),
-    VerbRecord(
-        "completion",
-        None,
-        "print a completion script for a shell",
-        writes=DATA,
-        settings=(),
-    ),
-    VerbRecord("help", None, "show the help of a subcommand, or of all", settings=()),
-]
+
+def _record(line: str) -> VerbRecord:
+    """Return the record for a line of the table."""
+    name, letter, writes, argument, many, help_ = line.split(maxsplit=5)
+    verb = VerbRecord(name, None if letter == "-" else letter, help_, writes=writes)
+    verb.inputs = () if argument == "-" else (argument,)
+    verb.settings = SETTINGS.get(name, verb.settings)
+    verb.many_files = many == "+"
+    verb.other_names = tuple(OTHER_NAMES.get(name, "").split())
+    return verb
+
+
+VERBS = [_record(line) for line in TABLE.splitlines()]
 
 
 def names() -> list[str]:

@@ -17,6 +17,8 @@ from ..references import references
 
 # Protocols of fsspec for files of this machine.
 LOCAL = (None, "file", "local")
+# The parameters that are those of `references`.
+REFERENCES = {"zarr_format", "name", "dims", "flat", "unverified"}
 
 
 class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
@@ -50,26 +52,13 @@ class BloscpackFileSystem(ReferenceFileSystem):  # type: ignore[misc]
         fo: str | os.PathLike[str],
         target_protocol: str | None = None,
         target_options: dict[str, Any] | None = None,
-        *,
-        zarr_format: int = 2,
-        name: str | None = None,
-        dims: list[str] | None = None,
-        flat: bool = False,
-        unverified: bool = False,
         **options: Any,
     ) -> None:
         name_of_file = os.fspath(fo)
         if "://" not in name_of_file and target_protocol not in LOCAL:
             name_of_file = "%s://%s" % (target_protocol, name_of_file)
-        found = references(
-            name_of_file,
-            zarr_format=zarr_format,
-            name=name,
-            dims=dims,
-            flat=flat,
-            unverified=unverified,
-            storage_options=target_options,
-        )
+        given = {key: options.pop(key) for key in REFERENCES & options.keys()}
+        found = references(name_of_file, storage_options=target_options, **given)
         options.setdefault("remote_protocol", target_protocol)
         remote = {"asynchronous": options.get("asynchronous", False)}
         options.setdefault("remote_options", {**(target_options or {}), **remote})

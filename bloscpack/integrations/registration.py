@@ -8,12 +8,15 @@ registered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from ..exceptions import UsageError, install_hint
+from .._compat import import_extra
+from ..constants import MAGIC
 from ..file_object import BloscpackFile
 
 # Name of the compression, and the extension of files that have it.
 NAME = "blp"
+MISSING = "the Python package '%s' is not installed"
 
 
 class RegisteredName(str):
@@ -44,12 +47,9 @@ def register_fsspec() -> str:
     UsageError
         If fsspec is not installed.
     """
-    try:
-        from fsspec.compression import register_compression
-    except ImportError as error:
-        raise _missing("fsspec", "remote") from error
+    compression: Any = import_extra("fsspec.compression", "remote", MISSING)
     name = RegisteredName(register_fsspec)
-    register_compression(name, BloscpackFile, NAME, force=True)
+    compression.register_compression(name, BloscpackFile, NAME, force=True)
     return name
 
 
@@ -73,19 +73,8 @@ def register_joblib() -> str:
     UsageError
         If joblib is not installed.
     """
-    try:
-        from joblib import register_compressor
-        from joblib.compressor import CompressorWrapper
-    except ImportError as error:
-        raise _missing("joblib", "joblib") from error
-    from ..constants import MAGIC
-
-    wrapper = CompressorWrapper(BloscpackFile, prefix=MAGIC, extension="." + NAME)
-    register_compressor(NAME, wrapper, force=True)
+    joblib: Any = import_extra("joblib", "joblib", MISSING)
+    new = import_extra("joblib.compressor", "joblib").CompressorWrapper
+    wrapper = new(BloscpackFile, prefix=MAGIC, extension="." + NAME)
+    joblib.register_compressor(NAME, wrapper, force=True)
     return RegisteredName(register_joblib)
-
-
-def _missing(library: str, extra: str) -> UsageError:
-    return UsageError(
-        "the Python package '%s' is not installed: %s" % (library, install_hint(extra))
-    )

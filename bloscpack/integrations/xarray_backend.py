@@ -22,21 +22,15 @@ from xarray import DataArray, Dataset, Variable, conventions, decode_cf
 from xarray.backends import BackendArray, BackendEntrypoint
 from xarray.core import indexing
 
-from .. import dataset
+from .. import dataset, exceptions
 from .._format.array_metadata import Labels, default_dims
 from .._format.zarr_metadata import encode_attributes
+from .._storage.local import begins_with
 from .._storage.paths import is_url
 from .._storage.urls import last_part
 from ..constants import EXTENSION, MAGIC
 from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import find_members
-from ..exceptions import (
-    BloscpackError,
-    FormatError,
-    UsageError,
-    UsageTypeError,
-    UsageValueError,
-)
 from ..lazy_array import LazyArray, open_ndarray
 
 if TYPE_CHECKING:
@@ -72,15 +66,9 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         """Return whether a file has the extension or the first bytes of Bloscpack."""
         if isinstance(filename_or_obj, (str, os.PathLike)):
             name = os.fspath(filename_or_obj)
-            if name.endswith(EXTENSION):
-                return True
-            if not os.path.isfile(name):  # a pipe would block
-                return False
-            try:
-                with open(name, "rb") as file:
-                    return file.read(len(MAGIC)) == MAGIC
-            except OSError:
-                return False
+            with suppress(OSError):
+                return name.endswith(EXTENSION) or begins_with(name, MAGIC)
+            return False
         if isinstance(filename_or_obj, (bytes, bytearray, memoryview)):
             return bytes(filename_or_obj[: len(MAGIC)]) == MAGIC
         return _first_bytes(filename_or_obj) == MAGIC
@@ -154,10 +142,10 @@ def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
         return open_ndarray(source, **opening)
     try:
         return open_ndarray(source, **opening)
-    except (FormatError, OSError):  # there is no file, or a list of files
+    except (exceptions.FormatError, OSError):  # there is no file, or a list of files
         found = None
         if not last_part(source).endswith(EXTENSION):
-            with suppress(BloscpackError, OSError):
+            with suppress(exceptions.BloscpackError, OSError):
                 found = dataset.find(source, storage_options=options)
         if found is None:
             raise
@@ -166,16 +154,12 @@ def _opened(source: Any, opening: dict[str, Any]) -> LazyArray | Stored:
 
 def _first_bytes(file: Any) -> bytes | None:
     """Return the first bytes of a file object, whose position stays; None if none."""
-    try:
-        position = file.tell()
+    with suppress(AttributeError, OSError, ValueError), ExitStack() as stack:
+        stack.callback(file.seek, file.tell())
         file.seek(0)
-        try:
-            found: bytes = file.read(len(MAGIC))
-        finally:
-            file.seek(position)
-    except (AttributeError, OSError, ValueError):
-        return None
-    return found
+        found: bytes = file.read(len(MAGIC))
+        return found
+    return None
 
 
 def _stem(file: Any) -> str:
@@ -186,18 +170,16 @@ def _stem(file: Any) -> str:
         return DEFAULT_NAME
     name = os.fsdecode(file)
     base = ""
-    with suppress(UsageError):  # a URL without a path
+    with suppress(exceptions.UsageError):  # a URL without a path
         base = last_part(name) if is_url(name) else os.path.basename(name)
-    for ending in (EXTENSION, ".npy"):
-        base = base.removesuffix(ending)
-    return base or DEFAULT_NAME
+    return base.removesuffix(EXTENSION).removesuffix(".npy") or DEFAULT_NAME
 
 
 def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> Dataset:
     """Return a dataset with the array and the coordinates in its metadata."""
     dims = default_dims(lazy.ndim) if labels.dims is None else labels.dims
     if len(dims) != lazy.ndim:
-        raise UsageValueError(
+        raise exceptions.UsageValueError(
             "dims: expected %d names of axes, found %d" % (lazy.ndim, len(dims))
         )
     array = _variable(dims, lazy, labels.attrs, lazy.chunks)
@@ -228,7 +210,7 @@ def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable
     with suppress(TypeError, ValueError, OverflowError, SyntaxError):
         values = _values(entry["data"], entry.get("dtype"))
     if values is None or values.shape != expected:
-        raise UsageValueError(
+        raise exceptions.UsageValueError(
             "the coordinate '%s' in the metadata does not fit its axes, which have %s "
             "items; drop_variables=['%s'] opens the file without it"
             % (name, expected, name)
@@ -287,7 +269,7 @@ def _arrays_of(
     is_array = isinstance(node, dataset.Array)
     for key, value in {**refused, "name": None if is_array else name}.items():
         if value is not None:
-            raise UsageTypeError(
+            raise exceptions.UsageTypeError(
                 "'%s' is for files, and '%s' is a dataset" % (key, node.path)
             )
     if isinstance(node, dataset.Array):
@@ -342,7 +324,6 @@ def metadata_of(array: DataArray) -> JsonObject:
 
 def _plain(attrs: dict[Any, Any]) -> JsonObject:
     """Return attributes with lists and numbers of Python instead of those of NumPy."""
-    found: JsonObject = json.loads(
-        encode_attributes({str(name): value for name, value in attrs.items()})
-    )
+    text = encode_attributes({str(name): value for name, value in attrs.items()})
+    found: JsonObject = json.loads(text)
     return found

@@ -11,6 +11,7 @@ import pytest
 
 from bloscpack._cli import settings
 from bloscpack._cli.exit_codes import Refusal
+from bloscpack._cli.options import set_help
 from bloscpack._cli.verbs import config as verb
 
 
@@ -91,6 +92,7 @@ def test_help_names_every_setting():
     parser = argparse.ArgumentParser(
         prog="blpk config", formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    set_help(parser, verb.HELP)
     verb.add_arguments(parser)
     text = parser.format_help()
     assert 25 > text.count("\n")

@@ -315,6 +315,21 @@ def test_chunks_of_other_layouts(run, layout):
     assert said.startswith("1 of 50000 items differ, by 49999 at most")
 
 
+@pytest.mark.parametrize("make", ["blp", "zarr"])
+def test_chunks_that_are_cut_in_several_axes(run, make):
+    old, new = np.arange(12.0).reshape(4, 3), np.arange(12.0).reshape(4, 3)
+    new[0, 2] = new[3, 1] = -1
+    for name, array in (("a", old), ("b", new)):
+        if make == "blp":
+            pack(name, array, chunks=(2, 2))
+        else:
+            cut = {"chunks": (2, 1), "shards": (4, 2)}
+            dataset.create_array(name, array, **cut).close()
+    assert (0, "", "") == run("diff", "a", "a")
+    (found,) = differences(run, "a", "b")["items"]
+    assert 2 == found["differing"]
+
+
 @pytest.mark.parametrize("chunk_size", [800, 808, 8, 12344])
 def test_rows_in_two_chunks_are_compared_once(run, chunk_size):
     a = np.arange(3000).reshape(1000, 3)

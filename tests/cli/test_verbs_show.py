@@ -252,13 +252,13 @@ def test_a_named_pipe(run):
 def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
     bp.pack_ndarray_to_file(NUMBERS, "n.blp", 800)
     loaded = []
-    each = ChunkReader.each
+    decode = ChunkReader._decode
 
-    def counted(self, numbers, *args, **kwargs):
-        loaded.extend(numbers)
-        return each(self, numbers, *args, **kwargs)
+    def counted(self, extent, *args, **kwargs):
+        loaded.append(extent[0])
+        return decode(self, extent, *args, **kwargs)
 
-    monkeypatch.setattr(ChunkReader, "each", counted)
+    monkeypatch.setattr(ChunkReader, "_decode", counted)
     lines(run, "n.blp")
     assert [0, 19] == loaded
     loaded.clear()

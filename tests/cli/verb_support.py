@@ -7,6 +7,7 @@ from types import ModuleType
 
 from support import DOCS
 
+from bloscpack._cli.options import set_help
 from bloscpack._cli.parser import BloscPackCustomFormatter
 
 SCREEN = 30
@@ -28,6 +29,7 @@ def parser_of(name):
     parser = argparse.ArgumentParser(
         prog="blpk " + name, formatter_class=BloscPackCustomFormatter
     )
+    set_help(parser, getattr(verb, "HELP", ""))
     verb.add_arguments(parser)
     return parser, verb.run
 

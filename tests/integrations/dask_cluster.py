@@ -1,7 +1,7 @@
 """A cluster of two processes writes and reads a dataset that is larger than both.
 
-``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed``, ``lost``
-or ``retried``.
+``python dask_cluster.py JOB PATH``; JOB is ``array``, ``table``, ``killed``, ``lost``,
+``retried`` or ``existing``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -148,6 +149,46 @@ def retried(path):
     with cluster():
         dataset.from_dask(path, lazy, shards=SHARD_ROWS)
         check(path)
+
+
+def make_block_and_die(block, kill_at="", block_info=None):
+    """Make a block; the first process that makes the block 3 is killed soon after."""
+    if block_info[None]["chunk-location"][0] == 3 and not os.path.exists(kill_at):
+        with open(kill_at, "w") as file:
+            file.write(str(os.getpid()))
+        threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return make_block(block, block_info=block_info)
+
+
+def existing(path):
+    """Processes assign to one array and append to it; each time, one is killed."""
+    import dask.array as da
+
+    def check_rows():
+        assert np.array_equal(expected, dataset.open(path)[:])
+        assert 0 == dataset.verify(path).nerrors
+        assert os.path.exists(marker)
+        os.remove(marker)
+
+    marker, expected = path + ".killed", rows_from(0, 2000)
+    cut = {"chunks": (100, 20), "shards": (200, 40)}
+    dataset.create_array(path, np.ones((2000, 100)), **cut).close()
+    with cluster():
+        # Each shard has items of several blocks.
+        lazy = da.zeros((2000, 100), chunks=(130, 100))
+        lazy = lazy.map_blocks(make_block_and_die, kill_at=marker, dtype="f8")
+        with dataset.open(path, "r+", shared=True) as array:
+            da.store(lazy, array, lock=False)
+        check_rows()
+        dataset.from_dask(path, lazy, append=True)
+        expected = np.concatenate([expected, expected])
+        check_rows()
+        place = slice(33, 1933), slice(None, 77)
+        expected[place] += 5
+        region = da.from_array(expected[place].copy(), chunks=(190, 50))
+        found = dataset.from_dask(path, region, region=place)
+        assert np.array_equal(expected, found[:])
+    assert [os.path.basename(path)] == os.listdir(os.path.dirname(path))
 
 
 if __name__ == "__main__":

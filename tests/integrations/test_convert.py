@@ -265,6 +265,23 @@ class TestParquet:
         assert 100 == found.num_rows
         assert np.load("a.npy")["c_U7"].tolist() == found["c_U7"].to_pylist()
 
+    def test_masked_columns(self, pyarrow):
+        columns = {
+            "i": np.ma.masked_array([1, 0, 3], [False, True, False], "i2"),
+            "s": np.ma.masked_array(["x", "yz", ""], [False, True, False]),
+            "n_missing": [True, False, True],
+        }
+        with dataset.create_table("a", columns) as made:
+            made["i"].attrs["unit"] = "m"
+            made["s_missing"].attrs["by"] = "me"
+        lost = ["the attributes of the column 's_missing'"]
+        assert lost == dataset.convert("a", "b.parquet").lost
+        found = pyarrow.parquet.read_table("b.parquet")
+        assert ["i", "s", "n_missing"] == found.column_names
+        assert [1, None, 3] == found["i"].to_pylist()
+        assert ["x", None, ""] == found["s"].to_pylist()
+        assert columns["n_missing"] == found["n_missing"].to_pylist()
+
     def test_missing_values(self, pyarrow):
         self.write(pyarrow, pyarrow.array([1.5, None]))
         dataset.convert("a.parquet", "b.npy")
@@ -278,6 +295,37 @@ class TestParquet:
             self.write(pyarrow, pyarrow.array(values))
             with pytest.raises(UsageError, match=r"a\.parquet.*'x' has missing values"):
                 dataset.convert("a.parquet", "c.npy")
+
+    @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+    @pytest.mark.parametrize(
+        ("values", "kind", "encoded", "plain"),
+        [
+            ([1, None, 3], "int16", False, [1, 0, 3]),
+            (["a", None, "ä€"], "string", False, ["a", "", "ä€"]),
+            ([None, None, True], "bool_", False, [False, False, True]),
+            ([b"abc", None, b"d"], "binary", False, [b"abc", b"", b"d"]),
+            (["b", None, "b"], "string", True, ["b", "", "b"]),
+        ],
+    )
+    def test_missing_values_of_a_table(
+        self, pyarrow, layout, values, kind, encoded, plain
+    ):
+        made = pyarrow.array(values, getattr(pyarrow, kind)())
+        self.write(pyarrow, made.dictionary_encode() if encoded else made)
+        assert [] == dataset.convert("a.parquet", "c", to=layout).lost
+        with dataset.open("c") as found:
+            assert ["x", "x_missing"] == found.names
+            assert plain == found["x"][:].tolist()
+            assert {"mask-of": "x"} == dict(found["x_missing"].attrs)
+        dataset.convert("c", "d.parquet")
+        assert values == pyarrow.parquet.read_table("d.parquet")["x"].to_pylist()
+
+    def test_two_masks_of_a_column(self, pyarrow):
+        made = pyarrow.table({"x_missing": [1, 2], "x": [None, 1]})
+        pyarrow.parquet.write_table(made, "a.parquet")
+        with pytest.raises(UsageError, match="two columns 'x_missing'"):
+            dataset.convert("a.parquet", "c", to="zarr")
+        assert ["a.parquet"] == os.listdir()
 
     @pytest.mark.parametrize(
         ("values", "message"),

@@ -11,6 +11,7 @@ import json
 import os
 import pickle
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -245,6 +246,44 @@ def test_large_documents_in_folders():
     os.truncate("a.zarr/.zarray", 5 * 2**30)
     with pytest.raises(FormatError, match=r"at most '67108864'"):
         dataset.convert("a.zarr", "out.npy")
+
+
+SHARDED = {
+    "chunk_shape": [2],
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    "index_codecs": [
+        {"name": "bytes", "configuration": {"endian": "little"}},
+        {"name": "crc32c"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"codecs": [{"name": "sharding_indexed", "configuration": SHARDED}]}],
+    ids=["chunk", "shard"],
+)
+def test_large_chunks(changes):
+    """No more of a compressed member is unpacked than a chunk or shard may have."""
+    path = bomb("c/0", 65 * 2**20)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("zarr.json", json.dumps(array3() | changes))
+    tracemalloc.start()
+    with (
+        dataset.open(path) as found,
+        pytest.raises(DamageError, match=r"at most .* found '68157440'.*c/0"),
+    ):
+        found[:]
+    assert not dataset.verify(path).ok
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_names_of_many_parts():
+    with zipfile.ZipFile("a.zip", "w") as archive:
+        archive.writestr("a/" * 3000 + "x", b"")
+        archive.writestr("zarr.json", json.dumps(array3()))
+    assert (2,) == dataset.open("a.zip").shape
 
 
 def test_claimed_sizes():

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dataset.crash_places import LocalFolder
 from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._storage.disk import Disk
 from bloscpack._storage.object_store import ObjectStore
-from bloscpack.dataset.parallel import FolderTarget, commit, target_of, write
+from bloscpack.dataset.dask_write import Addition
+from bloscpack.dataset.parallel import FolderTarget, target_of
 from bloscpack.exceptions import StorageError, UsageError
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -409,10 +411,10 @@ def test_repeated_tasks(place, mode):
         dataset.create_array(place, [1, 2]).close()
     target = make(place, mode)
     for start in (64, 0, 64, 0):
-        write(target, start, {"": ROWS[start : min(start + 64, 100)]})
+        target.put(start, {"": ROWS[start : min(start + 64, 100)]})
         assert mode == "w" or "a/zarr.json" not in files(place)
-    commit(target, 100)
-    commit(target, 100)
+    target.finish(100)
+    target.finish(100)
     assert ROWS[:100].tolist() == dataset.open(place)[:].tolist()
     assert ["a/c/0/0", "a/c/1/0", "a/zarr.json"] == files(place)
 
@@ -423,17 +425,17 @@ def test_a_commit_is_repeated_after_the_rename(tmp_path, monkeypatch, exchanges)
     place = tmp_path / "a"
     dataset.create_array(place, [1, 2]).close()
     target = make(place, "w")
-    write(target, 0, {"": ROWS[:64]})
+    target.put(0, {"": ROWS[:64]})
     if not exchanges:
         monkeypatch.setattr(Disk, "exchange", lambda *_: False)
     with monkeypatch.context() as patch:
         patch.setattr(FolderTarget, "_check_committed", stop)
         with pytest.raises(Stop):
-            commit(target, 64)
+            target.finish(64)
     again = pickle.loads(pickle.dumps(target))
-    write(again, 64, {"": ROWS[64:100]})
+    again.put(64, {"": ROWS[64:100]})
     assert [ROWS[:64].tolist()] == [dataset.open(place)[:].tolist()]
-    commit(again, 64)
+    again.finish(64)
     assert [ROWS[:64].tolist()] == [dataset.open(place)[:].tolist()]
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
@@ -441,13 +443,13 @@ def test_a_commit_is_repeated_after_the_rename(tmp_path, monkeypatch, exchanges)
 def test_late_tasks_change_nothing(place):
     """Dask repeats all tasks of a worker that it has lost: they must not fail."""
     target = pickle.loads(pickle.dumps(make(place)))
-    write(target, 0, {"": ROWS[:10]})
-    commit(target, 10)
+    target.put(0, {"": ROWS[:10]})
+    target.finish(10)
     with dataset.open(place, "r+") as array:
         array[:] = 7
         array.append(ROWS[:1])
-        write(target, 0, {"": ROWS[:10]})
-        commit(target, 10)
+        target.put(0, {"": ROWS[:10]})
+        target.finish(10)
     assert [7.0] * 10 == dataset.open(place)[:10, 0].tolist()
     assert 11 == len(dataset.open(place))
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
@@ -460,34 +462,34 @@ def test_a_task_that_ends_late(place, late):
     At a URL, a late task does not tell the two apart, and does nothing.
     """
     target = make(place)
-    write(target, 0, {"": ROWS[:10]})
+    target.put(0, {"": ROWS[:10]})
     others = []
 
     class Rows(np.ndarray):
         def __getitem__(self, key):
             if not others:
                 others.append(make(place) if late else target)
-                write(others[0], 0, {"": ROWS[:10]})
-                commit(others[0], 10)
+                others[0].put(0, {"": ROWS[:10]})
+                others[0].finish(10)
             return super().__getitem__(key)
 
     fails = late and not isinstance(place, str)
     with pytest.raises(StorageError, match="another") if fails else nullcontext():
-        write(target, 0, {"": (ROWS[:10] + 1).view(Rows)})
+        target.put(0, {"": (ROWS[:10] + 1).view(Rows)})
     assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
 
 
 def test_a_second_call_takes_over(place):
     first = make(place)
-    write(first, 64, {"": ROWS[:64]})
+    first.put(64, {"": ROWS[:64]})
     second = make(place)
     with pytest.raises(StorageError, match="another call has replaced"):
-        write(first, 0, {"": ROWS[:10]})
+        first.put(0, {"": ROWS[:10]})
     with pytest.raises(StorageError, match="another call has replaced"):
-        commit(first, 10)
-    write(second, 0, {"": ROWS[:20]})
-    commit(second, 20)
+        first.finish(10)
+    second.put(0, {"": ROWS[:20]})
+    second.finish(20)
     assert ROWS[:20].tolist() == dataset.open(place)[:].tolist()
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
     with pytest.raises(FileExistsError):
@@ -496,18 +498,18 @@ def test_a_second_call_takes_over(place):
 
 def test_another_program_takes_the_name(tmp_path):
     target = make(tmp_path / "a")
-    write(target, 0, {"": ROWS[:10]})
+    target.put(0, {"": ROWS[:10]})
     dataset.create_array(tmp_path / "a", ROWS[:3]).close()
     with pytest.raises(FileExistsError):
-        commit(target, 10)
+        target.finish(10)
     assert 3 == len(dataset.open(tmp_path / "a"))
     target = make(tmp_path / "a", "w")
     with (
         dataset.open(tmp_path / "a", "r+"),
         pytest.raises(StorageError, match="another writer"),
     ):
-        commit(target, 0)
-    commit(target, 0)
+        target.finish(0)
+    target.finish(0)
     assert 0 == len(dataset.open(tmp_path / "a"))
     assert ["a/zarr.json"] == files(tmp_path / "a")
 
@@ -529,9 +531,9 @@ def test_every_request_at_a_url(mode, monkeypatch):
 
     def do(rows):
         target = make(place, mode)
-        write(target, 0, {"": rows[:64]})
-        write(target, 64, {"": rows[64:]})
-        commit(target, len(rows))
+        target.put(0, {"": rows[:64]})
+        target.put(64, {"": rows[64:]})
+        target.finish(len(rows))
 
     for count in range(50):
         place = "memory://every-%s/%d/a" % (mode, count)
@@ -562,17 +564,17 @@ def test_a_commit_at_a_url_that_is_interrupted():
     """The document is stored, and the guard is still there until a writer comes."""
     place = "memory://interrupted/a"
     target = make(place)
-    write(target, 0, {"": ROWS[:10]})
+    target.put(0, {"": ROWS[:10]})
     target._store.remove = lambda name, version: None
     for _ in range(2):
-        commit(target, 10)
+        target.finish(10)
         assert ROWS[:10].tolist() == dataset.open(place)[:].tolist()
         assert "a/.bloscpack/unfinished" in files(place)
     with dataset.open(place, "r+") as array:
         array.append(ROWS[10:20])
     del target._store.remove
-    write(target, 0, {"": ROWS[:10]})
-    commit(target, 10)
+    target.put(0, {"": ROWS[:10]})
+    target.finish(10)
     assert ["a/c/0/0", "a/zarr.json"] == files(place)
     assert ROWS[:20].tolist() == dataset.open(place)[:].tolist()
 
@@ -608,6 +610,282 @@ def test_a_dataset_is_replaced_by_what_is_computed_from_it(tmp_path):
     assert (ROWS * 2).tolist() == array[:].tolist()
 
 
+# Appending
+
+
+def table_frame(frames, npartitions=3):
+    import pandas
+
+    columns = {"s": ["u", "vv", "w", ""] * 3, "a": np.arange(12)}
+    return frames.from_pandas(pandas.DataFrame(columns), npartitions=npartitions)
+
+
+@pytest.mark.parametrize(
+    ("layout", "options"),
+    [
+        ("zarr", {}),
+        ("zarr", {"chunks": 16, "shards": 64}),
+        ("zarr", {"chunks": (7, 1), "shards": (14, 2)}),
+        ("superchunk", {"chunks": 16, "shards": 64}),
+        ("bcolz", {"chunks": 16}),
+    ],
+)
+def test_append_to_an_array(tmp_path, layout, options):
+    path = tmp_path / "a"
+    dataset.create_array(path, ROWS[:33], layout=layout, **options).close()
+    lazy = da.from_array(ROWS[33:], chunks=(50, 1)).rechunk((60, 1))
+    array = dataset.from_dask(path, lazy.astype("f4").astype("f8"), append=True)
+    assert ROWS.tolist() == array[:].tolist()
+    dataset.from_dask(path, da.ones((0, 2)), append=True)
+    dataset.from_dask(path, da.ones((1, 2), dtype="i2"), append=True)
+    assert [1, 1] == dataset.open(path)[500:][0].tolist()
+    assert 0 == dataset.verify(path).nerrors
+    assert ["a"] == os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+def test_append_to_a_table(tmp_path, layout, frames):
+    path = tmp_path / "t"
+    rows = {"a": np.arange(5), "s": ["one", "", "a", "b", "c"]}
+    dataset.create_table(path, rows, layout=layout, chunks=4).close()
+    table = dataset.from_dask(path, table_frame(frames), append=True)
+    assert [*range(5), *range(12)] == table["a"][:].tolist()
+    assert [*rows["s"], *["u", "vv", "w", ""] * 3] == table["s"][:].tolist()
+    dataset.from_dask(path, table_frame(frames).query("a < 0"), append=True)
+    assert 17 == len(dataset.open(path))
+    assert ["t"] == os.listdir(tmp_path)
+
+
+def test_append_to_a_table_with_missing_items(tmp_path, frames):
+    import pandas
+
+    frame = pandas.DataFrame({"a": pandas.array([1, None], "Int64")})
+    dataset.create_table(tmp_path / "t", frame).close()
+    lazy = frames.from_pandas(pandas.DataFrame({"a": [3, 4]}), npartitions=2)
+    table = dataset.from_dask(tmp_path / "t", lazy, append=True)
+    assert [1, None, 3, 4] == [
+        None if item is pandas.NA else item for item in table.to_pandas()["a"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("t", lambda f: f.assign(a=1.5), "the column 'a': expected items of dtype"),
+        ("t", lambda f: f.assign(s="longer"), "the column 's': the value 'longer'"),
+        ("t", lambda f: f.assign(b=1), "expected the columns a, s, found s, a, b"),
+        ("t", lambda f: f[["a"]], "expected the columns a, s, found a"),
+        ("t", lambda f: da.ones(3), "of the kind 'table', to which no Array"),
+        ("a", lambda f: f, "of the kind 'array', to which no DataFrame"),
+        ("g", lambda f: f, "is of the kind 'group'"),
+        ("a", lambda f: da.ones(3), r"of shape \(3, 2\), found items of shape \(3,\)"),
+        (
+            "a",
+            lambda f: da.ones((3, 1)),
+            r"of shape \(3, 2\), found items of shape \(3, 1\)",
+        ),
+        ("a", lambda f: da.ones((3, 2), dtype="c16"), "found 'complex128'"),
+        ("t/a", lambda f: da.ones(3), "columns of a table have the same length"),
+    ],
+)
+def test_appends_that_are_refused(tmp_path, frames, name, change, message):
+    dataset.create_array(tmp_path / "a", ROWS).close()
+    dataset.create_table(tmp_path / "t", {"a": [1], "s": ["abc"]}).close()
+    dataset.create_group(tmp_path / "g").close()
+    before = files(tmp_path / "a")
+    with pytest.raises(UsageError, match=message):
+        dataset.from_dask(tmp_path / name, change(table_frame(frames)), append=True)
+    assert before == files(tmp_path / "a")
+    assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    assert 1 == len(dataset.open(tmp_path / "t"))
+
+
+def test_calls_of_append_that_are_refused(tmp_path):
+    path, lazy = tmp_path / "a", da.ones((3, 2))
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        dataset.from_dask(path, lazy, append=True)
+    dataset.create_array(path, ROWS).close()
+    options = {"mode": "w", "chunks": 3, "cname": "lz4"}
+    with pytest.raises(UsageError, match="leave out chunks, cname, mode"):
+        dataset.from_dask(path, lazy, append=True, **options)
+    dataset.create_array("memory://append/a", ROWS).close()
+    with pytest.raises(UsageError, match="in local folders only"):
+        dataset.from_dask("memory://append/a", lazy, append=True)
+    with dataset.open(path, "r+"), pytest.raises(StorageError, match="another writer"):
+        dataset.from_dask(path, lazy, append=True)
+    assert 500 == len(dataset.open(path))
+    assert ["a"] == os.listdir(tmp_path)
+
+
+def test_an_append_whose_task_fails(tmp_path):
+    dataset.create_array(tmp_path / "a", ROWS[:100]).close()
+    before = files(tmp_path / "a")
+
+    def fail(block, block_info=None):
+        if block_info[0]["chunk-location"][0] == 3:
+            raise RuntimeError("no more")
+        return block
+
+    lazy = da.from_array(ROWS[100:], chunks=(64, 2))
+    failing = lazy.map_blocks(fail, dtype="f8")
+    with pytest.raises(RuntimeError, match="no more"):
+        dataset.from_dask(tmp_path / "a", failing, append=True)
+    assert before == files(tmp_path / "a")
+    assert ROWS[:100].tolist() == dataset.open(tmp_path / "a")[:].tolist()
+    dataset.from_dask(tmp_path / "a", lazy, append=True)
+    assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_an_append_that_is_repeated(tmp_path):
+    """The rows are appended once; it fails if others were appended instead."""
+    path = tmp_path / "a"
+    dataset.create_array(path, ROWS[:100], chunks=16, shards=32).close()
+    append = {"append": True, "compute": False}
+    task = dataset.from_dask(path, da.from_array(ROWS[100:300]), **append)
+    assert 100 == len(dataset.open(path))
+    for _ in range(2):
+        assert str(path) == task.compute()
+        assert ROWS[:300].tolist() == dataset.open(path)[:].tolist()
+    first = dataset.from_dask(path, da.from_array(ROWS[300:400]), **append)
+    second = dataset.from_dask(path, da.from_array(ROWS[400:]), **append)
+    second.compute()
+    with pytest.raises(StorageError, match="nothing was appended"):
+        first.compute()
+    late = dataset.from_dask(path, da.from_array(ROWS[:5]), **append)
+    with dataset.open(path, "r+") as array:
+        array.append(ROWS[5:9])
+    with pytest.raises(StorageError, match="the dataset has changed"):
+        late.compute()
+    expected = np.concatenate([ROWS[:300], ROWS[400:], ROWS[5:9]])
+    assert expected.tolist() == dataset.open(path)[:].tolist()
+
+
+@pytest.mark.slow
+def test_an_append_that_dies_at_any_call(tmp_path, monkeypatch):
+    """The dataset has all rows or none of them; the repeated last task completes it."""
+    place, finish = LocalFolder(tmp_path), Addition.finish
+    old, new = ROWS[:100], ROWS[:150]
+    lazy = da.from_array(new[100:])
+    for count in range(500):
+        dataset.create_array(place.name, old, chunks=16, shards=32, mode="w").close()
+        ends = []
+
+        def dying(*arguments):
+            times = -1 if ends else count  # noqa: B023
+            ends.append(place.run(lambda _: finish(*arguments), times))  # noqa: B023
+
+        monkeypatch.setattr(Addition, "finish", dying)
+        task = dataset.from_dask(place.name, lazy, append=True, compute=False)
+        task.compute()
+        found = dataset.open(place.name)[:].tolist()
+        assert found in (old.tolist(), new.tolist())
+        task.compute()
+        assert new.tolist() == dataset.open(place.name)[:].tolist()
+        if ends[0][1]:
+            break
+    assert ends[0][1]
+    assert count > 10
+
+
+# Assigning to a region
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"chunks": 16, "shards": 64}, {"chunks": (7, 1), "shards": (14, 1)}],
+)
+@pytest.mark.parametrize(
+    "region",
+    [
+        ...,
+        slice(33, 400),
+        (slice(-64, None), slice(1, 2)),
+        (slice(64, 128), ...),
+        (slice(0, 0), slice(0, 1)),
+    ],
+)
+def test_region(tmp_path, options, region):
+    path, expected = tmp_path / "a", ROWS.copy()
+    dataset.create_array(path, ROWS, **options).close()
+    expected[region] = -ROWS[region]
+    lazy = da.from_array(ROWS[region], chunks=(50, 2))
+    found = dataset.from_dask(path, -lazy.astype("f4"), region=region)
+    assert expected.tolist() == found[:].tolist()
+    assert 0 == dataset.verify(path).nerrors
+    assert ["a"] == os.listdir(tmp_path)
+
+
+def test_a_region_is_written_when_it_is_computed(tmp_path):
+    path = tmp_path / "a"
+    dataset.create_array(path, ROWS, chunks=16, shards=64).close()
+    lazy = da.ones((10, 2))
+    task = dataset.from_dask(path, lazy, region=slice(10), compute=False)
+    with dataset.open(path, "r+") as array:  # nobody has it open
+        array[:20] = 7
+    assert str(path) == task.compute()
+    assert [1.0] * 10 + [7.0] * 10 == dataset.open(path)[:20, 1].tolist()
+    # A block that is not what Dask expects is not broadcast.
+    wrong = da.ones((10, 2), chunks=(5, 2)).map_blocks(lambda b: b[:1], dtype="f8")
+    with pytest.raises(UsageError, match="expected a block of shape"):
+        dataset.from_dask(path, wrong, region=slice(10))
+
+
+@pytest.mark.parametrize(
+    ("lazy", "region", "message"),
+    [
+        (
+            da.ones((3, 2)),
+            slice(4),
+            r"of shape \(4, 2\), found items of shape \(3, 2\)",
+        ),
+        (da.ones((3, 2)), slice(498, 501), r"expected items of shape \(2, 2\)"),
+        (da.ones((3, 2)), slice(0, 6, 2), "slices of adjacent items"),
+        (da.ones(2), 0, "slices of adjacent items"),
+        (da.ones((3, 2)), "auto", "slices of adjacent items"),
+        (da.ones((3, 2)), ([0, 1, 2],), "slices of adjacent items"),
+        (da.ones((3, 2), dtype="c16"), slice(3), "found 'complex128'"),
+    ],
+)
+def test_regions_that_are_refused(tmp_path, lazy, region, message):
+    dataset.create_array(tmp_path / "a", ROWS).close()
+    with pytest.raises(UsageError, match=message):
+        dataset.from_dask(tmp_path / "a", lazy, region=region)
+    assert ROWS.tolist() == dataset.open(tmp_path / "a")[:].tolist()
+
+
+def test_calls_with_a_region_that_are_refused(tmp_path, frames):
+    path, lazy = tmp_path / "a", da.ones((500, 2))
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        dataset.from_dask(path, lazy, region=...)
+    dataset.create_array(path, ROWS, layout="superchunk").close()
+    with pytest.raises(UsageError, match="for arrays of the layout 'zarr'"):
+        dataset.from_dask(path, lazy, region=...)
+    with pytest.raises(UsageError, match="leave out dims, region"):
+        dataset.from_dask(path, lazy, region=..., append=True, dims=["a", "b"])
+    dataset.create_table(tmp_path / "t", {"a": [1], "s": ["abc"]}).close()
+    with pytest.raises(UsageError, match="for arrays of the layout 'zarr'"):
+        dataset.from_dask(tmp_path / "t", table_frame(frames), region=slice(12))
+
+
+# Arrays that several tasks assign to
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks of files")
+@pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+def test_store_into_a_shared_array(scheduler, tmp_path):
+    """Blocks of Dask and shards have no common borders."""
+    kept = {"shape": (30, 20), "dtype": "f8", "chunks": (4, 5), "shards": (8, 10)}
+    dataset.create_array(tmp_path / "a", **kept, fill_value=-1).close()
+    lazy = da.arange(600).reshape(30, 20).rechunk((7, 6)) / 2
+    with dataset.open(tmp_path / "a", "r+", shared=True) as array:
+        da.store(lazy, array, lock=False, scheduler=scheduler)
+        da.store(lazy[:9] + 1, array, regions=(slice(3, 12),), scheduler=scheduler)
+        expected = np.arange(600).reshape(30, 20) / 2
+        expected[3:12] = expected[:9] + 1
+        assert expected.tolist() == array[:].tolist()
+    assert [] == dataset.verify(tmp_path / "a").findings
+
+
 # Several processes
 
 CLUSTER = Path(__file__).with_name("dask_cluster.py")
@@ -615,7 +893,9 @@ CLUSTER = Path(__file__).with_name("dask_cluster.py")
 
 @pytest.mark.slow
 @pytest.mark.cluster
-@pytest.mark.parametrize("job", ["array", "table", "killed", "lost", "retried"])
+@pytest.mark.parametrize(
+    "job", ["array", "table", "killed", "lost", "retried", "existing"]
+)
 def test_cluster(tmp_path, job):
     """Two processes, with less memory each than the dataset has bytes."""
     pytest.importorskip("distributed", reason="distributed is not installed")

@@ -349,6 +349,25 @@ def run_blpk(*args):
     assert main(list(args)) in (0, None)
 
 
+def test_list_of_an_array_without_a_codec(capfd):
+    zarr.create_array("a", data=ITEMS, chunks=(20, 33), compressors=None)
+    run_blpk("list", "a")
+    assert "  none " in capfd.readouterr()[0]
+
+
+def test_commands_for_an_array_in_a_zip_file(capfd):
+    with zarr.storage.ZipStore("a.zip", mode="w") as store:
+        group = zarr.create_group(store).create_group("inner")
+        group.create_array("x", data=ITEMS, chunks=(20, 33))
+    run_blpk("info", "a.zip/inner/x")
+    assert str(ITEMS.shape) in capfd.readouterr()[0]
+    run_blpk("convert", "a.zip/inner", "b.zarr")
+    np.testing.assert_array_equal(ITEMS, dataset.open("b.zarr/x")[:])
+    with pytest.raises(SystemExit, match="1"):
+        main(["info", "a.zip/other"])
+    assert "a.zip/other" in capfd.readouterr()[1]
+
+
 def test_without_zarr(monkeypatch):
     TABLE["format 2"][0](ITEMS)
     monkeypatch.setitem(sys.modules, "zarr", None)

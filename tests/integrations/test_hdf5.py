@@ -191,12 +191,25 @@ def test_climate():
         assert file["lat"] == made.dims[1][0]
 
 
+def test_chunks_are_for_arrays_with_as_many_axes():
+    climate("a.nc")
+    done = dataset.convert("a.nc", "a.zarr", chunks=(7, 2, 5))
+    group = dataset.open("a.zarr")
+    assert ((7, 2, 5), (30,)) == (group["g/temperature"].chunks, group["time"].shape)
+    assert not any("chunks" in lost for lost in done.lost)
+    with pytest.raises(UsageError, match="temperature': chunks: expected a positive"):
+        dataset.convert("a.nc", "b.zarr", chunks=(7, 0, 5))
+    with pytest.raises(UsageError, match="no setting 'chunk': did you mean 'chunks'"):
+        dataset.convert("a.nc", "b.zarr", chunk=7)
+    assert not os.path.exists("b.zarr")
+
+
 def test_a_scalar_in_a_dataset():
     with h5py.File("a.nc", "w") as file:
         file["crs"] = np.int32(0)
         file["crs"].attrs["code"] = 4326
     done = dataset.convert("a.nc", "b.zarr")
-    assert [] == done.lost
+    assert not any("chunks" in lost for lost in done.lost)
     with dataset.open("b.zarr") as group:
         assert ((), 4326) == (group["crs"].shape, group["crs"].attrs["code"])
 

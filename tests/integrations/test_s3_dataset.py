@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import numpy as np
@@ -13,7 +14,7 @@ from storage.object_stores import SECRETS, make_bucket, moto, rclone
 from bloscpack import dataset
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
-from bloscpack.dataset.parallel import target_of, write
+from bloscpack.dataset.parallel import target_of
 from bloscpack.exceptions import StorageError
 
 s3fs = pytest.importorskip("s3fs", reason="the extra 's3' is not installed")
@@ -76,10 +77,10 @@ def test_from_dask(options):
     keys = {"storage_options": options}
     left = target_of(url, "x", True, options)
     left.begin(lambda path: dataset.create_array(path, ROWS[:0], **settings))
-    write(left, 0, {"": ROWS[:64] + 1})
+    left.put(0, {"": ROWS[:64] + 1})
     lazy = da.from_array(ROWS, chunks=(50, 1))
     array = dataset.from_dask(url, lazy, **keys, **settings)
-    write(left, 0, {"": ROWS[:64] + 1})
+    left.put(0, {"": ROWS[:64] + 1})
     assert ROWS.tolist() == array[:].tolist()
     assert ROWS.sum() == array.to_dask().sum().compute()
     with pytest.raises(FileExistsError):
@@ -210,6 +211,27 @@ def test_two_writers_of_a_table(tmp_path):
             dataset.create_table(url, {"x": [1]}, **kept)
         found = dataset.open(url, **kept)
         assert [(n, n) for n in range(9)] == found[:].tolist()
+
+
+def test_several_writers_of_an_array(tmp_path):
+    """They assign to the same shards at the same time."""
+    with moto(tmp_path) as options:
+        make_bucket(options)
+        kept = {"storage_options": options}
+        data = np.zeros((4, 40), "i4")
+        cut = {"chunks": (4, 5), "shards": (4, 20)}
+        dataset.create_array("s3://bucket/a", data, **cut, **kept).close()
+
+        def work(number):
+            url = "s3://bucket/a"
+            with dataset.open(url, "r+", shared=True, **kept) as array:
+                for value in range(3):
+                    array[number] += value
+
+        with ThreadPoolExecutor(4) as workers:
+            assert [None] * 4 == list(workers.map(work, range(4)))
+        assert [[3] * 40] * 4 == dataset.open("s3://bucket/a", **kept)[:].tolist()
+        assert dataset.verify("s3://bucket/a", **kept).ok
 
 
 @pytest.mark.parametrize(("kind", "where"), soak_threads.S3_MIXES)

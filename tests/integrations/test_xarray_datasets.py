@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import warnings
@@ -215,6 +216,27 @@ def test_a_copy_of_what_was_opened_as_zarr():
 # Opening
 
 
+def test_a_copy_by_xarray_gets_its_own_identity():
+    """xarray copies the attribute with the identity, which the shards do not state."""
+
+    def identity(path):
+        with open(path + "/v/zarr.json") as file:
+            return json.load(file)["attributes"]["bloscpack-id"][:19]
+
+    data = xr.Dataset({"v": (("x", "y"), np.ones((4, 5)), {"units": "m"})})
+    dataset.from_xarray("source", data).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xr.open_zarr("source").to_zarr("copy", zarr_format=3)
+    assert identity("source") == identity("copy")
+    for path in ("copy", "source"):
+        with dataset.open(path + "/v", "r+") as array:
+            array[0] = 7
+            assert "m" == array.attrs["units"]
+        assert 0 == dataset.verify(path).nerrors
+    assert identity("source") != identity("copy")
+
+
 def test_groups_and_tables_open_as_zarr():
     pytest.importorskip("dask")
     with dataset.create_group("g", attrs={"by": "me"}) as group:
@@ -233,6 +255,19 @@ def test_groups_and_tables_open_as_zarr():
             xr.testing.assert_identical(expected, opened)
     with dataset.open("g") as group:
         assert [{"by": "me"}, {}] == [group.to_xarray().attrs, dict(group["in"].attrs)]
+
+
+def test_copies_and_moved_arrays_change_their_shape():
+    pytest.importorskip("dask")
+    with dataset.create_group("g") as group:
+        group.create_array("a", np.ones((2, 3)))
+        group.copy("a", "b").append(np.ones((2, 3)))
+        group.move("a", "c")
+        group.create_array("a", np.ones((5, 5)))
+        found = group.to_xarray()
+    expected = {"a": (5, 5), "b": (4, 3), "c": (2, 3)}
+    for opened in (found, open_zarr("g")):
+        assert expected == {name: opened[name].shape for name in opened}
 
 
 @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])

@@ -67,6 +67,15 @@ def test_zarr(path):
     check_zarr(path, {**ARRAYS, **TEXTS})
 
 
+def test_zarr_with_chunks_in_several_axes(tmp_path):
+    array = np.arange(60 * 50 * 7, dtype="f4").reshape(60, 50, 7)
+    bp.savez(tmp_path / "a.zip", a=array, settings={"chunks": (7, 20, 3)})
+    found = open_zarr(tmp_path / "a.zip")["a"]
+    assert (7, 20, 3) == found.chunks
+    np.testing.assert_array_equal(array, found[:])
+    assert bp.verify(tmp_path / "a.zip").ok
+
+
 def test_zarr_after_changes(path):
     with bp.loadz(path, "r+") as archive:
         archive.update(one=np.arange(9), more=np.eye(3), **OTHERS)

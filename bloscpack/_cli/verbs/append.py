@@ -20,16 +20,14 @@ from ..exit_codes import Refusal, WrongUsage
 from ..inputs import why_not_plain
 from ..named import named, process_append_args
 from ..options import (
-    METADATA,
-    add,
     add_auto_option,
     add_blosc_options,
+    add_options,
     blosc_args,
     blosc_settings,
     number_of,
     process_metadata_args,
     refuse_auto,
-    set_help,
 )
 from ..progress import shown
 
@@ -48,43 +46,32 @@ DATASET_SUFFIX = ".zarr"
 TAKEN = errno.EEXIST, errno.ENOTEMPTY
 
 
+OPTIONS = """\
+original_file <original_file>  file or dataset to append to
+new_file <new_file>  file or dataset to append from
+-e --no-check-extension  disable checking original file for extension (*.blp)
+-m --metadata <metadata>  file containing the metadata, must contain valid JSON
+--npy  append the rows of a .npy file to an array
+--grow  rewrite the original file with more room if it has no room for the new chunks or
+    the metadata (default)
+| --no-grow  report an error if there is no room
+--create  make the original file if there is none, as compress
+    does; if its name ends with .zarr, a dataset
+--wait <seconds>  wait up to this many seconds for another writer (default: 0)
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add_blosc_options(parser, None)
     group = parser.add_argument_group(title="settings that fit the data")
     add_auto_option(group.add_mutually_exclusive_group())
-    add(parser, "original_file <original_file>", "file or dataset to append to")
-    add(parser, "new_file <new_file>", "file or dataset to append from")
-    add(
+    add_options(
         parser,
-        "-e --no-check-extension",
-        "disable checking original file for extension (*.blp)",
-    )
-    add(parser, *METADATA)
-    add(parser, "--npy", "append the rows of a .npy file to an array")
-    room = parser.add_mutually_exclusive_group()
-    add(
-        room,
-        "--grow",
-        "rewrite the original file with more room if it has no room for the new "
-        "chunks or the metadata (default)",
-        default=True,
-    )
-    no_grow = {"action": "store_false", "dest": "grow"}
-    add(room, "--no-grow", "report an error if there is no room", **no_grow)
-    add(
-        parser,
-        "--create",
-        "make the original file if there is none, as compress\n"
-        "does; if its name ends with %s, a dataset" % DATASET_SUFFIX,
-    )
-    add(
-        parser,
-        "--wait <seconds>",
-        "wait up to this many seconds for another writer (default: 0)",
-        type=number_of("--wait", float),
-        default=0,
+        OPTIONS,
+        grow={"default": True},
+        no_grow={"action": "store_false", "dest": "grow"},
+        wait={"type": number_of("--wait", float), "default": 0},
     )
 
 

@@ -13,9 +13,8 @@ import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 
@@ -26,10 +25,12 @@ from ...bigfile.attributes import FORMATS, AttributeSet, humane
 from ...bigfile.file import RawItems, Watched
 from ...bigfile.header import MODULUS, Array, DType, folded
 from ...log import encodable, printable, verbose
-from ..console import console
+from ..console import STREAM, console
 from ..display import say_json, say_json_list
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsage, for_each_file
+from ..inputs import opened_input
 from ..options import add
+from ..outputs import check_no_terminal
 from ..progress import shown
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ TEXT_NBYTES = 2**19
 # A conversion of printf with the size of a type in C, which Python does not know.
 _SIZED = re.compile("(%[-+ #0-9.]*)(?:hh|ll|[hlLjzt])(?=[a-zA-Z])")
 
-EXAMPLES = """\
+HELP = """\
+work with a BigFile tree, a folder of columns
+
 examples:
   %(prog)s ls -l PART_018              type, row width, rows of each block
   %(prog)s cat -o 9 -c 5 PART_018 0/Mass
@@ -51,8 +54,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    parser.description = "work with a BigFile tree, a folder of columns"
-    parser.epilog = EXAMPLES
     actions: Any = parser.add_subparsers(
         title="actions", metavar="<action>", dest="action", required=True
     )
@@ -140,10 +141,8 @@ def _cat(args: Namespace) -> None:
     stop = start + (left if args.count is None else min(args.count, left))
     row_nbytes = max(1, column.nbytes // max(1, column.size))
     step = max(1, (RAW_NBYTES if args.binary else TEXT_NBYTES) // row_nbytes)
-    if args.binary and sys.stdout.isatty() and not args.force:
-        raise WrongUsage(
-            "bytes are not written to a terminal; redirect them, or use --force"
-        )
+    if args.binary:
+        check_no_terminal(STREAM, args, "bytes")
     sys.stdout.flush()
     with shown(args.names[0], (stop - start) * row_nbytes, args.progress) as bar:
 
@@ -216,17 +215,12 @@ def _create(args: Namespace) -> None:
         tree.create(name, row, args.size, nfile).close()
         return
     with (
-        _opened(more[1:]) as fp,
+        opened_input([*more[1:], STREAM][0]) as fp,
         seekable_with_size(fp) as (items, nbytes),
         shown(name, nbytes, args.progress) as bar,
     ):
         table = Watched(RawItems(items, nbytes, row), progress=bar)
         tree.create_from_array(name, table, nfile).close()
-
-
-def _opened(names: list[str]) -> AbstractContextManager[BinaryIO]:
-    """Open the file with raw items, or standard input."""
-    return open(names[0], "rb") if names else nullcontext(sys.stdin.buffer)
 
 
 def _dtype(given: Any) -> DType:

@@ -15,7 +15,7 @@ from ..console import console
 from ..display import parse_size
 from ..exit_codes import WrongUsage
 from ..named import named
-from ..options import add, set_help
+from ..options import add_options
 
 HELP = """\
 write plain bytes to standard output, decompressing only the chunks that
@@ -31,19 +31,17 @@ examples:
 """
 
 
+OPTIONS = """\
+--bytes <A:B>  bytes from A to B, both optional; suffixes B K M G T
+    are powers of 1024
+| --rows <A:B:C>  items along the first axis of an array, every C-th one
+file_ <file>  file or dataset to be read; - may be a pipe
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    what = parser.add_mutually_exclusive_group()
-    add(
-        what,
-        "--bytes <A:B>",
-        "bytes from A to B, both optional; suffixes B K M G T\nare powers of 1024",
-    )
-    add(
-        what, "--rows <A:B:C>", "items along the first axis of an array, every C-th one"
-    )
-    add(parser, "file_ <file>", "file or dataset to be read; - may be a pipe")
+    add_options(parser, OPTIONS)
 
 
 def run(args: Namespace) -> None:

@@ -11,7 +11,7 @@ from ...exceptions import install_hint
 from ...metacodecs import CODECS_AVAIL
 from ..console import console
 from ..exit_codes import Refusal
-from ..options import add, set_help
+from ..options import add
 from ..verb_table import ALL_SETTINGS, VERBS, find, names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -64,7 +64,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add(parser, "shell <shell>", "one of %(choices)s", choices=SHELLS)
 
 

@@ -7,37 +7,20 @@ from argparse import ArgumentParser, Namespace, _ActionsContainer
 from functools import partial
 from typing import Any
 
-from ... import log
+from ... import defaults, log
 from ..._storage.paths import without_url
 from ...args import BloscArgs
 from ...constants import MAGIC, MAX_BUFFERSIZE, NPY_MAGIC
-from ...defaults import (
-    DEFAULT_CHECKSUM,
-    DEFAULT_CHUNK_SIZE,
-    DEFAULT_OFFSETS,
-    DEFAULT_TYPESIZE,
-)
 from ...exceptions import UsageError
-from .. import inputs, outputs
+from .. import inputs, options, outputs
 from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
 from ..exit_codes import EXIT_COULD_NOT, WrongUsage
 from ..inputs import size_of
-from ..options import (
-    KEPT,
-    METADATA,
-    StoreGiven,
-    add,
-    add_auto_option,
-    add_blosc_options,
-    add_files,
-    blosc_args,
-    blosc_settings,
-    process_metadata_args,
-    size_of_option,
-)
 from ..progress import shown
 
-EXAMPLES = """examples:
+HELP = """
+
+examples:
   %(prog)s data.bin                     to data.bin.blp
   %(prog)s -c zstd -t 4 data.bin out.blp
   %(prog)s --output-dir packed *.bin    each to packed/NAME.blp
@@ -53,25 +36,38 @@ FILE_SETTINGS = (
 
 # Options
 
+OPTIONS = """\
+-m --metadata <metadata>  file containing the metadata, must contain valid JSON
+--npy  the input is a .npy file: store its array
+--shard  with --npy, make the file a shard of a Zarr v3 array
+    too; its checksum is then crc32c by default
+"""
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_blosc_options(parser, DEFAULT_TYPESIZE)
+    options.add_blosc_options(parser, defaults.DEFAULT_TYPESIZE)
     group = parser.add_argument_group(title="settings that fit the data")
-    add_auto_option(group.add_mutually_exclusive_group())
+    options.add_auto_option(group.add_mutually_exclusive_group())
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group)
-    add(group, *METADATA)
-    add(group, "--npy", "the input is a .npy file: store its array")
-    add(
-        group,
-        "--shard",
-        "with --npy, make the file a shard of a Zarr v3 array\n"
-        "too; its checksum is then crc32c by default",
-    )
+    options.add_options(group, OPTIONS)
     add_room_options(group)
-    add_files(parser, "compress")
-    parser.epilog = EXAMPLES
+    options.add_files(parser, "compress")
+
+
+CHUNK_OPTIONS = """\
+-z --chunk-size <size>  set desired chunk size or 'max' (default: %s)
+-k --checksum <checksum>  set desired checksum:
+    %s (default: %s)
+-o --no-offsets  deactivate offsets
+"""
+ROOM_OPTIONS = """\
+--max-app-chunks <n>  reserve offsets for n more chunks (default: %s)
+--max-meta-size <size>  space to reserve for metadata (default: %s)
+--meta-codec <codec>  codec for metadata: zlib or None%s
+--meta-checksum <checksum>  checksum for metadata, one of those above%s
+"""
 
 
 def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
@@ -79,45 +75,35 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     from ...checksums import CHECKSUMS_AVAIL
     from ...pretty import join_with_eol
 
-    add(
+    rows = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
+    names = "".join(map(join_with_eol, rows)).replace("\n", "\n    ")
+    size = None if kept else defaults.DEFAULT_CHUNK_SIZE
+    checksum = None if kept else defaults.DEFAULT_CHECKSUM
+    given = {"action": options.StoreGiven}
+    options.add_options(
         group,
-        "-z --chunk-size <size>",
-        "set desired chunk size or 'max' (default: %s)"
-        % (KEPT if kept else DEFAULT_CHUNK_SIZE),
-        action=StoreGiven,
-        type=_chunk_size,
-        default=None if kept else DEFAULT_CHUNK_SIZE,
+        CHUNK_OPTIONS % (size or options.KEPT, names, checksum or options.KEPT),
+        chunk_size={**given, "type": _chunk_size, "default": size},
+        checksum={**given, "choices": CHECKSUMS_AVAIL, "default": checksum},
+        no_offsets={
+            "action": "store_false",
+            "dest": "offsets",
+            "default": defaults.DEFAULT_OFFSETS,
+        },
     )
-    names = [CHECKSUMS_AVAIL[i : i + 3] for i in range(0, len(CHECKSUMS_AVAIL), 3)]
-    add(
-        group,
-        "-k --checksum <checksum>",
-        "set desired checksum:\n%s (default: %s)"
-        % ("".join(map(join_with_eol, names)), KEPT if kept else DEFAULT_CHECKSUM),
-        action=StoreGiven,
-        choices=CHECKSUMS_AVAIL,
-        default=None if kept else DEFAULT_CHECKSUM,
-    )
-    no_offsets = {"action": "store_false", "default": DEFAULT_OFFSETS}
-    add(group, "-o --no-offsets", "deactivate offsets", dest="offsets", **no_offsets)
 
 
 def add_room_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for reserved space; `kept` is that of `add_chunk_options`."""
-    default = " (default: %s)" % (KEPT if kept else "10 x")
-    chunks = "reserve offsets for n more chunks" + default
-    add(group, "--max-app-chunks <n>", chunks, type=int)
-    size = "space to reserve for metadata" + default
-    add(
+    room = options.KEPT if kept else "10 x"
+    others = " (default: %s)" % options.KEPT if kept else ""
+    size = partial(options.size_of_option, "--max-meta-size error:")
+    options.add_options(
         group,
-        "--max-meta-size <size>",
-        size,
-        type=partial(size_of_option, "--max-meta-size error:"),
+        ROOM_OPTIONS % (room, room, others, others),
+        max_app_chunks={"type": int},
+        max_meta_size={"type": size},
     )
-    shown = default if kept else ""
-    checksum = "checksum for metadata, one of those above" + shown
-    add(group, "--meta-codec <codec>", "codec for metadata: zlib or None" + shown)
-    add(group, "--meta-checksum <checksum>", checksum)
 
 
 def _chunk_size(text: str) -> int:
@@ -125,7 +111,7 @@ def _chunk_size(text: str) -> int:
 
     if text == "max":
         return MAX_BUFFERSIZE
-    size = size_of_option("-z error:", text)
+    size = options.size_of_option("-z error:", text)
     if size <= 0:
         raise WrongUsage("-z must be > 0")
     try:
@@ -149,9 +135,9 @@ def run(args: Namespace) -> int:
         in_file, out_file, settings = process_compression_args(args)
         todo = [(in_file, out_file)]
     else:
-        settings = blosc_args(args)
+        settings = options.blosc_args(args)
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
-    metadata = process_metadata_args(args)
+    metadata = options.process_metadata_args(args)
     wanted = [job for job in todo if _is_wanted(job[0], args)]
 
     def act(in_file: str, out_file: str) -> None:
@@ -182,7 +168,7 @@ def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
     out_file = args.out_file
     if out_file is None:
         out_file = inputs.compressed_name(args.in_file, args.suffix)
-    return args.in_file, out_file, blosc_args(args)
+    return args.in_file, out_file, options.blosc_args(args)
 
 
 def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
@@ -197,7 +183,7 @@ def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
     if not args.auto or "chunk_size" in chosen:
         # A size with a suffix is rounded to whole items.
         found["chunk_size"] = "%dB" % args.chunk_size
-    return {**found, **blosc_settings(args, settings)}
+    return {**found, **options.blosc_settings(args, settings)}
 
 
 # One file

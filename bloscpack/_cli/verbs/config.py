@@ -10,25 +10,29 @@ from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..options import add
 
+HELP = """\
+show the settings in force and where each comes from: an environment
+variable, the configuration file, or the defaults. An option on the command
+line wins over all of these. With settings, change the file first.
+
+variables: %s; %s names another configuration file
+
+keys of the file: %s
+
+examples:
+  %%(prog)s auto=true          compress with --auto from now on
+  %%(prog)s --unset auto       as before
+  BLPK_CODEC=zstd %%(prog)s
+  $EDITOR "$(%%(prog)s --path)"
+""" % (
+    " ".join(map(settings.variable_for, settings.CHECKS)),
+    settings.CONFIG_VARIABLE,
+    " ".join(settings.CHECKS),
+)
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    variables = [settings.variable_for(name) for name in settings.CHECKS]
-    parser.description = (
-        "show the settings in force and where each comes from: an environment\n"
-        "variable, the configuration file, or the defaults. An option on the command\n"
-        "line wins over all of these. With settings, change the file first.\n\n"
-        "variables: %s; %s names another configuration file\n\n"
-        "keys of the file: %s"
-        % (" ".join(variables), settings.CONFIG_VARIABLE, " ".join(settings.CHECKS))
-    )
-    parser.epilog = (
-        "examples:\n"
-        "  %(prog)s auto=true          compress with --auto from now on\n"
-        "  %(prog)s --unset auto       as before\n"
-        "  BLPK_CODEC=zstd %(prog)s\n"
-        '  $EDITOR "$(%(prog)s --path)"'
-    )
     how = parser.add_mutually_exclusive_group()
     add(how, "--path", "show the name of the configuration file")
     add(how, "--json", "show everything as JSON")

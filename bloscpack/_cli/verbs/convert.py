@@ -18,7 +18,12 @@ from ..console import (
 )
 from ..display import say_json
 from ..exit_codes import WrongUsage
-from ..options import add, add_codec_options, lengths_of_option, rows_or_shape, set_help
+from ..options import (
+    add_codec_options,
+    add_options,
+    lengths_of_option,
+    rows_or_shape,
+)
 from ..outputs import Clock, check_free, checked_stream
 from ..progress import shown
 
@@ -39,35 +44,25 @@ examples:
 """
 
 
+OPTIONS = """\
+--to <format>  format of the target (default: the end of its name)
+--dtype [<name>=]<type>  type of a column of a CSV file, as NumPy names it:
+    i4, f8, M8[D], U10, U (the longest text); without a
+    name, of the items in a file without a header
+--shape <n>,<n>...  shape of the array in such a file; one number may
+    be -1 (default: -1, one axis)
+--chunks <n>,<n>...  shape of a chunk of a dataset, or its number of rows
+--shards <n>,<n>...  the same for a file of chunks
+--json  print an object
+source <source>  file or folder to convert
+target <target>  file or folder to be written
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    add(parser, "--to <format>", "format of the target (default: the end of its name)")
-    add(
-        parser,
-        "--dtype [<name>=]<type>",
-        "type of a column of a CSV file, as NumPy names it:\n"
-        "i4, f8, M8[D], U10, U (the longest text); without a\n"
-        "name, of the items in a file without a header",
-        action="append",
-        default=[],
-    )
-    add(
-        parser,
-        "--shape <n>,<n>...",
-        "shape of the array in such a file; one number may\n"
-        "be -1 (default: -1, one axis)",
-    )
-    add(
-        parser,
-        "--chunks <n>,<n>...",
-        "shape of a chunk of a dataset, or its number of rows",
-    )
-    add(parser, "--shards <n>,<n>...", "the same for a file of chunks")
-    add(parser, "--json", "print an object")
+    add_options(parser, OPTIONS, dtype={"action": "append", "default": []})
     add_codec_options(parser.add_argument_group(title="blosc settings"))
-    add(parser, "source <source>", "file or folder to convert")
-    add(parser, "target <target>", "file or folder to be written")
 
 
 def writes_data(args: Namespace) -> bool:

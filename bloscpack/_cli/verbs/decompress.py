@@ -27,7 +27,7 @@ from ..console import (
 )
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of
-from ..options import add, add_files
+from ..options import add_files, add_options
 from ..progress import shown
 from ..quick_answers import log_metadata
 
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from ..._commit.snapshot import Check
     from ...serializers import Json
 
-EXAMPLES = """examples:
+HELP = """
+
+examples:
   %(prog)s data.bin.blp                  to data.bin
   %(prog)s data.bin.blp other.bin
   %(prog)s --rm --output-dir . *.blp     each here; remove the inputs
@@ -46,25 +48,22 @@ EXAMPLES = """examples:
 IN_NPY = frozenset(("dtype", "shape", "order", "container", "chunks", "shard"))
 
 
+OPTIONS = """\
+-e --no-check-extension  disable checking input file for extension (*.blp)
+    (requires use of <out_file>)
+--metadata-to <file>  write the metadata to a file, as JSON
+--npy  write the array as a .npy file
+| --raw  write the bytes of an array, also to *.npy
+--no-sparse  write blocks of zeros too; by default they become holes, which take no disk
+    space
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add(
-        parser,
-        "-e --no-check-extension",
-        "disable checking input file for extension (*.blp)\n"
-        "(requires use of <out_file>)",
-    )
-    add(parser, "--metadata-to <file>", "write the metadata to a file, as JSON")
-    form = parser.add_mutually_exclusive_group()
-    add(form, "--npy", "write the array as a .npy file")
-    add(form, "--raw", "write the bytes of an array, also to *.npy")
-    no_sparse = (
-        "write blocks of zeros too; by default they become holes, which take no disk "
-        "space"
-    )
-    add(parser, "--no-sparse", no_sparse, action="store_false", dest="sparse")
+    no_sparse = {"action": "store_false", "dest": "sparse"}
+    add_options(parser, OPTIONS, no_sparse=no_sparse)
     add_files(parser, "decompress")
-    parser.epilog = EXAMPLES
 
 
 # All files
@@ -220,7 +219,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     With `npy` an array is written as a .npy file.
     """
     from ..._commit.snapshot import read_snapshot
-    from ..._format.chunks import skip_frames
+    from ..._format.chunks import frames_of
     from ..._format.sections import read_beginning
     from ..._storage.base import bytes_left
     from ..._storage.stream import Cursor
@@ -230,7 +229,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
         cursor = Cursor(fp)
         beginning = read_beginning(cursor)
         first = cursor.position
-        for _ in skip_frames(cursor, beginning.header):
+        for _ in frames_of(cursor, beginning.header):
             pass
         shard = describe_shard(fp, beginning, first, cursor.left())
         if shard is not None and shard.index:

@@ -21,20 +21,13 @@ from ...constants import EXTENSION
 from ...dataset.conversion.comparison import Comparison, Items
 from ...dataset.frames import shown_items
 from ...exceptions import BloscpackError, NotReadable
+from ...log import printable
+from .. import exit_codes
 from ..console import STREAM, console
 from ..contents import BYTES, Opened, bytes_of, opened
 from ..display import say_json
-from ..exit_codes import (
-    EXIT_COULD_NOT,
-    EXIT_OK,
-    EXIT_USAGE,
-    Refusal,
-    WrongUsage,
-    exit_code,
-    printable_message_of,
-)
 from ..info_text import json_text, shorten, size_text, table
-from ..options import add, set_help
+from ..options import add
 from ..progress import shown
 from ..row_text import json_values
 
@@ -61,7 +54,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add(parser, "--json", "print an object with all differences")
     add(parser, "a <a>", "file, dataset, folder or URL")
     add(parser, "b <b>", "file, dataset, folder or URL to compare with")
@@ -70,7 +62,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Compare two contents; return the exit code."""
     if args.a == args.b == STREAM:
-        raise WrongUsage("one of two files can be standard input, not both")
+        raise exit_codes.WrongUsage("one of two files can be standard input, not both")
     try:
         with shown(args.a, None, args.progress) as bar, ExitStack() as stack:
             a, b = _open_both(stack, args)
@@ -85,13 +77,13 @@ def run(args: Namespace) -> int:
     except BrokenPipeError:
         raise
     except (BloscpackError, OSError) as error:
-        if exit_code(error) != EXIT_COULD_NOT:
+        if exit_codes.exit_code(error) != exit_codes.EXIT_COULD_NOT:
             raise
-        text, _, hint = printable_message_of(error).partition("\n")
-        trouble = Refusal(text, hint)
-        trouble.exit_code = EXIT_USAGE  # the other code means a difference
+        text, _, hint = exit_codes.message_of(error, printable).partition("\n")
+        trouble = exit_codes.Refusal(text, hint)
+        trouble.exit_code = exit_codes.EXIT_USAGE  # the other code means a difference
         raise trouble from error
-    return EXIT_OK if found.is_equal else EXIT_DIFFERENT
+    return exit_codes.EXIT_OK if found.is_equal else EXIT_DIFFERENT
 
 
 def _open_both(stack: ExitStack, args: Namespace) -> tuple[Opened, Opened]:
@@ -118,18 +110,11 @@ def _open(stack: ExitStack, name: str, nthreads: int) -> Opened:
 
 def _show(args: Namespace, found: Comparison, a: Opened, b: Opened) -> None:
     if args.json:
-        say_json(
-            {
-                "a": a.name,
-                "b": b.name,
-                "equal": found.is_equal,
-                "differences": found.notes,
-                "items": [_as_json(items) for items in found.items],
-            }
-        )
+        items = [_as_json(items) for items in found.items]
+        what = {"equal": found.is_equal, "differences": found.notes, "items": items}
+        say_json({"a": a.name, "b": b.name, **what})
     elif not args.quiet:
-        for line in _lines(found, a, b):
-            console.say(line)
+        console.say_all(_lines(found, a, b))
 
 
 def _as_json(items: Items) -> JsonObject:

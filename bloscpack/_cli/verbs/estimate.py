@@ -17,7 +17,7 @@ from ...log import printable
 from ..display import show_files
 from ..exit_codes import EXIT_OK
 from ..info_text import size_text
-from ..options import add_table_options, set_help
+from ..options import add_table_options
 
 if TYPE_CHECKING:
     from ...serializers import JsonObject
@@ -26,6 +26,9 @@ TITLES = ("unpacked", "chunks", "threads", "to file", "to pipe", "in memory", "n
 # Number of blocks in memory per thread: Blosc allocates three buffers to decompress a
 # block, and the allocator may keep as many that were freed.
 BLOCKS_OF_BLOSC = 6
+# Fields of the description of a file that an estimate has, too.
+DESCRIBED = ("file", "nbytes", "cbytes", "nchunks", "walked")
+SIZES = ("memory_to_file", "memory_to_pipe", "memory_in_memory")
 
 
 HELP = """\
@@ -42,7 +45,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add_table_options(parser, "files to be decompressed, or folders of them")
 
 
@@ -67,11 +69,7 @@ def estimate(description: JsonObject, nthreads: int) -> JsonObject:
     # A pipe takes chunks in order: later ones wait as plain bytes.
     waiting = min(description["nchunks"], WINDOW * nthreads + 1) if nthreads > 1 else 1
     return {
-        "file": description["file"],
-        "nbytes": description["nbytes"],
-        "cbytes": description["cbytes"],
-        "nchunks": description["nchunks"],
-        "walked": description["walked"],
+        **{key: description[key] for key in DESCRIBED},
         "nthreads": nthreads,
         "memory_to_file": working + nthreads * plain,
         "memory_to_pipe": working + waiting * plain,
@@ -80,15 +78,10 @@ def estimate(description: JsonObject, nthreads: int) -> JsonObject:
 
 
 def _row(values: JsonObject, exact: bool) -> tuple[str, ...]:
-    return (
-        size_text(values["nbytes"], exact),
-        str(values["nchunks"]),
-        str(values["nthreads"]),
-        size_text(values["memory_to_file"], exact),
-        size_text(values["memory_to_pipe"], exact),
-        size_text(values["memory_in_memory"], exact),
-        printable(values["file"]),
-    )
+    counts = str(values["nchunks"]), str(values["nthreads"])
+    memory = [size_text(values[key], exact) for key in SIZES]
+    name = printable(values["file"])
+    return size_text(values["nbytes"], exact), *counts, *memory, name
 
 
 def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ from argparse import ArgumentParser, Namespace
 
 from ..options import add
 
+HELP = "show the help of the command, or of a subcommand"
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the argument of the verb."""
-    parser.description = "show the help of the command, or of a subcommand"
     add(parser, "verb <subcommand>", "compress, for example", nargs="?")
 
 

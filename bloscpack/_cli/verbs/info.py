@@ -109,8 +109,7 @@ def _show_chunks(table: JsonObject, name: str) -> None:
     counts = counted(table["nchunks"], "chunk"), table["ndamaged"], name
     total = "%s, %d damaged: %s" % counts
     console.say("%8s  %8s  %8s  %s" % (*_sizes(nbytes, cbytes), total))
-    for error in table["errors"]:
-        console.say(error)
+    console.say_all(table["errors"])
 
 
 def _sizes(nbytes: int | None, cbytes: int | None) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from ...log import printable
 from ..display import show_files
 from ..info_text import UNKNOWN, array_text, short, size_text
 from ..named import named
-from ..options import add_table_options, set_help
+from ..options import add_table_options
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,26 +32,21 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add_table_options(parser, "files of any layout, datasets, or folders")
 
 
 def run(args: Namespace) -> int:
     """List the files and the arrays of datasets."""
-    return show_files(
-        args,
-        lambda path: named(path).entries(),
-        TITLES,
-        _row,
-        _total,
-        SET_LEFT,
-        datasets=True,
-    )
+
+    def read(path: str) -> tuple[list[JsonObject], int]:
+        return named(path).entries()
+
+    return show_files(args, read, TITLES, _row, _total, SET_LEFT, datasets=True)
 
 
 def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:
     if "kind" in entry:  # an array of a dataset, or a file of another format
-        codec, array = entry.get("codec", UNKNOWN), short(entry)
+        codec, array = entry.get("codec", UNKNOWN) or "none", short(entry)
     else:
         chunk = entry["first_chunk"]
         codec = chunk["codec"] if chunk else UNKNOWN
@@ -79,13 +74,7 @@ def _counted(found: list[JsonObject]) -> str:
 def _total(found: list[JsonObject], exact: bool) -> tuple[str, ...]:
     nbytes = sum(description["nbytes"] for description in found)
     cbytes = sum(description["cbytes"] for description in found)
-    return (
-        size_text(nbytes, exact),
-        size_text(cbytes, exact),
-        "%.2f" % ratio_of(nbytes, cbytes),
-        "",
-        str(sum(description.get("nchunks", 0) for description in found)),
-        "",
-        "",
-        "total of %s" % _counted(found),
-    )
+    sizes = size_text(nbytes, exact), size_text(cbytes, exact)
+    ratio = "%.2f" % ratio_of(nbytes, cbytes)
+    nchunks = str(sum(description.get("nchunks", 0) for description in found))
+    return *sizes, ratio, "", nchunks, "", "", "total of %s" % _counted(found)

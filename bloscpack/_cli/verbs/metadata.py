@@ -14,7 +14,7 @@ from ..console import console, is_input
 from ..exit_codes import Refusal, WrongUsage
 from ..info_text import json_text
 from ..named import named
-from ..options import add, parse_json, read_metadata, set_help
+from ..options import add_options, parse_json, read_metadata
 
 if TYPE_CHECKING:
     from ...serializers import Json
@@ -37,32 +37,22 @@ examples:
 """
 
 
+OPTIONS = """\
+--compact  show the metadata on a single line
+--set <file>  replace the metadata by the JSON in a file, '-' for standard input
+--update <key=json>  give a key a value, which is JSON: text needs quotes; may be
+    repeated
+--remove <key>  remove a key and its value; may be repeated
+--grow  rewrite the file if the reserved space is too small
+file_ <file>  file or dataset
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    add(parser, "--compact", "show the metadata on a single line")
-    add(
-        parser,
-        "--set <file>",
-        "replace the metadata by the JSON in a file, '-' for standard input",
-        dest="set_",
-    )
-    add(
-        parser,
-        "--update <key=json>",
-        "give a key a value, which is JSON: text needs quotes; may be repeated",
-        action="append",
-        default=[],
-    )
-    add(
-        parser,
-        "--remove <key>",
-        "remove a key and its value; may be repeated",
-        action="append",
-        default=[],
-    )
-    add(parser, "--grow", "rewrite the file if the reserved space is too small")
-    add(parser, "file_ <file>", "file or dataset")
+    repeated = {"action": "append", "default": []}
+    more = {"set": {"dest": "set_"}, "update": repeated, "remove": repeated}
+    add_options(parser, OPTIONS, **more)
 
 
 def writes_data(args: Namespace) -> bool:

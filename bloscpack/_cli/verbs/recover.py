@@ -15,7 +15,7 @@ from ..console import console, descriptor_of, shown_input
 from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK
 from ..named import NamedFile, named
-from ..options import add, number_of, set_help
+from ..options import add_options, number_of
 from ..progress import shown
 
 # Maximum numbers of findings and of losses shown.
@@ -39,25 +39,21 @@ examples:
 """
 
 
+OPTIONS = """\
+damaged <damaged>  file or dataset to be recovered
+target <out_file>  file to be written, '-' for standard output; the folder
+    of the new dataset
+--fill <byte>  value of the bytes of lost chunks, 0 to 255 (default: 0;
+    in a dataset the fill value of each array)
+| --drop  leave lost chunks out
+--json  print an object
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    add(parser, "damaged <damaged>", "file or dataset to be recovered")
-    add(
-        parser,
-        "target <out_file>",
-        "file to be written, '-' for standard output; the folder\nof the new dataset",
-    )
-    form = parser.add_mutually_exclusive_group()
-    add(
-        form,
-        "--fill <byte>",
-        "value of the bytes of lost chunks, 0 to 255 (default: 0;\n"
-        "in a dataset the fill value of each array)",
-        type=number_of("--fill", partial(int, base=0), 255),
-    )
-    add(form, "--drop", "leave lost chunks out")
-    add(parser, "--json", "print an object")
+    fill = {"type": number_of("--fill", partial(int, base=0), 255)}
+    add_options(parser, OPTIONS, fill=fill)
 
 
 def writes_data(args: Namespace) -> bool:

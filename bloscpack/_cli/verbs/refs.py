@@ -10,7 +10,7 @@ from ..._storage.paths import without_url
 from ...references import references, write_references
 from ..console import STREAM, console
 from ..exit_codes import Refusal
-from ..options import add, set_help
+from ..options import add_options
 
 HELP = """\
 write references, in the format of kerchunk, through which Zarr and xarray
@@ -25,34 +25,30 @@ examples:
 """
 
 
+OPTIONS = """\
+-o --output <file>  write a JSON file, or a folder of Parquet files if the name ends
+    in .parq; standard output by default
+--concat  join the arrays along the first axis, in the order of the names
+--zarr-format  format of the Zarr documents (default: 2)
+--flat  make each array one-dimensional
+--unverified  accept checksums that no Zarr reader verifies
+--name <name>  name of the array, if there is only one
+--dims <a,b>  names of the axes, separated by commas
+--location <url>  folder or URL where readers find the files
+files <file>  file, URL or dataset to be referenced
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    add(
+    zarr_format = {"type": int, "choices": (2, 3), "default": 2}
+    add_options(
         parser,
-        "-o --output <file>",
-        "write a JSON file, or a folder of Parquet files if the name ends\n"
-        "in .parq; standard output by default",
-        default=STREAM,
+        OPTIONS,
+        output={"default": STREAM},
+        zarr_format=zarr_format,
+        files={"nargs": "*"},
     )
-    add(
-        parser,
-        "--concat",
-        "join the arrays along the first axis, in the order of the names",
-    )
-    parser.add_argument(
-        "--zarr-format",
-        type=int,
-        choices=(2, 3),
-        default=2,
-        help="format of the Zarr documents (default: 2)",
-    )
-    add(parser, "--flat", "make each array one-dimensional")
-    add(parser, "--unverified", "accept checksums that no Zarr reader verifies")
-    add(parser, "--name <name>", "name of the array, if there is only one")
-    add(parser, "--dims <a,b>", "names of the axes, separated by commas")
-    add(parser, "--location <url>", "folder or URL where readers find the files")
-    add(parser, "files <file>", "file, URL or dataset to be referenced", nargs="*")
     parser.set_defaults(refuse=parser.error)
 
 

@@ -6,19 +6,11 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from ... import log
+from .. import options
 from ..console import STREAM, check_exists
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import plain_size_of, run_jobs
 from ..named import NamedFile
-from ..options import (
-    METADATA,
-    add,
-    add_auto_option,
-    add_blosc_options,
-    read_metadata,
-    rows_or_shape,
-    set_help,
-)
 from .compress import add_chunk_options, add_room_options
 
 # Arguments that are settings of `repack` under the same name.
@@ -37,37 +29,32 @@ examples:
   %(prog)s --shard array.blp            make an array a Zarr shard
   %(prog)s --chunks 96,45,60 array.blp  let chunks divide every axis
 """
+OPTIONS = """\
+--chunks <n>,<n>...  length of a chunk along each axis of an array, or a
+    number of rows
+-m --metadata <metadata>  file containing the metadata, must contain valid JSON
+| --no-metadata  remove the metadata
+--shard  make an array file a shard of a Zarr v3 array; its
+    checksum is then crc32c by default
+| --no-shard  drop the index for Zarr
+"""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    add_blosc_options(parser, None, kept=True)
+    options.add_blosc_options(parser, None, kept=True)
     group = parser.add_argument_group(title="settings that fit the data")
-    add_auto_option(group.add_mutually_exclusive_group(), kept=True)
+    options.add_auto_option(group.add_mutually_exclusive_group(), kept=True)
     group = parser.add_argument_group(title="bloscpack settings")
     add_chunk_options(group, kept=True)
-    add(
+    options.add_options(
         group,
-        "--chunks <n>,<n>...",
-        "length of a chunk along each axis of an array, or a\nnumber of rows",
-        default=None,
+        OPTIONS,
+        shard={"default": None},
+        no_shard={"action": "store_false", "dest": "shard"},
     )
-    metadata = group.add_mutually_exclusive_group()
-    add(metadata, *METADATA)
-    add(metadata, "--no-metadata", "remove the metadata")
-    shard = group.add_mutually_exclusive_group()
-    add(
-        shard,
-        "--shard",
-        "make an array file a shard of a Zarr v3 array; its\n"
-        "checksum is then crc32c by default",
-        default=None,
-    )
-    no_shard = "drop the index for Zarr"
-    add(shard, "--no-shard", no_shard, action="store_false", dest="shard")
     add_room_options(group, kept=True)
-    add(parser, "files <file>", "file to rewrite", nargs="*")
+    options.add(parser, "files <file>", "file to rewrite", nargs="*")
     parser.set_defaults(refuse=parser.error)
 
 
@@ -90,7 +77,7 @@ def _settings(args: Namespace) -> dict[str, Any]:
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size
-    settings["chunks"] = rows_or_shape("--chunks", args.chunks)
+    settings["chunks"] = options.rows_or_shape("--chunks", args.chunks)
     if args.no_metadata and args.shard:
         raise WrongUsage(
             "--shard needs the metadata of an array, which --no-metadata removes"
@@ -99,7 +86,7 @@ def _settings(args: Namespace) -> dict[str, Any]:
         settings["metadata"] = None
         settings["keep_array"] = False
     elif args.metadata is not None:
-        settings["metadata"] = read_metadata(args.metadata)
+        settings["metadata"] = options.read_metadata(args.metadata)
         if settings["metadata"] is None:
             raise WrongUsage(
                 "metadata file '%s' is null, which counts as none: --no-metadata "

@@ -22,7 +22,7 @@ from ..contents import Opened, describe, opened, rows_of, selected
 from ..display import say_json, say_json_list
 from ..exit_codes import WrongUsage
 from ..info_text import member_lines, short, size_text
-from ..options import add, set_help
+from ..options import add
 from ..outputs import checked_stream
 from ..progress import shown
 from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
@@ -52,7 +52,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add(parser, "--rows <A:B:C>", "rows from A to B, every C-th one, as in Python")
     add(parser, "--fields <a,b>", "only these fields or columns")
     forms = "%s (default: %s)" % (", ".join(FORMS), TABLE)
@@ -123,8 +122,7 @@ def _show(
     if args.json:
         say_json(described)
         return
-    for line in chain(_head(described), [""], lines):
-        console.say(line)
+    console.say_all(chain(_head(described), [""], lines))
 
 
 def _part(span: range, part: Rows) -> JsonObject:

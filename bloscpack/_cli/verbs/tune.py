@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -50,7 +50,7 @@ from ..console import STREAM, console, is_input, shown_input
 from ..display import say_json
 from ..exit_codes import WrongUsage
 from ..info_text import size_text, table
-from ..options import add, number_of, set_help, size_of_option
+from ..options import add_options, number_of, size_of_option
 from ..progress import shown
 from ..samples import DATASET, PACKED, PLAIN, Sample, opened_sample
 
@@ -96,37 +96,27 @@ examples:
 """
 
 
+OPTIONS = """\
+--goal  default: %(default)s
+--typesize <bytes>  try this type size only
+--sample <size>  size of the sample, rounded down to whole chunks
+    of 1M, at least one (default: %(default)s)
+--seconds <n>  start no trial after this time (default: %(default)g)
+--all  show all trials, not only the best
+| --json  print an object
+file_ <file>  plain, .npy or .blp file, or array of a dataset
+"""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
-    _add_search_options(parser)
-    form = parser.add_mutually_exclusive_group()
-    add(form, "--all", "show all trials, not only the best")
-    add(form, "--json", "print an object")
-    add(parser, "file_ <file>", "plain, .npy or .blp file, or array of a dataset")
-
-
-def _add_search_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--goal",
-        choices=tuple(GOALS),
-        default=DEFAULT_GOAL,
-        help="default: %(default)s",
-    )
-    add(parser, "--typesize <bytes>", "try this type size only", type=int)
-    add(
+    add_options(
         parser,
-        "--sample <size>",
-        "size of the sample, rounded down to whole chunks\n"
-        "of 1M, at least one (default: %(default)s)",
-        default=SAMPLE,
-    )
-    add(
-        parser,
-        "--seconds <n>",
-        "start no trial after this time (default: %(default)g)",
-        type=number_of("--seconds", float),
-        default=SECONDS,
+        OPTIONS,
+        goal={"choices": tuple(GOALS), "default": DEFAULT_GOAL},
+        typesize={"type": int},
+        sample={"default": SAMPLE},
+        seconds={"type": number_of("--seconds", float), "default": SECONDS},
     )
 
 
@@ -146,8 +136,7 @@ def run(args: Namespace) -> None:
     if args.json:
         say_json(as_dict(search))
     else:
-        for line in report(search, args.all):
-            console.say(line)
+        console.say_all(report(search, args.all))
 
 
 # Settings
@@ -234,14 +223,13 @@ class Search:
         self._limit = seconds
         self._progress = progress
         self._codecs = [name for name in CODECS if name in CNAME_AVAIL]
-        self._pieces: list[bytes] = []
-        self._pieces_of = 0
+        self._pieces = lru_cache(1)(lambda size: sample.pieces(size))
 
     def run(self) -> None:
         """Try all promising settings, or as many as the time allows."""
         self._start = perf_counter()
         self._try([self.default, self.automatic], must_finish=True)
-        self.tried = sum(map(len, self._pieces))
+        self.tried = sum(map(len, self._pieces(self.automatic.chunk_size)))
         self._try_filters()
         self._try_codecs()
         if max(trial.ratio for trial in self.trials.values()) >= WORTH:
@@ -263,9 +251,12 @@ class Search:
         return best if self.cost(best) < CLEARLY * self.cost(auto) else auto
 
     @property
-    def pays(self) -> bool:
-        """Whether the best setting makes the file smaller."""
-        return self.best.ratio >= WORTH
+    def command(self) -> str | None:
+        """The command line for the best setting; None if compressing does not pay."""
+        if self.best.ratio < WORTH:
+            return None
+        sample = self.sample
+        return command(self.best.setting, sample.path, sample.verb, self.goal)
 
     # Stages
 
@@ -345,15 +336,13 @@ class Search:
 
     def _measure(self, setting: Setting, must_wait: bool = False) -> Trial | None:
         """Return the result of a setting, None if it takes too long."""
-        if self._pieces_of != setting.chunk_size:
-            self._pieces = self.sample.pieces(setting.chunk_size)
-            self._pieces_of = setting.chunk_size
+        pieces = self._pieces(setting.chunk_size)
         start = perf_counter()
         packing = unpacking = 0.0
         cbytes = nbytes = 0
         with own_settings:
             own_settings.use_blocksize(setting.blocksize)
-            for piece in self._pieces:
+            for piece in pieces:
                 compressed, took = timed(partial(compress, piece, setting))
                 packing += took
                 _, took = timed(partial(decompress, compressed))
@@ -363,7 +352,7 @@ class Search:
                 if self._progress is not None:
                     self._progress(len(piece))
                 too_long = perf_counter() - start > SHARE * self._limit
-                if too_long and not must_wait and nbytes < sum(map(len, self._pieces)):
+                if too_long and not must_wait and nbytes < sum(map(len, pieces)):
                     return None
         return Trial(setting, nbytes / cbytes, nbytes / packing, nbytes / unpacking)
 
@@ -412,14 +401,12 @@ def report(search: Search, everything: bool) -> Iterator[str]:
     for trial in sorted(trials.values(), key=lambda t: t.ratio, reverse=True):
         if everything or trial in front or trial in (best, default):
             marks = (trial is best, ">"), (trial in front, "*"), (trial is default, "d")
-            rows.append(
-                _row(trial, "".join(mark if yes else " " for yes, mark in marks))
-            )
+            mark = "".join(mark if yes else " " for yes, mark in marks)
+            rows.append(_row(trial, mark))
     yield from table(rows, (0, 4))
     yield ""
-    yield "> best for '%s'   * no other is better in all   d the default" % (
-        search.goal
-    )
+    legend = "> best for '%s'   * no other is better in all   d the default"
+    yield legend % search.goal
     for setting in search.left_out.values():
         yield "too slow to be tried in time: %s" % setting
     yield from _advice(search)
@@ -441,15 +428,12 @@ def _row(trial: Trial, mark: str) -> tuple[str, ...]:
 
 
 def _advice(search: Search) -> Iterator[str]:
-    best, sample, goal = search.best, search.sample, search.goal
-    if search.pays:
-        yield printable(command(best.setting, sample.path, sample.verb, goal))
+    if search.command is not None:
+        yield printable(search.command)
         return
     highest = max(trial.ratio for trial in search.trials.values())
-    yield "compressing does not pay: the best for '%s' has the ratio %.3f" % (
-        goal,
-        best.ratio,
-    )
+    text = "compressing does not pay: the best for '%s' has the ratio %.3f"
+    yield text % (search.goal, search.best.ratio)
     if highest >= WORTH:
         yield "the highest ratio is %.3f: see --goal ratio" % highest
 
@@ -474,14 +458,8 @@ def as_dict(search: Search) -> JsonObject:
         "file": sample.path,
         "nbytes": sample.nbytes,
         "sample": search.tried,
-        "goal": search.goal,
-        "seconds": search.seconds,
-        "complete": search.complete,
-        "pays": search.pays,
-        "command": (
-            command(search.best.setting, sample.path, sample.verb, search.goal)
-            if search.pays
-            else None
-        ),
+        **{name: getattr(search, name) for name in ("goal", "seconds", "complete")},
+        "pays": search.command is not None,
+        "command": search.command,
         "trials": trials,
     }

@@ -9,19 +9,12 @@ from ..._check.findings import ERROR, Report
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
+from .. import exit_codes
 from ..console import console, plain_name, shown_input
 from ..display import say_json
-from ..exit_codes import (
-    EXIT_COULD_NOT,
-    EXIT_DAMAGED,
-    EXIT_OK,
-    for_each_file,
-    message_of,
-    report_failure,
-)
 from ..inputs import packed_files
 from ..named import named
-from ..options import add, add_packed_files, set_help
+from ..options import add, add_packed_files
 from ..progress import shown, shown_for_run
 
 if TYPE_CHECKING:
@@ -51,7 +44,6 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    set_help(parser, HELP)
     add_packed_files(parser, "files of any layout, datasets, or folders of them")
     add(parser, "--json", "print a list of objects")
 
@@ -78,9 +70,9 @@ def run(args: Namespace) -> int:
         return code
 
     def failed(path: str, error: BaseException) -> None:
-        report_failure(path, error)
+        exit_codes.report_failure(path, error)
         unread = Report(plain_name(path), nbytes=None)
-        add(path, unread, ok=False, error=message_of(error))
+        add(path, unread, ok=False, error=exit_codes.message_of(error))
 
     def size_of(path: str) -> int | None:
         try:
@@ -90,7 +82,7 @@ def run(args: Namespace) -> int:
 
     files = packed_files(args, datasets=True)
     with shown_for_run(files, size_of, args.progress):
-        worst = for_each_file(files, act, failed=failed)
+        worst = exit_codes.for_each_file(files, act, failed=failed)
     if args.json:
         say_json(reports)
     return worst
@@ -99,12 +91,12 @@ def run(args: Namespace) -> int:
 def state_of(report: Report | DatasetReport) -> tuple[int, str]:
     """Return the exit code for a report, and the state in words."""
     if report.ok:
-        return EXIT_OK, "ok"
+        return exit_codes.EXIT_OK, "ok"
     kinds = {finding.kind for finding in report.findings if finding.severity == ERROR}
     for kind, state in UNREADABLE.items():
         if kinds == {kind}:
-            return EXIT_COULD_NOT, state
-    return EXIT_DAMAGED, DAMAGED
+            return exit_codes.EXIT_COULD_NOT, state
+    return exit_codes.EXIT_DAMAGED, DAMAGED
 
 
 def tell(report: Report | DatasetReport) -> None:
