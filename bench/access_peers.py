@@ -14,6 +14,7 @@ import numpy as np
 from peers import CLEVELS
 
 import bloscpack as bp
+from bloscpack import dataset
 
 CLEVEL = CLEVELS["lz4"]
 
@@ -23,12 +24,17 @@ Opened = tuple[Any, Callable[[], object]]
 
 
 class Peer(NamedTuple):
-    """Writes and opens files; `open_url` is None if it can't open a URL."""
+    """Writes and opens files; `open_url` is None if it can't open a URL.
+
+    `appends` opens a file for changes, and returns functions that append rows and that
+    close it.
+    """
 
     write: Callable[[np.ndarray, Path, Chunks], object]
     open: Callable[[str], Opened]
     open_url: Callable[[str], Opened] | None = None
     is_compressed: bool = True
+    appends: Callable[[str], Opened] | None = None
 
 
 def bloscpack(**options: Any) -> Peer:
@@ -48,6 +54,24 @@ def bloscpack(**options: Any) -> Peer:
     return Peer(write, open_it, open_it)
 
 
+def bloscpack_dataset(layout: str) -> Peer:
+    def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
+        settings = {"cname": "lz4", "clevel": CLEVEL, "layout": layout}
+        # A superchunk is cut along its rows only.
+        cut = chunks if layout == "zarr" else chunks[0]
+        dataset.create_array(path, array, chunks=cut, sync=False, **settings).close()
+
+    def open_it(name: str) -> Opened:
+        array = dataset.open(name)
+        return array, array.close
+
+    def appends(name: str) -> Opened:
+        array = dataset.open(name, "r+", sync=False)
+        return array.append, array.close
+
+    return Peer(write, open_it, open_it, appends=appends)
+
+
 def memmap() -> Peer:
     def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
         with open(path, "wb") as fp:
@@ -65,7 +89,12 @@ def zarr(sharded: bool = False) -> Peer:
     blosc = zarr.codecs.BloscCodec(cname="lz4", clevel=CLEVEL, shuffle="shuffle")
 
     def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
-        shards = {"shards": array.shape} if sharded else {}
+        shards = {}
+        if sharded:  # the shards have the shape that a dataset gives them
+            like = path.with_suffix(".like")
+            made = {"shape": array.shape, "dtype": array.dtype, "chunks": chunks}
+            with dataset.create_array(like, **made) as found:
+                shards = {"shards": found.shards}
         zarr.create_array(
             str(path), data=array, chunks=chunks, compressors=blosc, **shards
         )
@@ -73,7 +102,10 @@ def zarr(sharded: bool = False) -> Peer:
     def open_it(name: str) -> Opened:
         return zarr.open_array(name, mode="r"), lambda: None
 
-    return Peer(write, open_it, open_it)
+    def appends(name: str) -> Opened:
+        return zarr.open_array(name, mode="r+").append, lambda: None
+
+    return Peer(write, open_it, open_it, appends=appends)
 
 
 def blosc2() -> Peer:
@@ -88,7 +120,20 @@ def blosc2() -> Peer:
             cparams={"codec": blosc2.Codec.LZ4, "clevel": CLEVEL},
         )
 
-    return Peer(write, lambda name: (blosc2.open(name, mode="r"), lambda: None))
+    def open_it(name: str) -> Opened:
+        return blosc2.open(name, mode="r"), lambda: None
+
+    def appends(name: str) -> Opened:
+        array = blosc2.open(name, mode="a")
+
+        def append(rows: np.ndarray) -> None:
+            start = array.shape[0]
+            array.resize((start + len(rows), *array.shape[1:]))
+            array[start:] = rows
+
+        return append, lambda: None
+
+    return Peer(write, open_it, appends=appends)
 
 
 def hdf5() -> Peer:
@@ -100,7 +145,8 @@ def hdf5() -> Peer:
 
     def write(array: np.ndarray, path: Path, chunks: Chunks) -> None:
         with h5py.File(path, "w") as fp:
-            fp.create_dataset("a", data=array, chunks=chunks, **blosc)
+            shape = (None, *array.shape[1:])
+            fp.create_dataset("a", data=array, chunks=chunks, maxshape=shape, **blosc)
 
     def open_it(name: str) -> Opened:
         fp = h5py.File(name)
@@ -118,13 +164,26 @@ def hdf5() -> Peer:
 
         return fp["a"], close
 
-    return Peer(write, open_it, open_url)
+    def appends(name: str) -> Opened:
+        fp = h5py.File(name, "r+")
+        array = fp["a"]
+
+        def append(rows: np.ndarray) -> None:
+            start = len(array)
+            array.resize(start + len(rows), 0)
+            array[start:] = rows
+
+        return append, fp.close
+
+    return Peer(write, open_it, open_url, appends=appends)
 
 
 TABLE: dict[str, Callable[[], Peer]] = {
     "bloscpack": bloscpack,
     "bloscpack crc32c": lambda: bloscpack(checksum="crc32c"),
     "no digests": lambda: bloscpack(checksum="None"),
+    "dataset": lambda: bloscpack_dataset("zarr"),
+    "superchunk": lambda: bloscpack_dataset("superchunk"),
     "zarr": zarr,
     "zarr shard": lambda: zarr(sharded=True),
     "blosc2": blosc2,

@@ -1,13 +1,15 @@
-"""Read parts of an array in a file, from the disk and over HTTP, beside other formats.
+"""Read parts of an array, and append rows, on the disk and over HTTP, beside others.
 
-All formats have the same chunks, codec and level. Every read begins with a new open, so
-that no cache of a format has a chunk; the files stay in the page cache of the system.
-The servers run on this machine and answer each request after a delay.
+All formats have the same chunks, codec and level. Every action begins with a new open,
+so that no cache of a format has a chunk; the files stay in the page cache of the
+system. Nothing waits for the disk. The servers run on this machine and answer each
+request after a delay. CPU time is that of all threads of the process.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import subprocess
 import sys
@@ -28,15 +30,20 @@ import bloscpack as bp
 
 COLUMNS = 4096
 LOCAL = "local"
-# Number of single reads of an action: from the disk, and over HTTP.
+# Number of reads of an action: from the disk, and over HTTP. A table shows all reads of
+# an action together.
 COUNTS = {
-    "random elements": (200, 20),
-    "row slices": (40, 10),
-    "column slices": (2, 1),
-    "strided slices": (4, 2),
-    "full scan": (1, 1),
-    "cold open": (20, 5),
+    "elements": (300, 20),
+    "slices of 10 rows": (100, 10),
+    "slices of 10 columns": (5, 1),
+    "every 100th row, every 3rd column": (1, 1),
+    "1000 rows by number": (1, 1),
+    "blocks of 512 rows": (1, 1),
+    "whole": (1, 1),
+    "open and one element": (20, 5),
+    "appends of 100 rows": (50, 0),
 }
+APPENDED = 100
 
 
 def parse() -> argparse.Namespace:
@@ -45,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--chunks", nargs="*", type=int, default=[2**20, 2**16])
     parser.add_argument("--delays", nargs="*", type=float, default=[0, 0.02])
     parser.add_argument("--actions", nargs="*", default=list(COUNTS))
+    parser.add_argument("--peers", nargs="*", help="names of the peers to compare")
     parser.add_argument("--data", default="walk")
     return parser.parse_args()
 
@@ -57,15 +65,19 @@ def keys(action: str, count: int, shape: tuple[int, int], seed: int) -> list[Any
     def below(end: int) -> list[int]:
         return rng.integers(0, end, count).tolist()
 
-    if action in ("random elements", "cold open"):
+    if action in ("elements", "open and one element"):
         return list(zip(below(nrows), below(ncolumns), strict=True))
-    if action == "row slices":
+    if action == "slices of 10 rows":
         return [slice(i, i + 10) for i in below(nrows - 10)]
-    if action == "column slices":
+    if action == "slices of 10 columns":
         return [(slice(None), slice(j, j + 10)) for j in below(ncolumns - 10)]
-    if action == "strided slices":
+    if action.startswith("every"):
         return [(slice(i, None, 100), slice(None, None, 3)) for i in below(100)]
-    return [slice(i, i + 512) for i in range(0, nrows, 512)] * count
+    if action == "1000 rows by number":
+        numbers = np.sort(rng.choice(nrows, min(1000, nrows // 2), replace=False))
+        return [(numbers, slice(None))]
+    step = 512 if action == "blocks of 512 rows" else nrows
+    return [slice(i, i + step) for i in range(0, nrows, step)]
 
 
 def read(open_it: Callable, name: str, wanted: list[Any], once: bool) -> list[Any]:
@@ -77,6 +89,34 @@ def read(open_it: Callable, name: str, wanted: list[Any], once: bool) -> list[An
         return [np.array(array[key]) for key in wanted]
     finally:
         close()
+
+
+def append(peer: Any, path: str, array: np.ndarray, count: int) -> tuple[float, float]:
+    """Append rows to a copy of a file; return wall seconds and CPU seconds."""
+    copy = Path(path).parent / ("copy-" + Path(path).name)
+    (shutil.copytree if Path(path).is_dir() else shutil.copy)(path, copy)
+    try:
+        start = clocks()
+        call, close = peer.appends(str(copy))
+        for i in range(count):
+            call(array[i : i + APPENDED])
+        close()
+        taken = since(start)
+        found, close = peer.open(str(copy))
+        if not np.array_equal(found[-APPENDED:], array[count - 1 :][:APPENDED]):
+            raise SystemExit("wrong rows in '%s'" % copy)
+        close()
+        return taken
+    finally:
+        shutil.rmtree(copy) if copy.is_dir() else copy.unlink()
+
+
+def clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def since(start: tuple[float, float]) -> tuple[float, float]:
+    return time.perf_counter() - start[0], time.process_time() - start[1]
 
 
 @contextmanager
@@ -115,40 +155,55 @@ def file_name(peer: str) -> str:
     )
 
 
-def measure(sides: dict, array: np.ndarray, action: str, args: Any, far: bool) -> dict:
-    """Return for each side the seconds of a single read, one figure for each round."""
+def measure(
+    there: dict, sides: dict, array: np.ndarray, action: str, args: Any, far: bool
+) -> dict:
+    """Return for each side the seconds of each round: wall and CPU."""
     count = COUNTS[action][far]
-    per = count if action != "full scan" else 1
     seconds: dict = {name: [] for name in sides}
     for round_number in range(args.rounds + 1):
+        if action == "appends of 100 rows":
+            for name, side in sides.items():
+                if there[name].appends is not None:
+                    seconds[name].append(append(there[name], side[1], array, count))
+            continue
         wanted = keys(action, count, array.shape, round_number)
-        for name, side in sides.items():
-            start = time.perf_counter()
-            found = read(*side, wanted, action != "cold open")
-            end = time.perf_counter()
+        names = [*sides]
+        first = round_number % len(names)  # no peer always follows the same one
+        for name in names[first:] + names[:first]:
+            start = clocks()
+            found = read(*sides[name], wanted, action != "open and one element")
             if round_number:  # the first round imports modules
-                seconds[name].append((end - start) / per)
+                seconds[name].append(since(start))
                 continue
             for key, items in zip(wanted, found, strict=True):
                 if not np.array_equal(items, array[key]):
                     raise SystemExit("%s: wrong items at %r" % (name, key))
-    return seconds
+    return {name: times for name, times in seconds.items() if times}
 
 
 def rows_of(place: str, there: dict, sides: dict, array: Any, chunk: int, args: Any):
     """Measure all actions at a place; print a line for each; return the rows."""
-    print("\n%s, chunks of %d KiB; milliseconds" % (place, chunk // 1024))
-    print("%-16s" % "" + "".join("%17s" % name for name in sides))
+    print("\n%s, chunks of %d KiB; milliseconds: wall (CPU)" % (place, chunk // 1024))
+    print("%-38s" % "" + "".join("%17s" % name for name in sides))
     rows = []
     for action in args.actions:
-        seconds = measure(sides, array, action, args, place != LOCAL)
+        count = COUNTS[action][place != LOCAL]
+        if not count:
+            continue
+        seconds = measure(there, sides, array, action, args, place != LOCAL)
+        cells = dict.fromkeys(sides, "-")
         for name, times in seconds.items():
+            walls, cpus = zip(*times, strict=True)
             row = {"place": place, "chunk": chunk, "action": action, "peer": name}
-            row |= {"best": min(times), "median": statistics.median(times)}
+            row |= {"best": min(walls), "median": statistics.median(walls)}
+            row |= {"cpu": min(cpus), "count": count}
             row["compressed"] = there[name].is_compressed
             rows.append(row)
-        line = "".join("%17.3f" % (1000 * min(times)) for times in seconds.values())
-        print("%-16s" % action + line, flush=True)
+            cells[name] = "%.1f (%.1f)" % (1000 * min(walls), 1000 * min(cpus))
+        title = "%s %s" % (count, action) if count > 1 else action
+        line = "".join("%17s" % cell for cell in cells.values())
+        print("%-38s" % title + line, flush=True)
     return rows
 
 
@@ -179,7 +234,9 @@ def threads(path: Path, array: np.ndarray, chunk: int, seconds: float = 2) -> di
 
 def run(args: argparse.Namespace) -> dict:
     """Measure every chunk size and place; return the figures."""
-    there, missing = peers.available(access_peers.TABLE)
+    table = access_peers.TABLE
+    wanted = {name: table[name] for name in args.peers or table}
+    there, missing = peers.available(wanted)
     for name, reason in missing.items():
         print("skipped: %s (%s)" % (name, reason))
     array = data.make(args.data, args.mib * data.MIB).reshape(-1, COLUMNS)
@@ -192,8 +249,9 @@ def run(args: argparse.Namespace) -> dict:
                 peer.write(array, folder / file_name(name), chunks)
             sides = contestants(there, folder, None)
             rows += rows_of(LOCAL, there, sides, array, chunk, args)
-            shared.append(threads(folder / file_name("bloscpack"), array, chunk))
-            for delay in args.delays if chunk == args.chunks[0] else ():
+            if "bloscpack" in there:
+                shared.append(threads(folder / file_name("bloscpack"), array, chunk))
+            for delay in args.delays:
                 place = "HTTP, %.0f ms" % (1000 * delay)
                 with server(folder, delay) as url:
                     sides = contestants(there, folder, url)

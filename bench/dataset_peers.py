@@ -30,10 +30,14 @@ class Peer:
 
 
 class Dataset(Peer):
-    """Arrays and tables of this library; `sync` waits for the disk at each change."""
+    """Arrays and tables of this library; `sync` waits for the disk at each change.
 
-    def __init__(self, layout: str = "zarr", sync: bool = False) -> None:
-        self._options = {"layout": layout, "sync": sync, "cname": "lz4"}
+    With `buffered`, rows wait in memory for a full shard, as those of bcolz and HDF5
+    wait for a full chunk.
+    """
+
+    def __init__(self, layout: str = "zarr", sync: bool = False, **more: bool) -> None:
+        self._options = {"layout": layout, "sync": sync, "cname": "lz4", **more}
         self._options |= {"clevel": CLEVEL}
 
     def _with_chunks(self, chunk: int) -> dict[str, Any]:
@@ -236,6 +240,7 @@ class PyTables(Peer):
 TABLE: dict[str, Callable[[], Any]] = {
     "dataset": Dataset,
     "dataset, sync": lambda: Dataset(sync=True),
+    "dataset, buffered": lambda: Dataset(buffered=True),
     "superchunk": lambda: Dataset("superchunk"),
     "one .blp file": File,
     "bcolz": Bcolz,

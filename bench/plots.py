@@ -246,6 +246,9 @@ def access(result: dict) -> Any:
         for j, action in enumerate(actions):
             axis = axes[i][j]
             found = where(rows, place=place, chunk=chunk, action=action)
+            if not found:  # nothing is appended over HTTP
+                axis.set_visible(False)
+                continue
             for row in found:
                 y, value = peers.index(row["peer"]), 1000 * row["best"]
                 ours = row["peer"].startswith(OURS)
