@@ -50,6 +50,21 @@ def environment(**changes: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": os.pathsep.join(paths)} | changes
 
 
+def run_silently(*arguments: object, timeout: float, cwd: object = None) -> None:
+    """Run a new Python with arguments; it must write nothing, and end with code 0."""
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    assert (0, "") == (done.returncode, output), "%d, %s" % (done.returncode, output)
+
+
 def output_of(code: str) -> str:
     """Return the standard output of a new Python that runs `code` without an error."""
     done = subprocess.run(
