@@ -8,12 +8,13 @@ it just numbers the rows.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._engine.threads import for_each
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 3
 SHOWN_COLUMNS = 12
 MAX_SHOWN = 32
+# Maximum number of columns at a URL that are read at once.
+REMOTE_COLUMNS = 16
 ADVICE = (
     "give it one with frame.rename_axis('name'), and it becomes a column, or leave it "
     "out with frame.reset_index(drop=True)"
@@ -152,8 +155,8 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
     key, nrows = in_all_columns(key, count)
     fields = [(n, c.dtype, c.shape[1:]) for n, c in columns.items()]
     result: Items = numpy.empty(nrows, fields)
-    for name, column in columns.items():
-        result[name] = column[key]
+    sources = {name: (column, None) for name, column in columns.items()}
+    _read_each(sources, key, lambda name, items, _: result.__setitem__(name, items))
     return result
 
 
@@ -179,18 +182,41 @@ def in_all_columns(key: Any, count: int) -> tuple[slice | Items, int]:
 MaskedColumn = tuple[Array, Array | None]
 
 
+def _read_each(
+    columns: Mapping[str, MaskedColumn],
+    rows: slice | Items,
+    use: Callable[[str, Items, Items | None], None],
+) -> None:
+    """Call ``use(name, items, mask)`` for rows of each column, in order.
+
+    Columns at a URL are read at the same time: each read waits for answers.
+    """
+
+    def read(name: str) -> tuple[str, Items, Items | None]:
+        column, mask = columns[name]
+        return name, column[rows], None if mask is None else mask[rows]
+
+    waits = any(column._layout.folder.is_remote for column, _ in columns.values())
+    nthreads = min(len(columns), REMOTE_COLUMNS) if waits else 1
+    for_each(columns, read, lambda found: use(*found), nthreads, waits=waits)
+
+
 def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     """Return rows as a DataFrame; raise `UsageError` if a column has several axes."""
     import pandas
 
-    data = {}
-    for name, (column, mask) in columns.items():
+    data: dict[str, Any] = {}
+    for name, (column, _) in columns.items():
         if column.ndim > 1:
             raise UsageValueError(
                 "a DataFrame has no columns with several axes, such as '%s' of "
                 "shape %s: name the columns to read" % (name, column.shape)
             )
-        data[name] = _series_items(column[rows], None if mask is None else mask[rows])
+
+    def use(name: str, items: Items, mask: Items | None) -> None:
+        data[name] = _series_items(items, mask)
+
+    _read_each(columns, rows, use)
     return pandas.DataFrame(data, columns=list(columns))
 
 
@@ -214,11 +240,13 @@ def _series_items(items: Items, mask: Items | None) -> Any:
 def read_arrow(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     """Return rows as a table of Arrow."""
     pyarrow: Any = import_module("pyarrow")
-    data = {}
-    for name, (column, mask) in columns.items():
-        wanted = arrow_type(column.dtype, column.shape[1:], name)
-        missing = None if mask is None else mask[rows]
-        data[name] = arrow_array(column[rows], wanted, name, missing)
+    data: dict[str, Any] = {}
+    types = {n: arrow_type(c.dtype, c.shape[1:], n) for n, (c, _) in columns.items()}
+
+    def use(name: str, items: Items, mask: Items | None) -> None:
+        data[name] = arrow_array(items, types[name], name, mask)
+
+    _read_each(columns, rows, use)
     return pyarrow.table(data)
 
 

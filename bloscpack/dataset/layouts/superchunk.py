@@ -226,7 +226,8 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         else:
             count = max(source.chunks_in_run for source in self._sources)
             rows = storage.chunk_rows * count
-            self.reader = LeafReader(self.dtype, self.shape, parts, allocate, rows)
+            how = allocate, rows, data.is_remote
+            self.reader = LeafReader(self.dtype, self.shape, parts, *how)
 
     @property
     def data_folder(self) -> Folder:

@@ -45,7 +45,7 @@ from ..folder import Folder
 from .array_files import FileNames
 from .base import DEFAULT_SETTINGS, NewArray
 from .identity import Identity
-from .shard_files import ShardFiles
+from .shard_files import REMOTE_FILES, ShardFiles
 from .shard_grid import Sharding, new_grid
 from .shard_writer import ShardWriter, write_shards
 
@@ -395,6 +395,8 @@ class LeafReader:
         Returns the array for a result; it may refuse a size that comes from a file.
     block_rows
         Number of rows of all leaves that a thread reads at a time.
+    is_remote
+        Whether reading waits for another machine.
     closed
         Whether reading is an error.
     """
@@ -404,6 +406,7 @@ class LeafReader:
     parts: list[tuple[Leaf, ArrayReader]]
     allocate: Allocate
     block_rows: int
+    is_remote: bool = False
     closed: bool = False
 
     def get(self, key: Any) -> Any:
@@ -431,9 +434,14 @@ class LeafReader:
             (rows, axis), (leaf, reader, rest) = task
             leaf.of(items[rows])[...] = reader.read_axes([axis, *others, *rest])
 
-        nthreads = effective_nthreads(None, None)
+        waits = self.is_remote
+        nthreads = (
+            min(len(parts), REMOTE_FILES) if waits else effective_nthreads(None, None)
+        )
         with own_settings:
-            for_each(tasks, work, lambda _: None, nthreads, quick=True)
+            for_each(
+                tasks, work, lambda _: None, nthreads, quick=not waits, waits=waits
+            )
         return index.finish(items if names is None else items[names])
 
     def _blocks(
