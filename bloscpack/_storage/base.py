@@ -115,6 +115,9 @@ class Storage(Closing):
         """
         return [self.read_at(start, stop - start) for start, stop in extents]
 
+    def drop_kept(self) -> None:
+        """Drop bytes that were read before they were needed, unless they are few."""
+
     def close(self) -> None:
         """Release what the storage has opened; a file object of a caller stays open."""
 

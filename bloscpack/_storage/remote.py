@@ -25,7 +25,7 @@ from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_archive
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .paths import MARK
-from .places import place_for
+from .places import HEAD_SIZE, place_for
 from .protocols import StorageOptions
 from .urls import split_chain
 
@@ -115,8 +115,8 @@ class RemoteStorage(Storage):
         self._place = place_for(fs, path, self._location)
         self._opened.callback(self._place.close)
         try:
-            # The bytes that are kept, and their offset.
-            self._start, self._kept = self._open(whole, end)
+            # The offset of the bytes that are kept, and these.
+            self._kept = self._open(whole, end)
         except BaseException:
             self.close()
             raise
@@ -253,31 +253,30 @@ class RemoteStorage(Storage):
         spans = [(start, min(stop, self.size)) for start, stop in extents]
         if self._whole is not None:
             return self._whole.read_many(spans)
-        missing = [self._missing(*span) for span in spans]
-        wanted = [span for span in missing if span[0] < span[1]]
+        cuts = [self._cut(*span) for span in spans]
+        wanted = [span for _, span, _ in cuts if span[0] < span[1]]
         fetched = iter(self._wait(lambda: self._fetch_all(wanted)) if wanted else ())
-        found = []
-        for (start, stop), (first, last) in zip(spans, missing, strict=True):
-            if first >= last:
-                found.append(self._of_kept(start, stop))
-                continue
-            data = next(fetched)
-            if (first, last) != (start, stop):
-                kept = self._of_kept(start, first), self._of_kept(last, stop)
-                data = b"".join((kept[0], data, kept[1]))
-            found.append(data)
-        return found
+        return [
+            head + (next(fetched) if start < stop else b"") + tail
+            for head, (start, stop), tail in cuts
+        ]
 
-    def _of_kept(self, start: int, stop: int) -> bytes:
-        start, stop = start - self._start, stop - self._start
-        return self._kept[max(start, 0) : max(stop, 0)]
+    def _cut(self, start: int, stop: int) -> tuple[bytes, tuple[int, int], bytes]:
+        """Return the bytes of an extent that are kept, around what is missing.
 
-    def _missing(self, start: int, stop: int) -> tuple[int, int]:
-        """Return the extent of the bytes that are not kept; it may be empty."""
-        first, last = self._start, self._start + len(self._kept)
-        if first <= start < last:
-            return last, stop
-        return start, first if start < first < stop <= last else stop
+        The extent of the missing bytes may be empty.
+        """
+        at, data = self._kept
+        end = at + len(data)
+        if at <= start < min(end, stop):
+            return data[start - at : stop - at], (end, stop), b""
+        if start < at < stop <= end:
+            return b"", (start, at), data[: stop - at]
+        return b"", (start, stop), b""
+
+    def drop_kept(self) -> None:
+        if len(self._kept[1]) > HEAD_SIZE:
+            self._kept = 0, b""
 
     async def _fetch_all(self, spans: list[tuple[int, int]]) -> list[bytes]:
         import asyncio

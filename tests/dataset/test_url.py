@@ -199,6 +199,39 @@ def test_http_requests_for_a_table(web):
     web.requests.clear()
     assert columns["c"][5] == table["c"][5]
     assert [("GET", "four/c/c/0")] == web.requests
+    web.before = lambda path: path.endswith("/c/0") and barrier.wait(30)
+    row = dataset.open(web.url + "/four")[5]
+    assert [columns[name][5] for name in columns] == list(row)
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"), [("zarr", "c/0/0"), ("superchunk", "data/__1__.bin")]
+)
+def test_http_requests_for_a_shard(web, layout, file):
+    """It is read as a whole if most is needed; its front is checked in any case."""
+    items = np.random.default_rng(3).integers(0, 2**60, (400, 100))
+    how = {"layout": layout, "chunks": 20, "shards": 400}
+    dataset.create_array(web.root / "cut", items, **how).close()
+    shard = "GET", "cut/" + file
+    array = dataset.open(web.url + "/cut")
+    web.requests.clear()
+    assert items.tolist() == array[:].tolist()
+    assert [shard] == web.requests
+    assert items[390].tolist() == array[390].tolist()
+    assert [shard] * 2 == web.requests
+    if layout == "superchunk":
+        array = dataset.open(web.url + "/cut")
+        web.requests.clear()
+        barrier = threading.Barrier(2)
+        web.before = lambda _: len(web.requests) > 1 and barrier.wait(30)
+        assert items[7].tolist() == array[7].tolist()
+        assert [shard] * 3 == web.requests  # the end; the front and a chunk at once
+        web.before = lambda _: None
+        dataset.create_array(web.root / "new", items, **how).close()
+        shutil.copy(web.root / "new/data/__1__.bin", web.root / "cut/data/__1__.bin")
+        for key in (7, slice(None)):
+            with pytest.raises(DamageError, match="expected a file of the array"):
+                dataset.open(web.url + "/cut")[key]
 
 
 def numpy_rows(name):

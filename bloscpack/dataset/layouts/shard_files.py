@@ -33,7 +33,7 @@ from ..._storage.store import too_long
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import ShardIndex, Sharding
+from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
@@ -127,12 +127,12 @@ class ShardFiles(ChunkFiles):
         run_nbytes = REMOTE_RUN_NBYTES if self.folder.is_remote else RUN_NBYTES
         return max(1, run_nbytes // max(1, self.chunk_size))
 
-    def file(self, number: int) -> ShardIndex | None:
-        """Return a file; None if it is missing."""
+    def file(self, number: int, count: int = 1) -> ShardIndex | None:
+        """Return a file, of which `count` chunks are needed; None if it is missing."""
         kept = self._open.get(number)
         if kept is None:
             if self.folder.is_remote:  # the threads wait for answers, side by side
-                return self._reopened(number)
+                return self._reopened(number, count)
             with self._opening:
                 kept = self._open.get(number)
                 if kept is None:
@@ -140,14 +140,14 @@ class ShardFiles(ChunkFiles):
         found: ShardIndex | None = kept[0]
         return found
 
-    def _reopened(self, number: int) -> ShardIndex | None:
+    def _reopened(self, number: int, count: int = 1) -> ShardIndex | None:
         """Return a file as it is now; None if it is missing."""
-        file = self._open_now(number)
+        file = self._open_now(number, count)
         if file is None:
             with naming_errors(self.path_of(number)):
                 self._check_missing()
             # A writer may have removed rows, and added others, until now.
-            file = self._open_now(number)
+            file = self._open_now(number, count)
         if file is None and not self.sparse:
             raise self._missing("file", number, self.cut.shard_box(number))
         self._open.put(number, (file,))
@@ -171,24 +171,30 @@ class ShardFiles(ChunkFiles):
             filename=self.path_of(number),
         )
 
-    def _open_now(self, number: int) -> ShardIndex | None:
-        name = self.names(number)
+    def _open_now(self, number: int, count: int) -> ShardIndex | None:
+        name, packing = self.names(number), self.sharding.packing
+        is_remote, end = self.folder.is_remote, packing.index_size(self.slots)
+        if is_remote:
+            nchunks = len(self.chunks_of(number))
+            if nchunks <= min(2 * count, self.chunks_in_run):
+                # The whole file, in one request; it may have a chunk twice.
+                most = packing.bounds(self.chunk_size)[1]
+                end = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
         try:
-            storage = self.storage(name, self.sharding.packing.index_size(self.slots))
+            storage = self.storage(name, end)
         except FileNotFoundError:
             self._check_description()
             return None
         self._check_description()
         # Without the file's path, which takes a third of the time of opening it.
         try:
-            is_own = self.sharding.packing.is_own
-            if not is_own or (
-                storage.is_remote and self._is_foreign and not self._for_copies
-            ):
-                # One request less: only copying would make a wrong file permanent.
-                return ShardIndex(storage, self.sharding)
-            check = partial(self._check_front, number)
-            return ShardIndex(storage, self.sharding, check)
+            # One request less: only copying would make a wrong file permanent.
+            trusts = is_remote and self._is_foreign and not self._for_copies
+            check = None
+            if packing.is_own and not trusts:
+                check = partial(self._check_front, number)
+            is_late = not (self.sparse or self._for_copies)
+            return ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
             error.filename = error.filename or self.folder.path(name)
             raise
@@ -294,9 +300,9 @@ class ShardFiles(ChunkFiles):
             yield numbers[start:stop]
             start = stop
 
-    def _version(self, number: int) -> object:
+    def _version(self, number: int, count: int = 1) -> object:
         """Return which version of the file of a chunk is open; open it if it is not."""
-        file = self.file(number // self.slots)
+        file = self.file(number // self.slots, count)
         return None if file is None else file.storage.identity
 
     def cached(self, number: int, size: int) -> bytes | None:
@@ -314,7 +320,7 @@ class ShardFiles(ChunkFiles):
         They are plain ones by number, which were in memory, and frames of the others.
         """
         for _ in range(ATTEMPTS):
-            version, cached, wanted = self._version(run[0]), {}, run
+            version, cached, wanted = self._version(run[0], len(run)), {}, run
             if len(self._cache):
                 found = ((n, self._cache.get((n, version))) for n in run)
                 cached = {n: plain for n, plain in found if plain is not None}
@@ -431,7 +437,12 @@ class ShardFiles(ChunkFiles):
                 file, starts, sizes = self._find(numbers)
                 if file is None:
                     break
-                return self._read(file.storage, starts, sizes)
+                return self._read(file, starts, sizes)
+            except FormatError as error:
+                error.filename = error.filename or self.path_of(
+                    numbers[0] // self.slots
+                )
+                raise
             except StorageError as error:
                 # A file at a URL was replaced after it was opened.
                 if error.errno != errno.EAGAIN or attempt == ATTEMPTS - 1:
@@ -447,9 +458,10 @@ class ShardFiles(ChunkFiles):
         return None if self.folder.is_remote else self._frames([number])[0]
 
     def _read(
-        self, storage: Storage, starts: list[int], sizes: list[int]
+        self, file: ShardIndex, starts: list[int], sizes: list[int]
     ) -> list[memoryview | None]:
         """Return extents of a file; None for each extent of the size 0."""
+        storage = file.storage
         stops = list(map(int.__add__, starts, sizes))
         if starts[1:] == stops[:-1] and all(sizes) and not storage.is_remote:
             first = starts[0]  # one run: the usual case
@@ -464,7 +476,7 @@ class ShardFiles(ChunkFiles):
         extents = ((i, starts[i], stops[i], sizes[i]) for i in numbers)
         runs = list(plan_runs(extents, None, storage.is_remote))
         spans = [(run.offset, run.stop) for run in runs]
-        fetched = storage.read_many(spans) if storage.is_remote else ()
+        fetched = file.read_many(spans) if storage.is_remote else ()
         view = self._workspace.view(
             0 if fetched else sum(stop - a for a, stop in spans)
         )

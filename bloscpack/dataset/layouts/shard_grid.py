@@ -262,6 +262,9 @@ class ShardIndex:
     check_front
         Called with this object and the beginning of the file: it returns `shape`, or
         raises `FormatError`. None if the beginning is not read.
+    checks_late
+        Whether a beginning at a URL is read with the first chunks, which saves time.
+        Then `shape` is not known before.
 
     Attributes
     ----------
@@ -280,10 +283,14 @@ class ShardIndex:
         storage: Storage,
         sharding: Sharding,
         check_front: Callable[[ShardIndex, bytes], Shape | None] | None = None,
+        *,
+        checks_late: bool = False,
     ) -> None:
         self.storage = storage
         slots, packing = sharding.grid.slots, sharding.packing
-        front = storage.read_at(0, FRONT_NBYTES) if check_front is not None else b""
+        self._check_front = check_front
+        checks = check_front is not None and not (checks_late and storage.is_remote)
+        front = storage.read_at(0, FRONT_NBYTES) if checks else b""
         least, most = packing.bounds(sharding.chunk_nbytes)
         index = _read_index(storage, packing, slots)
         size = packing.index_size(slots) if packing.has_index else 0
@@ -304,8 +311,19 @@ class ShardIndex:
         self.sizes: list[int] = sizes + unused
         self.foreign = not (used and packing.is_own) or first in self.starts[:used]
         self.shape: Shape | None = None
-        if check_front is not None:
-            self.shape = check_front(self, front)
+        if check_front is not None and checks:
+            self.shape, self._check_front = check_front(self, front), None
+
+    def read_many(self, extents: list[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of extents, after a check of the beginning of the file."""
+        check = self._check_front
+        if check is None:
+            found = self.storage.read_many(extents)
+        else:
+            front, *found = self.storage.read_many([(0, FRONT_NBYTES), *extents])
+            self.shape, self._check_front = check(self, front), None
+        self.storage.drop_kept()
+        return found
 
     @cached_property
     def extents(self) -> list[tuple[int, int] | None]:
