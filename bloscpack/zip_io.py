@@ -229,8 +229,12 @@ class ArrayArchive(Closing, MutableMapping[str, LazyArray]):
         nthreads = self._options["nthreads"]
         with naming_errors(label):
             member = file.chunks(name)
-            content = file.content(member)
-            document = None if member.name.endswith(BLP) else file.document(name)
+            members, document = [member], None
+            if not member.name.endswith(BLP):
+                members.append(file.member(document_name(name)))
+            content, *others = file.contents(*members)
+            if others:
+                document = file.document(name, others[0])
             parts = OpenedFile(content, cache, limits, label, nthreads)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
@@ -314,7 +318,7 @@ class ArrayArchive(Closing, MutableMapping[str, LazyArray]):
         writer = ArchiveWriter(fp, new=True)
         for member in old.members.values():
             if member.name not in dropped:
-                writer.copy(member, old.content(member))
+                writer.copy(member, old.contents(member)[0])
         for group in parents_of(new):
             if document_name(group) not in old.members:
                 writer.add_bytes(document_name(group), encode_json(group_document()))

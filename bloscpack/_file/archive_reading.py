@@ -44,6 +44,10 @@ if TYPE_CHECKING:
 BLP = ".blp"
 # Maximum size of a ``zarr.json`` in bytes: it is read into memory as a whole.
 MAX_DOCUMENT = 16 * 2**20
+# Numbers of bytes that are read at a URL with the end records, which have the directory
+# of most archives in front of them, and with the header of a member.
+END_NBYTES = TAIL_LENGTH + 64 * 2**10
+BEGIN_NBYTES = 64 * 2**10
 
 
 # Names of arrays, and of the members that hold them
@@ -106,7 +110,8 @@ class ArchiveFile:
         file: Path | Seekable | Buffer | Storage,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        source, self.name = open_source(file, storage_options=storage_options)
+        remote = {"storage_options": storage_options, "end": END_NBYTES}
+        source, self.name = open_source(file, **remote)
         # The file below the buffer: a fork may copy the locked lock of a buffer.
         close: Callable[[], None] = getattr(source, "raw", source).close
         self._close = None if self.name is None else close
@@ -157,13 +162,25 @@ class ArchiveFile:
         start = decode_local(self.storage.read_at(start, stop - start), member)
         return start, start + member.size
 
-    def content(self, member: Member) -> PartStorage:
-        """Return the bytes of a member."""
-        return PartStorage(self.storage, *self.extent(member), self)
+    def contents(self, *members: Member) -> list[PartStorage]:
+        """Return the bytes of members, of which the first ones are read together."""
+        most = BEGIN_NBYTES if self.storage.is_remote else 0
+        headers = [local_extent(member) for member in members]
+        sizes = [min(most, member.size) for member in members]
+        spans = [(a, b + size) for (a, b), size in zip(headers, sizes, strict=True)]
+        parts = []
+        for member, (start, stop), data in zip(
+            members, headers, self.storage.read_many(spans), strict=True
+        ):
+            first = decode_local(data[: stop - start], member)
+            extent = first, first + member.size
+            head = data[first - start :][: member.size]
+            parts.append(PartStorage(self.storage, *extent, self, head))
+        return parts
 
-    def json(self, member: Member) -> JsonObject:
-        """Return the content of a ``zarr.json``."""
-        content = self.content(member)
+    def json(self, member: Member, content: PartStorage | None = None) -> JsonObject:
+        """Return the content of a ``zarr.json``, which may be open already."""
+        content = content or self.contents(member)[0]
         if content.size > MAX_DOCUMENT:
             raise DamageError(
                 "expected at most '%d' bytes in %.200r, found '%d'"
@@ -180,9 +197,9 @@ class ArchiveFile:
             ) from error
         return document if isinstance(document, dict) else {}
 
-    def document(self, name: str) -> ArrayDocument:
+    def document(self, name: str, content: PartStorage | None = None) -> ArrayDocument:
         """Return the description of an array in its ``zarr.json``."""
-        document = self.json(self.member(document_name(name)))
+        document = self.json(self.member(document_name(name)), content)
         try:
             found = decode_array(document)
             if not found.packing.is_own or found.keys != KEYS:

@@ -179,13 +179,20 @@ class FileObjectStorage(Storage):
 class PartStorage(Storage):
     """The bytes [start, stop) of another storage; closing it closes nothing.
 
-    `owner` is an object that must live as long as the part is used.
+    `owner` is an object that must live as long as the part is used. `head` has the
+    first bytes, which are not read again.
     """
 
     def __init__(
-        self, storage: Storage, start: int, stop: int, owner: object = None
+        self,
+        storage: Storage,
+        start: int,
+        stop: int,
+        owner: object = None,
+        head: bytes = b"",
     ) -> None:
         self._storage = storage
+        self._head = head
         self._start = start
         self._owner = owner
         self.size = max(0, stop - start)
@@ -197,6 +204,9 @@ class PartStorage(Storage):
 
     def read_into(self, view: memoryview, offset: int) -> int:
         view = view[: max(0, self.size - offset)]
+        if self._head and offset + len(view) <= len(self._head):
+            view[:] = self._head[offset : offset + len(view)]
+            return len(view)
         return self._storage.read_into(view, self._start + offset)
 
     def data_extents(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -205,10 +215,13 @@ class PartStorage(Storage):
             yield at - self._start, end - self._start
 
     def read_many(self, extents: Sequence[tuple[int, int]]) -> list[bytes]:
-        start, size = self._start, self.size
-        return self._storage.read_many(
-            [(start + min(a, size), start + min(b, size)) for a, b in extents]
-        )
+        start, size, head = self._start, self.size, self._head
+        spans = [(start + min(a, size), start + min(b, size)) for a, b in extents]
+        known = start + len(head)
+        found = iter(self._storage.read_many([s for s in spans if s[1] > known]))
+        return [
+            next(found) if b > known else head[a - start : b - start] for a, b in spans
+        ]
 
 
 class StorageFile(io.RawIOBase):

@@ -251,6 +251,18 @@ def test_url(path):
             bp.loadz(web.url, "r+")
 
 
+def test_requests(tmp_path):
+    """The end; the beginning of the chunks, and the document; a chunk."""
+    pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
+    arrays = {n: np.random.default_rng(n).bytes(2**20) for n in range(3)}
+    arrays = {"a%d" % n: np.frombuffer(data, "u1") for n, data in arrays.items()}
+    bp.savez(tmp_path / "a", settings={"chunk_size": 2**18}, **arrays)
+    with serving((tmp_path / "a").read_bytes()) as web, bp.loadz(web.url) as archive:
+        assert 1 == len(web.requests)
+        assert arrays["a0"][600_000] == archive["a0"][600_000]
+        assert 4 == len(web.requests)
+
+
 def test_url_of_any_file_system(tmp_path):
     fsspec = pytest.importorskip("fsspec", reason="the extra 'remote' is missing")
     bp.savez("memory://folder/a.zip", **VALUES)

@@ -165,7 +165,7 @@ def is_own_archive(path: str) -> bool:
     try:
         with closing(ArchiveFile(path)) as file:
             for name in file.arrays:
-                if file.content(file.chunks(name)).read_at(0, len(MAGIC)) != MAGIC:
+                if file.contents(file.chunks(name))[0].read_at(0, len(MAGIC)) != MAGIC:
                     return False
             documents = {
                 name.removesuffix(ZARR_JSON).rstrip("/"): file.json(member)
