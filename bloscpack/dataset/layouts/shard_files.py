@@ -25,7 +25,7 @@ from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._file.array_reader import Needs, Room
 from ..._file.chunk_reader import plan_runs
-from ..._format.grid import Box, Shape, lengths
+from ..._format.grid import Box, Shape, cut, lengths
 from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
@@ -175,7 +175,7 @@ class ShardFiles(ChunkFiles):
         name, packing = self.names(number), self.sharding.packing
         is_remote, end = self.folder.is_remote, packing.index_size(self.slots)
         if is_remote:
-            nchunks = len(self.chunks_of(number))
+            nchunks = math.prod(cut(self._stored_shape(number), self.cut.chunk))
             if nchunks <= min(2 * count, self.chunks_in_run):
                 # The whole file, in one request; it may have a chunk twice.
                 most = packing.bounds(self.chunk_size)[1]
