@@ -381,9 +381,7 @@ def test_field_tables_agree_with_the_records(title, record, names):
     module = blosc_header if record == "BLOSC_HEADER" else headers
     text = (DOCS / "format.rst").read_text("utf-8")
     body = re.split(r"^%s\n[-~]+\n" % title, text, flags=re.M)[1]
-    rows = re.findall(
-        r"^   \* - (\d+)\n     - (\d+)\n     - (\w+)\n     - (\w+)\n", body, re.M
-    )[: len(names)]
+    rows = re.findall(r"^(\d+)  +(\d+)  +(\w+)  +(\w+) ", body, re.M)[: len(names)]
     assert names == [row[3] for row in rows]
     position = 0
     for offset, size, type_, _ in rows:
@@ -399,7 +397,7 @@ def test_table_of_checksums():
 
     text = (DOCS / "format.rst").read_text("utf-8")
     body = re.split(r"^Checksums\n~+\n", text, flags=re.M)[1]
-    rows = re.findall(r"^   \* - (\d+)\n     - (\w+)\n     - (\d+)\n", body, re.M)
+    rows = re.findall(r"^(\d)  +(\w+)  +(\d+) ", body, re.M)
     assert [
         (str(i), hash_.name, str(hash_.size)) for i, hash_ in enumerate(CHECKSUMS)
     ] == rows
@@ -413,6 +411,14 @@ def test_rules_are_numbered_without_gaps():
     assert len(found) > 8
     for letter, numbers in found.items():
         assert (letter, list(range(1, len(numbers) + 1))) == (letter, numbers)
+    duties = re.findall(r"[*#][.]? \*\*[A-Z]\d+\*\* \(([RUAWCN](?: [RUAWCN])*)\)", text)
+    assert sum(map(len, found.values())) == len(duties)
+    assert not {rule[0] for rule in durability_rules()} & set(found)
+
+
+def durability_rules():
+    text = (DOCS / "durability.rst").read_text("utf-8")
+    return re.findall(r"^([A-Z]\d+)$", text, re.M)
 
 
 def test_rules_referred_to_exist():
