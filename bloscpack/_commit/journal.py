@@ -1,7 +1,7 @@
 """The undo journal of a file that is changed in place: its layout, reading and checks.
 
 ``NAME.journal`` holds the old length of NAME and the old bytes of every extent that the
-change overwrites; docs/durability.rst has the table of its fields. Contract:
+change overwrites; docs/format.rst has the table of its fields. Contract:
 
 - The journal is complete before the first byte of NAME is overwritten.
 - Removing the journal commits the change.

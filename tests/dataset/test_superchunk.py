@@ -1,4 +1,4 @@
-"""The layout 'superchunk': the rules D1 to D10 of docs/format.rst."""
+"""The layout 'superchunk': the rules D1 to D9 of docs/format.rst."""
 
 import json
 import os

@@ -88,7 +88,7 @@ def read_all(data: bytes) -> Content:
         metadata, position = read_metadata(data, position)
     if header.options & 1 and header.nchunks != -1:
         position += 8 * (header.nchunks + header.max_app_chunks)
-        check("F4", position <= len(data))  # O3: nothing else uses the table
+        check("O6", position <= len(data))  # O3: nothing else uses the table
     content = Content(header, metadata, [], [])
     pieces = content.pieces
     while len(pieces) != header.nchunks:
@@ -101,7 +101,7 @@ def read_all(data: bytes) -> Content:
         content.extents.append((position, stop))
         position = stop
     if not header.nchunks:
-        check("H9", position == len(data))
+        check("H8", position == len(data))
     check("C7", not frame_at(data, position, header.checksum))
     return content
 
@@ -132,24 +132,24 @@ def read_header(data: bytes) -> Header:
     )
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
-    check("H8", nchunks != 0 or last_chunk < 1)
+    check("H5", nchunks != 0 or last_chunk < 1)
     return Header(layout, 32, nchunks, options, checksum, chunk_size, last_chunk, free)
 
 
 def read_metadata(data: bytes, start: int) -> tuple[object, int]:
-    check("F4", start + 32 <= len(data))
+    check("M9", start + 32 <= len(data))
     fields = struct.unpack_from("<8sBBBBIII8s", data, start)
     name, options, checksum, codec, level, size, room, stored_size, user = fields
     check("M1", (name, options, user) == (b"JSON\0\0\0\0", 0, bytes(8)))
     check("M1", checksum < 10 and codec < 2 and level < 10)
     check("M2", stored_size <= room)
+    check("M6", size <= max(2**24, 32 * stored_size))
     digest_at = start + 32 + room
     digest_size = len(digest_of(checksum, b""))
-    check("F4", digest_at + digest_size <= len(data))
+    check("M9", digest_at + digest_size <= len(data))
     stored = data[start + 32 : start + 32 + stored_size]
     digest = data[digest_at : digest_at + digest_size]
     check("M3", digest == digest_of(checksum, stored))
-    check("M6", size <= max(2**24, 32 * stored_size))
     text = stored
     if codec == 1:
         stream = zlib.decompressobj()

@@ -94,10 +94,7 @@ def test_the_other_reader_shares_nothing_with_the_package():
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_changed_files(count):
-    """Both readers refuse the same files, and return the same content of the others.
-
-    Types are not compared: the package takes more names of them (rule A5).
-    """
+    """Both readers refuse the same files, and return the same content of the others."""
     generator = random.Random(1)
     originals = [path.read_bytes() for path in SMALL_FILES if "layout-3" in path.name]
     originals += [(TESTS / "valid" / "sound.blp").read_bytes()]

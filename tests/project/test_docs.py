@@ -5,16 +5,21 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib.util
+import io
 import itertools
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import warnings
+from zlib import crc32
 
+import numpy
 import pytest
 import support
+from format.independent_reader import crc32c
 from support import ROOT
 
 import bloscpack
@@ -234,10 +239,10 @@ def test_examples_of_module(path, tmp_path, monkeypatch):
 # The worked example of the format
 
 
-def example_dump():
-    """Return the bytes of the hex dump, after a look at its positions."""
+def example_dump(name="example-dump"):
+    """Return the bytes of a hex dump, after a look at its positions."""
     data = b""
-    for line in named_block("format.rst", "example-dump").splitlines():
+    for line in named_block("format.rst", name).splitlines():
         position, _, digits = line.strip().partition("  ")
         assert len(data) == int(position)
         data += bytes.fromhex(digits)
@@ -270,6 +275,48 @@ PLAIN = b"abcd" * 8 + b"xyz!" * 2
 
 def test_example_is_read():
     assert (PLAIN, {"unit": "m"}) == bloscpack.unpack_bytes_from_bytes(example_dump())
+
+
+def test_example_of_a_trailer():
+    data = example_dump("example-trailer")
+    assert b"shard\0\0\0" == data[:8]
+    copy, index = data[8:31], data[31:]
+    assert (
+        bytes([2, 1, 0x13, 1, 3, 0, 0, 0, 3, 0, 0, 0, 19, 0, 0, 0, 3, 4, 0])
+        == copy[:-4]
+    )
+    for part in (copy, index):
+        assert crc32c(part[:-4]) == int.from_bytes(part[-4:], "little")
+    first, last, free = struct.iter_unpack("<QQ", index[:-4])
+    written = bloscpack.pack_ndarray_to_bytes(
+        numpy.arange(5, dtype="u1"),
+        chunk_size=3,
+        shard=True,
+        bloscpack_args=bloscpack.BloscpackArgs(checksum="crc32c", max_app_chunks=1),
+    )
+    assert data == written[-len(data) :]
+    assert (len(written) - len(data) + 8, len(copy)) == last
+    assert (len(written) - len(data) - 16 - 2 - 4 - 23, 23) == first
+    assert (2**64 - 1, 2**64 - 1) == free
+
+
+def test_example_of_an_entry():
+    data = example_dump("example-entry")
+    fields = struct.unpack_from("<4s6H3I5H2I", data)
+    flags, method, crc, nbytes = fields[3], fields[4], *fields[7:9]
+    name, extra = data[46:55], data[55:]
+    assert (b"zarr.json", b"Bp", 4) == (name, *struct.unpack_from("<2sH", extra))
+    digested = struct.pack("<2HIQ", flags, method, crc, nbytes) + name
+    assert crc32(digested) == int.from_bytes(extra[4:], "little")
+    file = io.BytesIO()
+    bloscpack.savez(file, x=numpy.arange(5, dtype="u1"))
+    assert data in file.getvalue()
+
+
+def test_example_of_a_document():
+    text = named_block("format.rst", "example-document").strip().encode() + b"\n"
+    digest = re.search(rb"crc32=([0-9a-f]{8})", text)[1]
+    assert int(digest, 16) == crc32(text.replace(digest, b"00000000"))
 
 
 def test_example_is_written():
@@ -381,9 +428,7 @@ def test_field_tables_agree_with_the_records(title, record, names):
     module = blosc_header if record == "BLOSC_HEADER" else headers
     text = (DOCS / "format.rst").read_text("utf-8")
     body = re.split(r"^%s\n[-~]+\n" % title, text, flags=re.M)[1]
-    rows = re.findall(
-        r"^   \* - (\d+)\n     - (\d+)\n     - (\w+)\n     - (\w+)\n", body, re.M
-    )[: len(names)]
+    rows = re.findall(r"^(\d+)  +(\d+)  +(\w+)  +(\w+) ", body, re.M)[: len(names)]
     assert names == [row[3] for row in rows]
     position = 0
     for offset, size, type_, _ in rows:
@@ -399,7 +444,7 @@ def test_table_of_checksums():
 
     text = (DOCS / "format.rst").read_text("utf-8")
     body = re.split(r"^Checksums\n~+\n", text, flags=re.M)[1]
-    rows = re.findall(r"^   \* - (\d+)\n     - (\w+)\n     - (\d+)\n", body, re.M)
+    rows = re.findall(r"^(\d)  +(\w+)  +(\d+) ", body, re.M)
     assert [
         (str(i), hash_.name, str(hash_.size)) for i, hash_ in enumerate(CHECKSUMS)
     ] == rows
@@ -413,6 +458,14 @@ def test_rules_are_numbered_without_gaps():
     assert len(found) > 8
     for letter, numbers in found.items():
         assert (letter, list(range(1, len(numbers) + 1))) == (letter, numbers)
+    duties = re.findall(r"[*#][.]? \*\*[A-Z]\d+\*\* \(([RUAWCN](?: [RUAWCN])*)\)", text)
+    assert sum(map(len, found.values())) == len(duties)
+    assert not {rule[0] for rule in durability_rules()} & set(found)
+
+
+def durability_rules():
+    text = (DOCS / "durability.rst").read_text("utf-8")
+    return re.findall(r"^([A-Z]\d+)$", text, re.M)
 
 
 def test_rules_referred_to_exist():

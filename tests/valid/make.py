@@ -278,10 +278,10 @@ FILES: dict[str, Case] = {
     **streams(),
     **other_sizes(),
     # Files without chunks
-    "nchunks-0": Case("H9", made(no_chunks, array(shape=[0])), b"",
+    "nchunks-0": Case("H8", made(no_chunks, array(shape=[0])), b"",
                       made_text(shape=[0]), {**NUMBERS, "shape": [0]}),
-    "nchunks-0-no-table": Case("H9", sized(3, chunk_size=0, last_chunk=0), b""),
-    "nchunks-0-chunk-size": Case("H8 H9", sized(3, last_chunk=0), b""),
+    "nchunks-0-no-table": Case("H8", sized(3, chunk_size=0, last_chunk=0), b""),
+    "nchunks-0-chunk-size": Case("H5 H8", sized(3, last_chunk=0), b""),
     "zero-bytes": Case("W2", sized(3, b"", chunk_size=0, last_chunk=0), b""),
     # Header
     "free-without-table": Case("H5", made(no_table, header(max_app_chunks=7)),
