@@ -16,7 +16,7 @@ import data
 
 from bloscpack._engine.blosc_settings import own_settings
 from bloscpack._format.blosc_header import decode_header
-from bloscpack._format.chunks import compress, decompress_into, decompress_part
+from bloscpack._format.chunks import compress, decompress_into
 from bloscpack.args import BloscArgs
 
 KIB = 2**10
@@ -53,9 +53,12 @@ def measure(plain: list[bytes], blosc_args: BloscArgs, size: int, rounds: int) -
     out = memoryview(bytearray(len(plain[0])))
     middle = len(out) // 2
     whole = best(lambda: [decompress_into(each, out) for each in chunks], rounds)
+
+    def part() -> tuple[int, int]:
+        return middle, middle + 8
+
     element = best(
-        lambda: [decompress_part(each, out, middle, middle + 8) for each in chunks],
-        rounds,
+        lambda: [decompress_into(each, out, part=part) for each in chunks], rounds
     )
     return {
         "block": decode_header(chunks[0]).blocksize,

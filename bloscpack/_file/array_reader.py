@@ -123,7 +123,7 @@ class ChunkSource(ABC):
             If the file was replaced by other content.
         """
 
-    def cached(self, number: int, size: int) -> bytes | None:
+    def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return None
 
@@ -199,7 +199,7 @@ class ChunkCache:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._chunks: dict[Hashable, bytes] = {}
+        self._chunks: dict[Hashable, Buffer] = {}
         self._parts: tuple[Hashable, ...] = ()
         self.renew_locks()
         renew_after_fork(self)
@@ -212,7 +212,7 @@ class ChunkCache:
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def get(self, key: Hashable, size: int = -1) -> bytes | None:
+    def get(self, key: Hashable, size: int = -1) -> Buffer | None:
         """Return a chunk; None if it is not here, or has another size than `size`.
 
         The last chunk of a file may have grown since it was put here.
@@ -225,7 +225,7 @@ class ChunkCache:
                     return None
             return plain
 
-    def put(self, key: Hashable, plain: bytes) -> None:
+    def put(self, key: Hashable, plain: Buffer) -> None:
         """Keep a chunk, unless it exceeds the limit alone."""
         if len(plain) > self.limit:
             return
@@ -251,6 +251,12 @@ class ChunkCache:
         with self._lock:
             self._chunks.clear()
             self._nbytes = 0
+
+
+def new_memory(size: int) -> memoryview:
+    """Return new memory, which is not filled with zeros."""
+    items: Any = numpy.empty(size, "u1")
+    return memoryview(items)
 
 
 class ArrayReader:

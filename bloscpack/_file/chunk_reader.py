@@ -21,7 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
 
 from .._engine.blosc_settings import own_settings
@@ -30,9 +30,7 @@ from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
 from .._format.blosc_header import BloscHeader, check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
-    decompress,
     decompress_into,
-    decompress_part,
     frame_behind,
     frames_of,
     starts_with_frame,
@@ -50,7 +48,7 @@ from .._storage.stream import Cursor, StorageCursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
-from .array_reader import ChunkCache, Needs, Room
+from .array_reader import ChunkCache, Needs, Room, new_memory
 
 if TYPE_CHECKING:
     from .._format.dtypes import Array
@@ -122,10 +120,14 @@ class ChunkIndex:
                     yield from self._adjacent(number, number + 1)
 
     def _adjacent(self, first: int, after: int) -> Iterator[Extent]:
-        begins = [*self._offsets[first : after + 1].tolist(), -1]
-        starts = [*map(int, self._starts[first : after + 1]), self.nbytes]
-        sizes = (stop - start for start, stop in pairwise(starts))
-        return zip(range(first, after), begins, begins[1:], sizes, strict=False)
+        begins = self._offsets[first : after + 1].tolist()
+        sizes = [self.chunk_size] * (after - first)
+        if not self.chunk_size:
+            spans = map(self.span, range(first, after))
+            sizes = [stop - start for start, stop in spans]
+        elif after == self.nchunks:
+            sizes[-1] = self.nbytes - int(self._starts[-1])
+        return zip(range(first, after), begins, [*begins[1:], -1], sizes, strict=False)
 
     def begins_like(self, other: ChunkIndex) -> bool:
         """Return whether the chunks of `other` start at the same places in the file."""
@@ -206,12 +208,12 @@ class Run:
         self.chunks = [chunk]
         _, self.offset, self.stop, self.nbytes = chunk
         self.content: Buffer | None = None
-        self.plain: bytes | None = None
+        self.plain: Buffer | None = None
 
 
 def plan_runs(
     extents: Iterator[Extent],
-    cached: Callable[[int, int], bytes | None] | None,
+    cached: Callable[[int, int], Buffer | None] | None,
     is_remote: bool,
 ) -> Iterator[Run]:
     """Yield the runs of chunks, without their content.
@@ -613,29 +615,25 @@ class ChunkReader:
         Only the bytes that are needed are defined.
         """
         number, offset, stop, size = extent
+        part = None
         try:
             header = self._check_frame(number, frame, stop - offset)
-            chunk, span = frame[: header.ctbytes], None
-            if needs is not None and 2 * header.blocksize <= size:
-                span = needs(number)
-                if 2 * (span[1] - span[0]) > size or (
-                    number >= keep_from and not self._cache.is_first_part(number)
-                ):
-                    span = None
+            keep = place is None and number >= keep_from
             if place is None:
-                check_plain_size(header, size)
-                if span is None and number >= keep_from:
-                    plain = decompress(chunk, header)
-                    self._cache.put(number, plain)
-                    return memoryview(plain)
-                place = self._plain_workspace.view(size)
-            if span is None:
-                decompress_into(chunk, place, header)
-            else:
-                decompress_part(chunk, place, *span, header)
+                check_plain_size(header, size)  # before memory is allocated
+                place = new_memory(size) if keep else self._plain_workspace.view(size)
+            if (
+                needs is not None
+                and 2 * header.blocksize <= size
+                and (not keep or self._cache.is_first_part(number))
+            ):
+                part = partial(needs, number)
+            is_whole = decompress_into(frame[: header.ctbytes], place, header, part)
         except FormatError as error:
             error.locate(number, offset)
             raise
+        if keep and is_whole:
+            self._cache.put(number, place.toreadonly())
         return place
 
     def read_part(self, number: int, start: int, view: memoryview) -> bool:

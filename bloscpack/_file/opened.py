@@ -323,7 +323,7 @@ class OpenedFile(Closing, ChunkSource):
         last = old.nchunks - 1
         return last < 0 or new.span(last)[0] == old.span(last)[0]
 
-    def cached(self, number: int, size: int) -> bytes | None:
+    def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number, size)
 

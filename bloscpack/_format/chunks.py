@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
     from .automatic import Setting
 
+    # Start and stop of some of the plain bytes of a chunk.
+    Span = tuple[int, int]
+
 
 def plain_size(compressed: Buffer) -> int:
     """Return the number of plain bytes in a chunk that Blosc has just compressed."""
@@ -174,18 +177,28 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
 
 
 def decompress_into(
-    compressed: Buffer, destination: memoryview, known: BloscHeader | None = None
-) -> None:
+    compressed: Buffer,
+    destination: memoryview,
+    known: BloscHeader | None = None,
+    part: Callable[[], Span] | None = None,
+) -> bool:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
-    `known` is its header, if it was decoded before. Raises `FormatError` if the chunk
-    is damaged, its codec is missing, or its plain size is not that of `destination`,
-    whose content is then undefined.
+    `known` is its header, if it was decoded before. `part` returns the span of the
+    bytes that are needed: if they are in at most half of the blocks, Blosc gets a chunk
+    of these blocks alone, and the other bytes are undefined. That chunk is made in
+    `compressed` during the call, if that is writable: no other thread may use it.
+
+    Return whether all bytes were written. Raises `FormatError` if the chunk is damaged,
+    its codec is missing, or its plain size is not that of `destination`, whose content
+    is then undefined.
     """
     header = _check_whole(compressed, known)
     check_plain_size(header, destination.nbytes)
+    if part is not None and _decompress_part(compressed, destination, part, header):
+        return False
     if not header.nbytes:
-        return
+        return True
     ctypes = own_settings.ctypes
     try:
         own_settings.functions.decompress_ptr(
@@ -193,40 +206,36 @@ def decompress_into(
         )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
         _decompress_without_blosc(compressed, lambda: destination, header, error)
+    return True
 
 
-def decompress_part(
+def _decompress_part(
     compressed: Buffer,
     destination: memoryview,
-    start: int,
-    stop: int,
-    known: BloscHeader | None = None,
-) -> None:
-    """Write the plain bytes [start, stop) of a chunk to their places in `destination`.
+    part: Callable[[], Span],
+    header: BloscHeader,
+) -> bool:
+    """Write the plain bytes in a span of a chunk to their places in `destination`.
 
-    That has the plain size of the chunk; its other bytes may change, too. Blosc gets a
-    chunk of the blocks alone that hold these bytes, if they are at most half of all.
-    It is made in `compressed` during the call, if that is writable: no other thread may
-    use it. Enter `own_settings` first. Raises the errors of `decompress_into`.
+    Return whether this was possible, and worth it.
     """
-    header = _check_whole(compressed, known)
-    check_plain_size(header, destination.nbytes)
+    if header.nblocks < 2:
+        return False
+    (start, stop), size = part(), header.blocksize
+    first, after = start // size, -(-stop // size)
+    if not 0 < 2 * (after - first) <= header.nblocks:
+        return False
     if header.is_copy:
         place = slice(BLOSC_HEADER_LENGTH + start, BLOSC_HEADER_LENGTH + stop)
         destination[start:stop] = memoryview(compressed)[place]
-        return
-    size = header.blocksize
-    first, after = start // size, -(-stop // size)
-    if 0 < 2 * (after - first) <= header.nblocks:
-        ctypes = own_settings.ctypes
-        begin = ctypes.c_char.from_buffer(destination, first * size)
-        try:
-            address = ctypes.addressof(begin)
-            if _decompress_blocks(compressed, address, header, first, after):
-                return
-        except Exception:  # decompressing the whole chunk gives the reason
-            pass
-    decompress_into(compressed, destination, header)
+        return True
+    ctypes = own_settings.ctypes
+    begin = ctypes.c_char.from_buffer(destination, first * size)
+    try:
+        address = ctypes.addressof(begin)
+        return _decompress_blocks(compressed, address, header, first, after)
+    except Exception:  # decompressing the whole chunk gives the reason
+        return False
 
 
 def _decompress_blocks(

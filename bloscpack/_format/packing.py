@@ -27,20 +27,18 @@ from .blosc_header import (
     BLOSC_VERSION_CODEC,
     BLOSC_VERSION_FORMAT,
     BloscHeader,
-    decode_header,
     unpack_header,
 )
-from .chunks import check_digest, compress, decompress_into, decompress_part
+from .chunks import check_digest, compress, decompress_into
 from .codecs import CODECS as BLOSC_CODECS
-from .crc32c import crc32c
 from .shard import CRC_LENGTH, DEFAULT_SHARD_CHECKSUM, ENTRY
 
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from ..serializers import Json, JsonObject
 
-    # Start and stop of some of the plain bytes of a chunk.
-    Span = tuple[int, int]
+    # Returns the span of the plain bytes of a chunk that are needed; None for all.
+    Part = Callable[[], tuple[int, int]] | None
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Start of the only block, and size of the stream in it: behind the header of a chunk.
@@ -67,7 +65,8 @@ class Codec(NamedTuple):
     Attributes
     ----------
     decode
-        Writes the plain bytes of a chunk to memory, which has their size. Raises
+        Writes the plain bytes of a chunk to memory, which has their size, or at least
+        those in the span that ``part()`` returns; returns whether it wrote all. Raises
         `FormatError` for any other chunk.
     encode
         Returns the compressed chunk; gets the configuration of the codec, and settings
@@ -76,7 +75,7 @@ class Codec(NamedTuple):
         The levels that it has; empty if it has none.
     """
 
-    decode: Callable[[memoryview, memoryview], object]
+    decode: Callable[..., bool]
     encode: Callable[[memoryview, JsonObject, BloscArgs], bytes]
     levels: range = range(0)
 
@@ -86,10 +85,11 @@ class Codec(NamedTuple):
         return not self.levels or (type(level) is int and level in self.levels)
 
 
-def _decode_plain(stored: memoryview, target: memoryview) -> None:
+def _decode_plain(stored: memoryview, target: memoryview, part: Part = None) -> bool:
     if len(stored) != len(target):
         raise _wrong_size(len(target), len(stored))
     target[:] = stored
+    return True
 
 
 def _wrong_size(expected: int, found: int) -> DamageError:
@@ -99,21 +99,7 @@ def _wrong_size(expected: int, found: int) -> DamageError:
     )
 
 
-def _decode_blosc(
-    stored: memoryview, target: memoryview, part: Callable[[], Span] | None = None
-) -> bool:
-    """Return whether all bytes were decompressed, and not only those in `part`."""
-    header = decode_header(stored)
-    if part is not None and header.nblocks > 1:
-        start, stop = part()
-        if 2 * (stop - start) <= header.nbytes:
-            decompress_part(stored, target, start, stop, header)
-            return False
-    decompress_into(stored, target, header)
-    return True
-
-
-def _decode_gzip(stored: memoryview, target: memoryview) -> None:
+def _decode_gzip(stored: memoryview, target: memoryview, part: Part = None) -> bool:
     done = members = 0
     try:
         rest: Buffer = stored
@@ -133,6 +119,7 @@ def _decode_gzip(stored: memoryview, target: memoryview) -> None:
         raise DamageError(message, section="chunks") from error
     if done != len(target) or rest:
         raise _wrong_size(len(target), done)
+    return True
 
 
 def _encode_gzip(
@@ -142,7 +129,7 @@ def _encode_gzip(
     return stream.compress(plain) + stream.flush()
 
 
-def _decode_zstd(stored: memoryview, target: memoryview) -> None:
+def _decode_zstd(stored: memoryview, target: memoryview, part: Part = None) -> bool:
     frame = b"".join((stored, ZSTD_SKIPPED if len(stored) == len(target) else b""))
     if not target or not frame:
         raise _wrong_size(len(target), 0)
@@ -155,7 +142,7 @@ def _decode_zstd(stored: memoryview, target: memoryview) -> None:
     )
     raw = BLOSC_HEADER.pack(*fields)
     block = BLOCK.pack(BLOSC_HEADER_LENGTH + 4, len(frame))
-    decompress_into(raw + block + frame, target, BloscHeader(raw, *fields))
+    return decompress_into(raw + block + frame, target, BloscHeader(raw, *fields))
 
 
 def _encode_zstd(
@@ -192,7 +179,7 @@ def _stored_zstd(plain: memoryview) -> bytes:
 # By name in the document; the empty name for chunks that are not compressed.
 CODECS = {
     "": Codec(_decode_plain, lambda plain, *_: bytes(plain)),
-    "blosc": Codec(_decode_blosc, lambda plain, _, args: compress(plain, args)),
+    "blosc": Codec(decompress_into, lambda plain, _, args: compress(plain, args)),
     "zstd": Codec(_decode_zstd, _encode_zstd, range(-131072, 23)),
     "gzip": Codec(_decode_gzip, _encode_gzip, range(10)),
 }
@@ -248,29 +235,17 @@ class Packing:
         """Return the size in bytes of the index of a shard, with its digest."""
         return ENTRY.size * nslots + CRC_LENGTH * self.index_has_digest
 
-    def decode(
-        self,
-        frame: memoryview,
-        target: memoryview,
-        part: Callable[[], Span] | None = None,
-    ) -> bool:
-        """Write the plain bytes of a chunk to memory, which has their size.
+    def decode(self, frame: memoryview, target: memoryview, part: Part = None) -> bool:
+        """Write the plain bytes of a chunk to memory, as `Codec.decode` says.
 
-        Only those in the span that `part` returns are written if the codec can do this
-        and they are few. Return whether all are. Enter `own_settings` first. Raises
+        Return whether all were written. Enter `own_settings` first. Raises
         `FormatError` if the chunk is damaged.
         """
-        chunk = frame
         if self.has_digests:
             end = max(0, len(frame) - CHECKSUM.size)
-            chunk, digest = frame[:end], frame[end:]
-            # `check_digest` raises the error; this alone is faster.
-            if crc32c(chunk) != int.from_bytes(digest, "little") or not end:
-                check_digest(chunk, digest, CHECKSUM)
-        if self.codec == "blosc":
-            return _decode_blosc(chunk, target, part)
-        CODECS[self.codec].decode(chunk, target)
-        return True
+            frame, digest = frame[:end], frame[end:]
+            check_digest(frame, digest, CHECKSUM)
+        return CODECS[self.codec].decode(frame, target, part=part)
 
     def encode(self, plain: memoryview, args: BloscArgs) -> bytes:
         """Return a chunk without its digest. Enter `own_settings` first."""

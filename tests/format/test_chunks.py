@@ -4,6 +4,7 @@ import itertools
 import os
 import struct
 import threading
+from functools import partial
 
 import blosc
 import pytest
@@ -18,7 +19,6 @@ from bloscpack._format.chunks import (
     compress,
     decompress,
     decompress_into,
-    decompress_part,
     in_block_order,
 )
 from bloscpack._format.codecs import BY_NUMBER
@@ -288,7 +288,7 @@ def test_codec_that_this_blosc_lacks(monkeypatch, function):
 
 
 def parts(chunk):
-    """Yield plain positions and the bytes between them, read by `decompress_part`.
+    """Yield plain positions and the bytes between them, read by `decompress_into`.
 
     The bytes around them are 0xaa before.
     """
@@ -298,9 +298,10 @@ def parts(chunk):
             for length in (1, 300, 5000, size):
                 plain = bytearray(b"\xaa") * size
                 stop = min(size, start + length)
-                decompress_part(chunk, memoryview(plain), start, stop)
+                span = partial(tuple, (start, stop))
+                decompress_into(chunk, memoryview(plain), part=span)
                 writable, other = bytearray(chunk), bytearray(plain)
-                decompress_part(writable, memoryview(other), start, stop)
+                decompress_into(writable, memoryview(other), part=span)
                 assert (chunk, plain[start:stop]) == (writable, other[start:stop])
                 yield start, stop, plain
 
@@ -343,8 +344,9 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
         finally:
             own_settings.force_blocksize(0)
         struct.pack_into("<I", chunk, 16, start)
+        plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
-            decompress_part(bytes(chunk), memoryview(bytearray(len(PLAIN))), 0, 1)
+            decompress_into(bytes(chunk), plain, part=lambda: (0, 1))
 
 
 # The settings of Blosc belong to the process

@@ -24,6 +24,7 @@ from ..folder import Folder
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array, DType
+    from ..._storage.protocols import Buffer
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6
@@ -216,7 +217,7 @@ class ChunkFiles(ChunkSource):
         """Return the numbers of the chunks that hold the span [start, stop)."""
         return range(start // self.chunk_size, -(-stop // self.chunk_size))
 
-    def cached(self, number: int, size: int) -> bytes | None:
+    def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number)
 

@@ -305,7 +305,7 @@ class ShardFiles(ChunkFiles):
         file = self.file(number // self.slots, count)
         return None if file is None else file.storage.identity
 
-    def cached(self, number: int, size: int) -> bytes | None:
+    def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk in memory, of the file that is open."""
         kept = self._open.get(number // self.slots)
         if kept is None or kept[0] is None:
@@ -314,7 +314,7 @@ class ShardFiles(ChunkFiles):
 
     def _content(
         self, run: Sequence[int]
-    ) -> tuple[object, dict[int, bytes], dict[int, memoryview | None]]:
+    ) -> tuple[object, dict[int, Buffer], dict[int, memoryview | None]]:
         """Return a version of a file, and chunks of a run, all of this version.
 
         They are plain ones by number, which were in memory, and frames of the others.
