@@ -42,12 +42,6 @@ Literal = (
 _TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
 # Such a type, or several of them, such as `i4,f8`: text that is not a literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
-# The simple types of the format. `O` and `T` are refused with an error of their own.
-SIMPLE_DTYPE = re.compile(
-    r"[<>|](?:b1|[iu]1|[SV]\d+)|[<>|=]?(?:O\d*|object|T\d*)|[<>](?:[iu][248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)"
-    r"|U\d+|[Mm]8(?:\[\d*(?:[YMWDhms]|[mun]s|[pfa]s)\])?)",
-    re.ASCII,
-)
 # A unit of time with a zero in front of it, or as a divisor.
 ZERO_UNIT = re.compile(r"(M8|m8|datetime64|timedelta64)\[(0|[^\]]*/0)")
 # Maximum number of characters, and of elements of a list, in an error message.
@@ -146,18 +140,14 @@ def check_text(items: Array) -> None:
         )
 
 
-def decode_dtype(stored: object, *, any_name: bool = False) -> DType:
+def decode_dtype(stored: object) -> DType:
     """Return the dtype in the metadata, in the spelling of any release.
-
-    `any_name` admits other names that NumPy has for simple types, such as `float64`.
 
     Raises `ObjectDtypeFound` for objects, and another `FormatError` if `stored` is
     not a dtype.
     """
     try:
         descr = _parse(stored)
-        if not any_name:
-            _check_types(descr)
         if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
             dtype: DType = numpy.dtype(descr)
         elif isinstance(descr, list):
@@ -227,15 +217,6 @@ def _check_parts(value: object) -> None:
             raise ValueError("expected only strings, whole numbers and lists")
         if size > DEFAULT_DTYPE_LIMIT:
             raise ValueError("longer than '%d' bytes" % DEFAULT_DTYPE_LIMIT)
-
-
-def _check_types(descr: object) -> None:
-    """Raise `ValueError` unless each type in a descr is one of the format."""
-    if isinstance(descr, list):
-        for field in descr:
-            _check_types(field[1])
-    elif not isinstance(descr, str) or not SIMPLE_DTYPE.fullmatch(descr):
-        raise ValueError("%s is no type of the format" % shown(descr))
 
 
 def _tupled(value: object, in_list: bool = False) -> object:

@@ -103,7 +103,7 @@ def _decode_dtype(text: Json) -> DType:
         return OBJECT
     if not isinstance(text, str):
         refuse("'dtype' to be text", text)
-    dtype = decode_dtype(text, any_name=True)
+    dtype = decode_dtype(text)
     check_itemsize(dtype)
     return dtype
 
