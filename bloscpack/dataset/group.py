@@ -44,7 +44,9 @@ DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
 # included.
 SHOWN_MEMBERS = 100
-NOT_BUFFERED = "buffered=True is for arrays and tables"
+NOT_BUFFERED = (
+    "buffered=True is for arrays and tables: 'create_array' and 'create_table' take it"
+)
 
 
 def open_node(found: layouts.Found, options: opening.Options) -> Array | Table | Group:
