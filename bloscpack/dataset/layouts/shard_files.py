@@ -176,10 +176,11 @@ class ShardFiles(ChunkFiles):
         is_remote, end = self.folder.is_remote, packing.index_size(self.slots)
         if is_remote:
             nchunks = math.prod(cut(self._stored_shape(number), self.cut.chunk))
-            if nchunks <= min(2 * count, self.chunks_in_run):
-                # The whole file, in one request; it may have a chunk twice.
-                most = packing.bounds(self.chunk_size)[1]
-                end = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
+            # The whole file, in one request; it may have a chunk twice.
+            most = packing.bounds(self.chunk_size)[1]
+            whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
+            if nchunks <= 2 * count and whole <= 2 * REMOTE_RUN_NBYTES:
+                end = whole
         try:
             storage = self.storage(name, end)
         except FileNotFoundError:
@@ -320,12 +321,13 @@ class ShardFiles(ChunkFiles):
         They are plain ones by number, which were in memory, and frames of the others.
         """
         for _ in range(ATTEMPTS):
+            is_new = self._open.get(run[0] // self.slots) is None
             version, cached, wanted = self._version(run[0], len(run)), {}, run
             if len(self._cache):
                 found = ((n, self._cache.get((n, version))) for n in run)
                 cached = {n: plain for n, plain in found if plain is not None}
                 wanted = [n for n in run if n not in cached]
-            frames = self._frames(wanted) if wanted else []
+            frames = self._frames(wanted, is_new) if wanted else []
             # Another thread, or reading the frames, may have found a newer version.
             if version == self._version(run[0]):
                 return version, cached, dict(zip(wanted, frames, strict=True))
@@ -387,11 +389,12 @@ class ShardFiles(ChunkFiles):
         return plain
 
     def _find(
-        self, numbers: Sequence[int]
+        self, numbers: Sequence[int], is_new: bool
     ) -> tuple[ShardIndex | None, list[int], list[int]]:
         """Return the file of chunks, and their offsets and sizes in it.
 
-        The size of a chunk that is missing is 0.
+        The size of a chunk that is missing is 0. `is_new` says that the file has just
+        been opened.
         """
         shard = numbers[0] // self.slots
         file = self.file(shard)
@@ -400,7 +403,7 @@ class ShardFiles(ChunkFiles):
             # opened: rows may be missing that this state has, or be in a new file.
             if self._is_foreign:
                 self._check_missing()
-            file = self._reopened(shard)
+            file = file if is_new else self._reopened(shard)
         if file is None:
             return None, [], [0] * len(numbers)
         starts, sizes = file.places(numbers)
@@ -427,18 +430,21 @@ class ShardFiles(ChunkFiles):
             )
         )
 
-    def _frames(self, numbers: Sequence[int]) -> list[memoryview | None]:
+    def _frames(
+        self, numbers: Sequence[int], is_new: bool = False
+    ) -> list[memoryview | None]:
         """Return the frames of chunks of a file, valid until the next call.
 
-        None for a chunk that is missing.
+        None for a chunk that is missing. `is_new` is as for `_find`.
         """
         for attempt in range(ATTEMPTS):
             try:
-                file, starts, sizes = self._find(numbers)
+                file, starts, sizes = self._find(numbers, is_new)
                 if file is None:
                     break
                 return self._read(file, starts, sizes)
             except FormatError as error:
+                self._open.clear()  # the file may be replaced by the right one
                 error.filename = error.filename or self.path_of(
                     numbers[0] // self.slots
                 )

@@ -321,8 +321,9 @@ class ShardIndex:
             found = self.storage.read_many(extents)
         else:
             front, *found = self.storage.read_many([(0, FRONT_NBYTES), *extents])
-            self.shape, self._check_front = check(self, front), None
         self.storage.drop_kept()
+        if check is not None:
+            self.shape, self._check_front = check(self, front), None
         return found
 
     @cached_property
