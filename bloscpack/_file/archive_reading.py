@@ -110,8 +110,9 @@ class ArchiveFile:
         file: Path | Seekable | Buffer | Storage,
         storage_options: StorageOptions | None = None,
     ) -> None:
-        remote = {"storage_options": storage_options, "end": END_NBYTES}
-        source, self.name = open_source(file, **remote)
+        source, self.name = open_source(
+            file, storage_options=storage_options, end=END_NBYTES
+        )
         # The file below the buffer: a fork may copy the locked lock of a buffer.
         close: Callable[[], None] = getattr(source, "raw", source).close
         self._close = None if self.name is None else close

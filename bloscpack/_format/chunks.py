@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from ..headers import BloscpackHeader
     from .automatic import Setting
 
-    # Start and stop of some of the plain bytes of a chunk.
-    Span = tuple[int, int]
+    # Returns start and stop of those plain bytes of a chunk that are needed.
+    Part = Callable[[], tuple[int, int]]
 
 
 def plain_size(compressed: Buffer) -> int:
@@ -180,7 +180,7 @@ def decompress_into(
     compressed: Buffer,
     destination: memoryview,
     known: BloscHeader | None = None,
-    part: Callable[[], Span] | None = None,
+    part: Part | None = None,
 ) -> bool:
     """Write the plain bytes of a chunk to `destination`. Enter `own_settings` first.
 
@@ -212,7 +212,7 @@ def decompress_into(
 def _decompress_part(
     compressed: Buffer,
     destination: memoryview,
-    part: Callable[[], Span],
+    part: Part,
     header: BloscHeader,
 ) -> bool:
     """Write the plain bytes in a span of a chunk to their places in `destination`.

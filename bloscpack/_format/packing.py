@@ -36,9 +36,7 @@ from .shard import CRC_LENGTH, DEFAULT_SHARD_CHECKSUM, ENTRY
 if TYPE_CHECKING:
     from .._storage.protocols import Buffer
     from ..serializers import Json, JsonObject
-
-    # Returns the span of the plain bytes of a chunk that are needed; None for all.
-    Part = Callable[[], tuple[int, int]] | None
+    from .chunks import Part
 
 CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # Start of the only block, and size of the stream in it: behind the header of a chunk.
@@ -85,7 +83,9 @@ class Codec(NamedTuple):
         return not self.levels or (type(level) is int and level in self.levels)
 
 
-def _decode_plain(stored: memoryview, target: memoryview, part: Part = None) -> bool:
+def _decode_plain(
+    stored: memoryview, target: memoryview, part: Part | None = None
+) -> bool:
     if len(stored) != len(target):
         raise _wrong_size(len(target), len(stored))
     target[:] = stored
@@ -99,7 +99,9 @@ def _wrong_size(expected: int, found: int) -> DamageError:
     )
 
 
-def _decode_gzip(stored: memoryview, target: memoryview, part: Part = None) -> bool:
+def _decode_gzip(
+    stored: memoryview, target: memoryview, part: Part | None = None
+) -> bool:
     done = members = 0
     try:
         rest: Buffer = stored
@@ -129,7 +131,9 @@ def _encode_gzip(
     return stream.compress(plain) + stream.flush()
 
 
-def _decode_zstd(stored: memoryview, target: memoryview, part: Part = None) -> bool:
+def _decode_zstd(
+    stored: memoryview, target: memoryview, part: Part | None = None
+) -> bool:
     frame = b"".join((stored, ZSTD_SKIPPED if len(stored) == len(target) else b""))
     if not target or not frame:
         raise _wrong_size(len(target), 0)
@@ -235,7 +239,9 @@ class Packing:
         """Return the size in bytes of the index of a shard, with its digest."""
         return ENTRY.size * nslots + CRC_LENGTH * self.index_has_digest
 
-    def decode(self, frame: memoryview, target: memoryview, part: Part = None) -> bool:
+    def decode(
+        self, frame: memoryview, target: memoryview, part: Part | None = None
+    ) -> bool:
         """Write the plain bytes of a chunk to memory, as `Codec.decode` says.
 
         Return whether all were written. Enter `own_settings` first. Raises

@@ -19,6 +19,7 @@ from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
+from .layouts.shard_files import REMOTE_FILES
 from .rows import check_different, items_of, naming_column
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 3
 SHOWN_COLUMNS = 12
 MAX_SHOWN = 32
-# Maximum number of columns at a URL that are read at once.
-REMOTE_COLUMNS = 16
 ADVICE = (
     "give it one with frame.rename_axis('name'), and it becomes a column, or leave it "
     "out with frame.reset_index(drop=True)"
@@ -197,7 +196,7 @@ def _read_each(
         return name, column[rows], None if mask is None else mask[rows]
 
     waits = any(column._layout.folder.is_remote for column, _ in columns.values())
-    nthreads = min(len(columns), REMOTE_COLUMNS) if waits else 1
+    nthreads = min(len(columns), REMOTE_FILES) if waits else 1
     for_each(columns, read, lambda found: use(*found), nthreads, waits=waits)
 
 

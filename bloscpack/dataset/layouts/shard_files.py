@@ -321,7 +321,8 @@ class ShardFiles(ChunkFiles):
         They are plain ones by number, which were in memory, and frames of the others.
         """
         for _ in range(ATTEMPTS):
-            is_new = self._open.get(run[0] // self.slots) is None
+            shard, is_remote = run[0] // self.slots, self.folder.is_remote
+            is_new = is_remote and self._open.get(shard) is None
             version, cached, wanted = self._version(run[0], len(run)), {}, run
             if len(self._cache):
                 found = ((n, self._cache.get((n, version))) for n in run)
@@ -331,7 +332,7 @@ class ShardFiles(ChunkFiles):
             # Another thread, or reading the frames, may have found a newer version.
             if version == self._version(run[0]):
                 return version, cached, dict(zip(wanted, frames, strict=True))
-        raise replaced(self.path_of(run[0] // self.slots))
+        raise replaced(self.path_of(shard))
 
     def _load_run(self, reading: _Reading, run: Sequence[int]) -> None:
         """Load chunks of a file."""
@@ -393,8 +394,8 @@ class ShardFiles(ChunkFiles):
     ) -> tuple[ShardIndex | None, list[int], list[int]]:
         """Return the file of chunks, and their offsets and sizes in it.
 
-        The size of a chunk that is missing is 0. `is_new` says that the file has just
-        been opened.
+        The size of a chunk that is missing is 0. `is_new` says that a file at a
+        URL has just been opened.
         """
         shard = numbers[0] // self.slots
         file = self.file(shard)

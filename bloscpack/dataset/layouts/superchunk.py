@@ -226,8 +226,9 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         else:
             count = max(source.chunks_in_run for source in self._sources)
             rows = storage.chunk_rows * count
-            how = allocate, rows, data.is_remote
-            self.reader = LeafReader(self.dtype, self.shape, parts, *how)
+            self.reader = LeafReader(
+                self.dtype, self.shape, parts, allocate, rows, data.is_remote
+            )
 
     @property
     def data_folder(self) -> Folder:
