@@ -228,10 +228,15 @@ def test_http_requests_for_a_shard(web, layout, file):
         assert [shard] * 3 == web.requests  # the end; the front and a chunk at once
         web.before = lambda _: None
         dataset.create_array(web.root / "new", items, **how).close()
+        right = (web.root / "cut/data/__1__.bin").read_bytes()
         shutil.copy(web.root / "new/data/__1__.bin", web.root / "cut/data/__1__.bin")
         for key in (7, slice(None)):
+            array = dataset.open(web.url + "/cut")
             with pytest.raises(DamageError, match="expected a file of the array"):
-                dataset.open(web.url + "/cut")[key]
+                array[key]
+        # The wrong file is forgotten.
+        (web.root / "cut/data/__1__.bin").write_bytes(right)
+        assert items.tolist() == array[:].tolist()
 
 
 def numpy_rows(name):
