@@ -28,7 +28,6 @@ document.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -229,8 +228,8 @@ def temporary_file() -> BinaryIO:
 
 
 def journal_of(contents: dict[str, bytes], removed: list[str]) -> bytes:
-    """Return a journal with the new contents of documents, and a new token."""
-    documents = {name: json.loads(content) for name, content in contents.items()}
+    """Return a journal with the new texts of documents, and a new token."""
+    documents = {name: content.decode("utf-8") for name, content in contents.items()}
     journal = {"files": {}, "removed": removed, "documents": documents}
     return encode_line({**journal, "token": os.urandom(8).hex()})
 

@@ -163,7 +163,7 @@ class Pending:
         if (
             not isinstance(files, dict)
             or not isinstance(documents, dict)
-            or not all(map(is_safe_name, documents))
+            or not all(is_safe_name(n) and type(t) is str for n, t in documents.items())
             or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
             or not isinstance(removed, list)
             or not all(map(is_safe_name, removed))
@@ -175,8 +175,8 @@ class Pending:
                 filename=self.store.path(JOURNAL),
             )
         self.files.update({f: "%s/%s" % (CHANGES, n) for n, f in files.items()})
-        for name, document in documents.items():
-            self.documents[name] = json.dumps(document, indent=2).encode() + b"\n"
+        for name, text in documents.items():  # readers refuse what is no UTF-8
+            self.documents[name] = text.encode("utf-8", "surrogatepass")
         self.removed += removed
 
 

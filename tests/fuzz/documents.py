@@ -392,7 +392,7 @@ def plant(entries: dict, rng: random.Random) -> None:
     journal = {
         "files": {rng.choice(NAMES): rng.choice(names), "x": rng.choice(names)},
         "removed": [rng.choice(names)],
-        "documents": {rng.choice(names): rng.choice(VALUES)},
+        "documents": {rng.choice(names): rng.choice((*VALUES, "{}", "\ud800"))},
     }
     for key in list(journal):
         if rng.randrange(3) == 0:
