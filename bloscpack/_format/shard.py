@@ -193,7 +193,7 @@ def count_slots(header: BloscpackHeader, metadata: Json = None) -> int:
     if is_grid(metadata):
         shard = Description(metadata).shard
         return 0 if shard is None else shard.slots
-    return header.nchunks + (header.max_app_chunks if header.offsets else 0)
+    return header.nchunks + header.max_app_chunks
 
 
 def slots_of(header: BloscpackHeader, metadata: Json) -> Sequence[int]:

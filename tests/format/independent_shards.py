@@ -34,7 +34,7 @@ def read_shard(data: bytes) -> bytes | None:
     end = content.extents[-1][1]
     check("S4", data[end : end + 8] == SEPARATOR)
     header = content.header
-    nslots = header.nchunks + header.max_app_chunks * (header.options & 1)
+    nslots = header.nchunks + header.max_app_chunks
     index_at = len(data) - 4 - 16 * nslots
     check("S4", index_at >= end + 8)
     stored = data[index_at:-4]

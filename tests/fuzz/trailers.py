@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from format.independent_reader import crc32c
-from fuzz.parts import CHUNK, OFFSETS, Chunk, Parts, digest_of, size_of
+from fuzz.parts import CHUNK, Chunk, Parts, digest_of, size_of
 
 MISSING = 2**64 - 1
 LENGTH_OF_CRC = 4
@@ -64,8 +64,7 @@ def add_trailer(parts: Parts, inner: int, change: Break = lambda trailer: None) 
         copy = Chunk(record, last.rest.ljust(inner, b"\0"))
         size = record["ctbytes"] + len(digest_of(checksum, b""))
         entries[-1] = end + 8, size
-    if parts.header["options"] & OFFSETS:
-        entries += [(MISSING, MISSING)] * parts.header["max_app_chunks"]
+    entries += [(MISSING, MISSING)] * parts.header["max_app_chunks"]
     trailer = Trailer(copy, entries, checksum)
     change(trailer)
     parts.tail = trailer.join()
