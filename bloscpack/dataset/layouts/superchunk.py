@@ -89,10 +89,11 @@ def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
     stored = Documents(folder, None).read(STORAGE)
     if kind is None:
         return stored
-    if stored.get("superchunk") != VERSION:
+    version = stored.get("superchunk")
+    if version != VERSION or type(version) is not int:
         raise UsageError(
             "this version reads superchunks of version '%d', found '%.200s': '%s'"
-            % (VERSION, stored.get("superchunk"), folder.path(STORAGE))
+            % (VERSION, version, folder.path(STORAGE))
         )
     if stored.get("kind") != kind:
         refuse("'kind' to be '%s'" % kind, stored.get("kind"))

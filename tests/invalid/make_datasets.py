@@ -1,0 +1,523 @@
+"""Writes invalid archives and datasets: valid ones, one thing of which is changed.
+
+``python tests/invalid/make_datasets.py`` writes them and their manifest again, byte for
+byte. `SAMPLES` has, by name, the rules of docs/format.rst that a sample breaks, and the
+function that makes its files; `CHECKER` are those that only a checker reports.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from fuzz import journals  # noqa: E402
+from valid.make_datasets import (  # noqa: E402
+    FIELDS,
+    NUMBERS,
+    PLAIN,
+    REMOVED,
+    Zip,
+    archive,
+    array,
+    beside,
+    edited,
+    foreign,
+    group,
+    in_shard,
+    index_at,
+    interrupted,
+    patched,
+    pending,
+    set_document,
+    superchunk,
+    swapped,
+    table,
+    unsigned,
+    with_entry,
+    with_keys,
+    without,
+    write_sample,
+)
+
+import bloscpack as bp  # noqa: E402
+from bloscpack.exceptions import (  # noqa: E402
+    FormatError,
+    StorageError,
+    UsageError,
+)
+
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+GZIP = {"name": "gzip", "configuration": {"level": 5}}
+
+
+def zarr(rules, *path, **changes):
+    """Return a sample: an array with other values in its document."""
+    return rules, lambda: with_keys(array(NUMBERS), "zarr.json", *path, **changes)
+
+
+def other(rules, codecs, **changes):
+    """Return a sample: an array of another program with other values."""
+    return rules, lambda: foreign(codecs, {"c/0/0": PLAIN}, **changes)
+
+
+def sharding(rules, **changes):
+    return zarr(rules, "codecs", 0, "configuration", **changes)
+
+
+def storage(rules, *path, **changes):
+    """Return a sample: superchunks with other values in a document."""
+    return rules, lambda: with_keys(superchunk(), "meta/storage", *path, **changes)
+
+
+def tables(rules, change):
+    """Return a sample: a table in superchunks, with another document."""
+    files = table(layout="superchunk")
+    return rules, lambda: edited(files, "meta/storage", change)
+
+
+def zipped(rules, change):
+    return rules, lambda: archive(change)
+
+
+def entry(rules, member="x/c/0", **changes):
+    """Return a sample: an archive with other numbers in an entry of its directory."""
+    return zipped(rules, lambda z: z[member]["entry"].update(changes))
+
+
+def local(rules, member="x/c/0", **changes):
+    return zipped(rules, lambda z: z[member]["local"].update(changes))
+
+
+def journal(rules, at, new):
+    """Return a sample: a file with other bytes in its journal, and a right digest."""
+
+    def change(fields):
+        fields[at : at + len(new)] = new
+
+    return rules, lambda: interrupted(change)
+
+
+def place(files, name, new):
+    return in_shard(files, name, lambda value: value.update(place=new))
+
+
+def of_another():
+    """Return an array of which a shard is that of another array."""
+    files = array(NUMBERS)
+    value = json.loads(take_place(files["c/0"]))
+    return place(files, "c/0", "f" * 16 + value[16:])
+
+
+def take_place(content):
+    start = content.index(b'"place":') + len(b'"place":')
+    return content[start : content.index(b'"', start + 1) + 1]
+
+
+def swap_index():
+    files = array(NUMBERS)
+    at = index_at(files, "c/0")
+    entries = files["c/0"][at : at + 32]
+    files = with_entry(files, "c/0", 0, entries[16:])
+    return with_entry(files, "c/0", 1, entries[:16])
+
+
+def chunk_flip():
+    files = array(NUMBERS)
+    start, size = struct.unpack_from("<QQ", files["c/0"], index_at(files, "c/0"))
+    return patched(files, "c/0", start + size - 6, b"\x55")
+
+
+INT64 = "<q"
+SAMPLES = {
+    # Documents of the layout zarr
+    "zarr-cut": ("M7", lambda: cut(array(NUMBERS), "zarr.json", 50)),
+    "zarr-no-object": (
+        "V1",
+        lambda: {**unsigned(array(NUMBERS)), "zarr.json": b"[]"},
+    ),
+    "zarr-format-2": zarr("V1", zarr_format=2),
+    "zarr-node-type": zarr("V1", node_type="column"),
+    "zarr-attributes": (
+        "V1",
+        lambda: with_keys(unsigned(array(NUMBERS)), "zarr.json", attributes=[]),
+    ),
+    "table-equal-columns": (
+        "V2",
+        lambda: edited(
+            table(),
+            "zarr.json",
+            lambda d: d["attributes"].update({"column-order": ["x", "x"]}),
+        ),
+    ),
+    "table-order-text": (
+        "V2",
+        lambda: edited(
+            table(),
+            "zarr.json",
+            lambda d: d["attributes"].update({"column-order": "x"}),
+        ),
+    ),
+    "table-column-missing": ("V2", lambda: without(table(), "x")),
+    "table-columns-exchanged": ("V2", lambda: swapped(table(), "x", "y")),
+    "table-unequal": (
+        "V2",
+        lambda: with_keys(table(), "x/zarr.json", shape=[5]),
+    ),
+    "zarr-unknown-key": zarr("V3", other=1),
+    "zarr-must-understand": zarr("V3", other={"must_understand": True}),
+    "zarr-transformers": zarr("V3", storage_transformers=[{"name": "x"}]),
+    "zarr-dimension-names": zarr("V3", dimension_names=["a", "b"]),
+    "zarr-dimension-number": zarr("V3", dimension_names=[1]),
+    "zarr-shape-negative": zarr("V4", shape=[-1]),
+    "zarr-shape-fraction": zarr("V4", shape=[20.0]),
+    "zarr-shape-true": zarr("V4", shape=[True]),
+    "zarr-shape-large": zarr("V4", shape=[2**62]),
+    "zarr-shape-missing": zarr("V4", shape=REMOVED),
+    "zarr-axes": zarr("V4", shape=[4, 5]),
+    "zarr-grid": zarr("V4", chunk_grid={"name": "rectilinear"}),
+    "zarr-chunk-zero": sharding("V4", chunk_shape=[0]),
+    "zarr-part-of-a-chunk": sharding("V4", chunk_shape=[3]),
+    "zarr-large-chunk": (
+        "V4",
+        lambda: with_large_chunks(array(NUMBERS), 2**30),
+    ),
+    "zarr-many-chunks": (
+        "V4",
+        lambda: with_many_chunks(array(NUMBERS.reshape(10, 2)), 2**20),
+    ),
+    "zarr-data-type": zarr("V5", data_type="int7"),
+    "zarr-data-type-none": zarr("V5", data_type=REMOVED),
+    "zarr-unit": zarr(
+        "V5",
+        data_type={
+            "name": "numpy.datetime64",
+            "configuration": {"unit": "fortnight", "scale_factor": 1},
+        },
+    ),
+    "zarr-endian": other(
+        "V5", [{"name": "bytes", "configuration": {"endian": "middle"}}]
+    ),
+    "zarr-codec": sharding("V6", codecs=[LITTLE, {"name": "lzma"}]),
+    "zarr-codecs-none": sharding("V6", codecs=[]),
+    "zarr-two-codecs": sharding("V6", codecs=[LITTLE, GZIP, GZIP]),
+    "zarr-codec-behind-shards": (
+        "V6",
+        lambda: edited(
+            array(NUMBERS), "zarr.json", lambda d: d["codecs"].append({"name": "gzip"})
+        ),
+    ),
+    "zarr-index-codecs": sharding("V6", index_codecs=[{"name": "gzip"}]),
+    "zarr-index-location": sharding("V6", index_location="middle"),
+    "zarr-encoding": zarr("V7", chunk_key_encoding={"name": "v3"}),
+    "zarr-separator": zarr(
+        "V7",
+        chunk_key_encoding={"name": "default", "configuration": {"separator": "-"}},
+    ),
+    "zarr-fill-value": zarr("V8", fill_value="x"),
+    "zarr-fill-value-large": zarr("V8", fill_value=2**31),
+    "zarr-fill-value-missing": zarr("V8", fill_value=REMOVED),
+    "zarr-fill-value-float": (
+        "V8",
+        lambda: with_keys(array(NUMBERS * 0.5), "zarr.json", fill_value="nan"),
+    ),
+    # Shards
+    "shard-index-digest": (
+        "V9",
+        lambda: patched(array(NUMBERS), "c/0", -1, b"\x55"),
+    ),
+    "shard-cut": ("V9", lambda: cut(array(NUMBERS), "c/0", 20)),
+    "shard-entry-outside": (
+        "V9",
+        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 2**40, 20)),
+    ),
+    "shard-entry-empty": (
+        "V9",
+        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 100, 0)),
+    ),
+    "shard-entry-large": (
+        "V9",
+        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 8, 200)),
+    ),
+    "shard-chunk": ("V9 C5", chunk_flip),
+    "shard-chunk-missing": (
+        "I7",
+        lambda: with_entry(array(NUMBERS), "c/0", 0, b"\xff" * 16),
+    ),
+    "shard-missing": ("I7", lambda: without(array(NUMBERS), "c/1")),
+    "shards-exchanged": ("I8", lambda: swapped(array(NUMBERS), "c/0", "c/1")),
+    "shard-of-another-array": ("I8", of_another),
+    "shard-dtype": zarr("I8", data_type="uint32"),
+    "shard-rows-of-chunks": (
+        "I8",
+        lambda: edited(array(NUMBERS), "zarr.json", two_rows),
+    ),
+    "shard-rows": zarr("I8", shape=[24]),
+    "shard-no-file": (
+        "I8",
+        lambda: {**array(NUMBERS), "c/0": array(NUMBERS)["c/0"][32:]},
+    ),
+    # Identities
+    "own-document-not-supported": (
+        "I4",
+        lambda: edited(
+            array(NUMBERS), "zarr.json", lambda d: d.update(other=1), sign=False
+        ),
+    ),
+    "storage-digest": (
+        "I5",
+        lambda: edited(
+            superchunk(), "meta/storage", lambda d: d.update(other=1), sign=False
+        ),
+    ),
+    "storage-without-key": (
+        "I5",
+        lambda: {
+            **superchunk(),
+            "meta/storage": superchunk()["meta/storage"].replace(
+                b"bloscpack-id", b"bloscpack-iD"
+            ),
+        },
+    ),
+    "sizes-digest": (
+        "I5",
+        lambda: edited(
+            superchunk(), "meta/sizes", lambda d: d.update(nbytes=1), sign=False
+        ),
+    ),
+    "sizes-of-another": (
+        "I5",
+        lambda: {
+            **superchunk(),
+            "meta/sizes": superchunk(FIELDS)["meta/sizes"].replace(b"[6]", b"[20]"),
+        },
+    ),
+    "sizes-missing": ("I5", lambda: without(superchunk(), "meta/sizes")),
+    "attributes-missing": ("I5", lambda: without(superchunk(), "meta/attributes")),
+    "columns-missing": (
+        "I5",
+        lambda: without(table(layout="superchunk"), "meta/columns"),
+    ),
+    # Superchunks
+    "sizes-no-object": ("I5 D1", lambda: {**superchunk(), "meta/sizes": b"[]"}),
+    "sizes-shape": (
+        "D2",
+        lambda: with_keys(superchunk(), "meta/sizes", shape=[20, 2]),
+    ),
+    "sizes-negative": (
+        "D2",
+        lambda: with_keys(superchunk(), "meta/sizes", shape=[-1]),
+    ),
+    "superchunk-version-2": storage("D3", superchunk=2),
+    "superchunk-version-true": storage("D3", superchunk=True),
+    "superchunk-version-none": storage("D3", superchunk=REMOVED),
+    "superchunk-kind": storage("D3", kind="group"),
+    "superchunk-no-columns": tables("D3", lambda d: d.update(columns=[])),
+    "superchunk-equal-columns": tables(
+        "D3", lambda d: d["columns"][1].update(name="x")
+    ),
+    "superchunk-empty-name": tables("D3", lambda d: d["columns"][1].update(name="")),
+    "superchunk-dtype": storage("D4", dtype="'<i3'"),
+    "superchunk-dtype-object": storage("D4 A4", dtype="'|O'"),
+    "superchunk-inner": storage("D4", inner=3),
+    "superchunk-chunklen": storage("D4", chunklen=0),
+    "superchunk-chunklen-true": storage("D4", chunklen=True),
+    "superchunk-superchunklen": storage("D4", superchunklen=6),
+    "superchunk-dflt": storage("D4", dflt="AAA="),
+    "superchunk-missing": ("D8", lambda: without(superchunk(), "data/__2__.bin")),
+    "superchunk-no-file": (
+        "D8",
+        lambda: {**superchunk(), "data/__2__.bin": b"no chunks" * 9},
+    ),
+    "superchunk-short": (
+        "I8",
+        lambda: with_keys(superchunk(), "meta/sizes", shape=[22]),
+    ),
+    "superchunks-exchanged": (
+        "I8",
+        lambda: swapped(superchunk(), "data/__1__.bin", "data/__2__.bin"),
+    ),
+    "leaves-exchanged": (
+        "I8",
+        lambda: swapped(superchunk(FIELDS), "data/x", "data/p/u"),
+    ),
+    "superchunk-columns-exchanged": (
+        "I8",
+        lambda: swapped(table(layout="superchunk"), "data/x", "data/y"),
+    ),
+    # Archives
+    "archive-compressed": entry("Z1", method=8),
+    "archive-encrypted": entry("Z1", flags=0x801),
+    "archive-local-signature": (
+        "Z1",
+        lambda: patched(archive(), "sample.zip", place_of("x/c/0"), b"PKxx"),
+    ),
+    "archive-local-name": local("Z1", name=b"y/c/0"),
+    "archive-local-method": local("Z1", method=1),
+    "archive-local-crc32": local("Z1", crc=1),
+    "archive-local-size": local("Z1", size=1),
+    "archive-document-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/zarr.json")),
+    "archive-cut": ("Z2", lambda: cut(archive(), "sample.zip", -10)),
+    "archive-count": zipped("Z2", lambda z: z.end.update(count=3)),
+    "archive-disk": zipped("Z2", lambda z: z.end.update(disk=1)),
+    "archive-large-directory": zipped("Z2", lambda z: z.end.update(nbytes=2**25)),
+    "archive-overlap": entry("Z2", offset=10),
+    "archive-two-sizes": entry("Z2", stored=3),
+    "archive-renamed": entry("Z7", wrong=1),
+    "archive-shape": zipped("Z3", lambda z: set_document(z, "x/zarr.json", shape=[4])),
+    "archive-dtype": zipped(
+        "Z3", lambda z: set_document(z, "x/zarr.json", data_type="int8")
+    ),
+    "archive-axes": zipped("Z3", lambda z: z["x/c/0"].update(name="x/c/0/0")),
+    "archive-document-not-supported": zipped(
+        "Z3 Z8", lambda z: set_document(z, "x/zarr.json", other=1)
+    ),
+    "archive-document-damaged": zipped(
+        "Z8 V4", lambda z: set_document(z, "x/zarr.json", shape=[-1])
+    ),
+    "archive-without-document": zipped(
+        "Z8", lambda z: z.members.remove(z["x/zarr.json"])
+    ),
+    "archive-without-chunks": zipped("Z8", lambda z: z.members.remove(z["x/c/0"])),
+    "archive-both": zipped(
+        "Z8",
+        lambda z: z.members.extend(Zip({"x.blp": z["fields.blp"]["data"]}).members),
+    ),
+    "archive-chunk-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/c/0")),
+    "archive-without-group": zipped(
+        "Z8", lambda z: z.members.remove(z["in/zarr.json"])
+    ),
+    # Journals of files
+    "journal-version": journal("J3", 8, b"\2"),
+    "journal-length": journal("J3", 16, struct.pack(INT64, 2**40)),
+    "journal-extents-none": journal("J3", 32, struct.pack(INT64, 0)),
+    "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
+    "journal-witness": journal("J3", 56, bytes(32)),
+    "journal-extent": journal("J3", 88, struct.pack(INT64, 50)),
+    "journal-digest": (
+        "J3",
+        lambda: beside(interrupted()["sample.blp"], damaged_journal()),
+    ),
+    "journal-cut": (
+        "J3",
+        lambda: cut(interrupted(), "sample.blp.journal", 500),
+    ),
+    "journal-another-file": (
+        "J3",
+        lambda: beside(journals.states()[0], b"no journal"),
+    ),
+    # Journals of datasets
+    "dataset-journal-empty": (
+        "J5",
+        lambda: {**pending(), ".bloscpack/journal": b""},
+    ),
+    "dataset-journal-no-object": ("J5", lambda: pending(change=lambda journal: [1])),
+    "dataset-journal-no-files": (
+        "J5",
+        lambda: pending(change=lambda journal: journal.pop("files") and None),
+    ),
+    "dataset-journal-outside": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["files"].update(x="../c/0")),
+    ),
+    "dataset-journal-absolute": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
+    ),
+    "dataset-journal-removed": (
+        "J5",
+        lambda: pending(change=lambda journal: journal.update(removed="c/1")),
+    ),
+    "dataset-journal-document": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["documents"].update(x={})),
+    ),
+    "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
+}
+CHECKER = ("archive-chunk-crc32", "archive-without-group", "table-unequal")
+
+
+def with_many_chunks(files, columns):
+    def change(document):
+        document["shape"] = [10, columns]
+        document["chunk_grid"]["configuration"]["chunk_shape"] = [8, columns]
+        document["codecs"][0]["configuration"]["chunk_shape"] = [4, 1]
+
+    return edited(files, "zarr.json", change)
+
+
+def cut(files, name, size):
+    return {**files, name: files[name][:size]}
+
+
+def two_rows(document):
+    """Let a document state chunks of two rows in shards of four."""
+    document["chunk_grid"]["configuration"]["chunk_shape"] = [4]
+    document["codecs"][0]["configuration"]["chunk_shape"] = [2]
+
+
+def with_large_chunks(files, rows):
+    def change(document):
+        document["chunk_grid"]["configuration"]["chunk_shape"] = [rows]
+        document["codecs"][0]["configuration"]["chunk_shape"] = [rows]
+
+    return edited(files, "zarr.json", change)
+
+
+def place_of(member):
+    """Return where the local header of a member is in an archive."""
+    return archive()["sample.zip"].index(member.encode()) - 30
+
+
+def wrong_crc(z, name):
+    """Give a member another crc32, in its local header and its entry."""
+    z[name]["local"]["crc"] = z[name]["entry"]["crc"] = 12345
+
+
+def damaged_journal():
+    journal = bytearray(interrupted()["sample.blp.journal"])
+    journal[-40] ^= 1
+    return bytes(journal)
+
+
+def findings(path):
+    """Return section and kind of what verify reports, or its error."""
+    try:
+        found = bp.verify(path).findings
+    except (UsageError, StorageError, FormatError) as error:
+        return [type(error).__name__]
+    return sorted({"%s %s" % (f.section, f.kind) for f in found if not is_note(f)})
+
+
+def is_note(finding):
+    return finding.severity == "note"
+
+
+def main() -> None:
+    """Write all samples and the manifest."""
+    from format.agreement import read_here, refusals
+
+    folder = FOLDER / "datasets"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    entries = {}
+    for name, (rules, make) in SAMPLES.items():
+        path = write_sample(folder, name, make())
+        refused = refusals(read_here(path))
+        entries[name] = {
+            "rules": rules.split(),
+            "path": path.name,
+            "refused": {place: each.reason for place, each in refused.items()},
+            "findings": findings(path),
+        }
+    text = json.dumps(entries, indent=1)
+    (folder / "MANIFEST.json").write_text(text + "\n", "ascii")
+
+
+if __name__ == "__main__":
+    main()

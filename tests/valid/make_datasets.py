@@ -1,0 +1,607 @@
+"""Writes valid archives and datasets: folders and files of all layouts, small ones.
+
+``python tests/valid/make_datasets.py`` writes them and their manifest again, byte for
+byte: chunks are copies, and identities and times are fixed. `SAMPLES` has, by name, the
+rules of docs/format.rst that a sample is about, and the function that makes its files.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import json
+import shutil
+import struct
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from unittest import mock
+from zlib import crc32
+
+import numpy as np
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
+
+from dataset import documents  # noqa: E402
+from format.independent_reader import crc32c  # noqa: E402
+from fuzz import journals  # noqa: E402
+from fuzz.parts import take_apart  # noqa: E402
+
+import bloscpack as bp  # noqa: E402
+from bloscpack import dataset  # noqa: E402
+
+OPTIONS = {"chunks": 4, "shards": 8, "clevel": 0}
+NUMBERS = np.arange(20, dtype="i4")
+FIELDS = np.zeros(6, [("x", "<i4"), ("p", [("u", ">f4", (2,))])])
+FIELDS["x"] = FIELDS["p"]["u"][:, 1] = np.arange(6)
+MISSING = b"\xff" * 16
+
+
+# The files of a sample, by name
+
+
+def files_of(path):
+    """Return the content of all files in a folder, or of a file and its journal."""
+    if path.is_file():
+        found = sorted(path.parent.glob(path.name + "*"))
+        return {each.name: each.read_bytes() for each in found}
+    return {
+        str(each.relative_to(path)): each.read_bytes()
+        for each in sorted(path.rglob("*"))
+        if each.is_file()
+    }
+
+
+def write_files(files, path):
+    """Write files to a folder."""
+    path.mkdir()
+    for name, content in files.items():
+        place = path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+
+
+def made(write, name="sample"):
+    """Return the files that a function writes to a path, with fixed identities."""
+    numbers = itertools.count(1)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch("os.urandom", lambda size: next(numbers).to_bytes(size, "big")),
+    ):
+        path = Path(folder) / name
+        write(path)
+        return files_of(path)
+
+
+def array(items, **options):
+    """Return the files of an array in the layout zarr, or another one."""
+    settings = {**OPTIONS, "attrs": {"unit": "m"}, **options}
+    return made(lambda path: dataset.create_array(path, items, **settings).close())
+
+
+def table(**options):
+    columns = {"x": np.arange(6, dtype="i2"), "y": np.arange(12.0).reshape(6, 2)}
+    settings = {**OPTIONS, "attrs": {"a": 1}, **options}
+    return made(lambda path: dataset.create_table(path, columns, **settings).close())
+
+
+def _group(path):
+    with dataset.create_group(path, attrs={"a": 1}) as group:
+        group.create_array("a", np.arange(5, dtype="u1"), **OPTIONS)
+        columns = {"x": np.arange(3, dtype="u1")}
+        group.create_table("in/t", columns, **OPTIONS)
+
+
+def group():
+    return made(_group)
+
+
+def resized():
+    def write(path):
+        with dataset.create_array(path, NUMBERS, fill_value=7, **OPTIONS) as opened:
+            opened.resize(40)
+            opened[36:] = 1
+
+    return made(write)
+
+
+def superchunk(items=NUMBERS, **options):
+    return array(items, layout="superchunk", **options)
+
+
+# Changes of files
+
+
+def edited(files, name, change, *, sign=True):
+    """Return files of which a document has been changed, and signed again."""
+    value = json.loads(files[name])
+    found = change(value)
+    text = json.dumps(value if found is None else found).encode()
+    if sign and documents.VALUE.search(text):
+        text = documents.signed_again(text)
+    return {**files, name: text}
+
+
+def with_keys(files, name, *path, **changes):
+    """Return files with other values of keys in a document; None removes a key."""
+
+    def change(value):
+        for part in path:
+            value = value[part]
+        for key, new in changes.items():
+            value.pop(key, None)
+            if new is not REMOVED:
+                value[key] = new
+
+    return edited(files, name, change)
+
+
+REMOVED = object()
+
+
+def unsigned(files, name="zarr.json"):
+    """Return files as another program writes them: without an identity."""
+
+    def change(value):
+        value.get("attributes", {}).pop(documents.KEY, None)
+
+    return edited(files, name, change)
+
+
+def without(files, *names):
+    return {
+        name: content
+        for name, content in files.items()
+        if not any(name == each or name.startswith(each + "/") for each in names)
+    }
+
+
+def swapped(files, one, other):
+    """Return files of which two have exchanged their places."""
+
+    def place(name):
+        for old, new in ((one, other), (other, one)):
+            if name == old or name.startswith(old + "/"):
+                return new + name[len(old) :]
+        return name
+
+    return {place(name): content for name, content in files.items()}
+
+
+def patched(files, name, at, new):
+    """Return files with other bytes at a position of one; negative from its end."""
+    content = bytearray(files[name])
+    at += len(content) * (at < 0)
+    content[at : at + len(new)] = new
+    return {**files, name: bytes(content)}
+
+
+def index_at(files, name):
+    """Return where the index of a shard of two chunks begins."""
+    return len(files[name]) - 2 * 16 - 4
+
+
+def with_entry(files, name, number, entry):
+    """Return files with another entry in the index of a shard, and a right digest."""
+    at = index_at(files, name) + 16 * number
+    files = patched(files, name, at, entry)
+    index = files[name][index_at(files, name) : -4]
+    return patched(files, name, -4, struct.pack("<I", crc32c(index)))
+
+
+def in_shard(files, name, change):
+    """Return files with other metadata in a file of chunks, of the same length."""
+    parts = take_apart(files[name])
+    old = parts.stored
+    value = json.loads(old)
+    change(value)
+    parts.stored = json.dumps(value, separators=(",", ":")).encode().ljust(len(old))
+    return {**files, name: parts.join()}
+
+
+# Archives
+
+
+class Zip:
+    """A ZIP file whose members and entries can be changed one by one.
+
+    ``members`` has for each member its name, its bytes, and changes of numbers in its
+    local header and in its entry.
+    """
+
+    LOCAL = "<4s5H3I2H"
+    ENTRY = "<4s6H3I5H2I"
+
+    def __init__(self, members):
+        self.members = [
+            {"name": name, "data": data, "local": {}, "entry": {}, "digest": True}
+            for name, data in members.items()
+        ]
+        self.front = b""
+        self.end = {}
+
+    def __getitem__(self, name):
+        return next(member for member in self.members if member["name"] == name)
+
+    def join(self):
+        content, entries = self.front, b""
+        for member in self.members:
+            start = len(content) - len(self.front)
+            name, data = member["name"].encode(), member["data"]
+            local = {"method": 0, "flags": 0x800, "name": name, "crc": crc32(data)}
+            local.update(size=len(data))
+            entry = {**local, "offset": start, "stored": len(data), **member["entry"]}
+            local.update(member["local"])
+            content += struct.pack(
+                self.LOCAL, b"PK\3\4", 45, local["flags"], local["method"], 0, 33,
+                local["crc"], local["size"], local["size"], len(local["name"]), 0,
+            ) + local["name"] + data  # fmt: skip
+            digested = struct.pack(
+                "<2HIQ", *(entry[k] for k in ("flags", "method", "crc", "size"))
+            )
+            digest = crc32(digested + entry["name"]) ^ entry.get("wrong", 0)
+            extra = struct.pack("<2sHI", b"Bp", 4, digest) * member["digest"]
+            entries += struct.pack(
+                self.ENTRY, b"PK\1\2", 45, 45, entry["flags"], entry["method"], 0, 33,
+                entry["crc"], entry["stored"], entry["size"], len(entry["name"]),
+                len(extra), 0, entry.get("disk", 0), 0, 0, entry["offset"],
+            ) + entry["name"] + extra  # fmt: skip
+        count = len(self.members)
+        end = {"disk": 0, "count": count, "nbytes": len(entries), **self.end}
+        start = len(content) - len(self.front)
+        return content + entries + struct.pack(
+            "<4s4H2IH", b"PK\5\6", end["disk"], end["disk"], end["count"],
+            end["count"], end["nbytes"], start, 0,
+        )  # fmt: skip
+
+
+def archive(change=lambda zipped: None):
+    """Return the file of an archive after a change of its parts."""
+
+    def write(path):
+        arrays = {"x": np.arange(5, dtype="u1"), "in/y": NUMBERS.reshape(5, 4)}
+        bp.savez(path, **arrays, scalar=np.int16(7), fields=FIELDS)
+
+    content = made(write, "sample.zip")["sample.zip"]
+    with zipfile.ZipFile(io.BytesIO(content)) as opened:
+        zipped = Zip({name: opened.read(name) for name in opened.namelist()})
+    change(zipped)
+    return {"sample.zip": zipped.join()}
+
+
+def set_document(zipped, name, **changes):
+    """Change values in a document of an archive."""
+    value = json.loads(zipped[name]["data"])
+    for key, new in changes.items():
+        value[key] = new
+    zipped[name]["data"] = json.dumps(value).encode()
+
+
+# Journals
+
+
+def beside(content, journal):
+    """Return a file and a journal beside it."""
+    return {"sample.blp": content, "sample.blp.journal": journal}
+
+
+def interrupted(change=lambda fields: None, *, flag=1):
+    """Return a file of which the end was overwritten, and its journal.
+
+    Its head is still old, so that the inode number in the journal does not matter.
+    """
+    before, after, journal = journals.states()
+    start = len(before) - 100
+    content = before[:start] + after[start:]
+    fields = bytearray(journal)
+    fields[9] = flag
+    fields = change(fields) or fields
+    return beside(content, journals.with_right_digest(bytes(fields)))
+
+
+def pending(*, applied=False, change=lambda journal: None):
+    """Return an array that a journal changes, whose new files may have their names."""
+    old, new = array(NUMBERS), array(NUMBERS + 100)
+    files = {**old, "c/0": new["c/0"]} if applied else dict(old)
+    if not applied:
+        files[".bloscpack/0.tmp"] = new["c/0"]
+    files[".bloscpack/1.tmp"] = new["c/1"]
+    journal = {"files": {"0.tmp": "c/0", "1.tmp": "c/1"}, "removed": ["c/7"]}
+    text = edited(old, "zarr.json", lambda d: d["attributes"].update(unit="s"))
+    journal["documents"] = {"zarr.json": text["zarr.json"].decode()}
+    files[".bloscpack/journal"] = json.dumps(change(journal) or journal).encode()
+    return files
+
+
+# Arrays of other programs
+
+
+def foreign(codecs, chunks, *, encoding=None, shape=(3, 4), chunk=(2, 4), **changes):
+    """Return an array as another program writes it, from the bytes of its chunks."""
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [*shape],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [*chunk]}},
+        "chunk_key_encoding": encoding or {"name": "default"},
+        "fill_value": 9,
+        "codecs": codecs,
+        **changes,
+    }
+    return {"zarr.json": json.dumps(document).encode(), **chunks}
+
+
+BYTES = {"name": "bytes"}
+PLAIN = bytes(range(8))
+
+
+def crc32c_of(data):
+    return data + struct.pack("<I", crc32c(data))
+
+
+GZIP = bytes.fromhex("1f8b0800000000000003") + bytes.fromhex("010800f7ff")
+GZIP += PLAIN + struct.pack("<2I", crc32(PLAIN), len(PLAIN))
+INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}]
+
+
+def sharded(*, start=True):
+    """Return an array of one shard, with the index at its start or end, unsigned."""
+    sharding = {
+        "chunk_shape": [1, 4],
+        "codecs": [BYTES],
+        "index_codecs": INDEX_CODECS,
+        "index_location": "start" if start else "end",
+    }
+    base = 32 * start
+    index = struct.pack("<2Q", base, 4) + MISSING
+    content = index + PLAIN[:4] if start else PLAIN[:4] + index
+    codecs = [{"name": "sharding_indexed", "configuration": sharding}]
+    return foreign(codecs, {"c/0/0": content}, shape=(2, 4))
+
+
+def other_chunks():
+    return foreign([BYTES], {"c/0/0": PLAIN, "c/1/0": PLAIN})
+
+
+def of_ours_without_header():
+    """Return a shard that begins with a chunk, as other programs write it."""
+    files = unsigned(array(np.arange(8, dtype="i4")))
+    shard = files["c/0"]
+    entries = [*struct.iter_unpack("<QQ", shard[-36:-4])]
+    chunks = [shard[start : start + size] for start, size in entries]
+    index = struct.pack("<4Q", 0, len(chunks[0]), len(chunks[0]), len(chunks[1]))
+    return {**files, "c/0": b"".join(chunks) + crc32c_of(index)}
+
+
+def more_rows():
+    """Return superchunks of 20 rows, of which an append has not changed the sizes."""
+    new, old = superchunk(NUMBERS), superchunk(NUMBERS[:18])
+    return {**new, "meta/sizes": old["meta/sizes"]}
+
+
+def grid_file(path):
+    bp.pack_ndarray_to_file(NUMBERS.reshape(5, 4), path, chunks=(2, 3), clevel=0)
+
+
+SAMPLES = {
+    # The layout zarr
+    "zarr-array": ("V1 V4 V10", lambda: array(NUMBERS, fill_value=7)),
+    "zarr-two-axes": ("V4", lambda: array(NUMBERS.reshape(10, 2).astype(">f8"))),
+    "zarr-grid": (
+        "V10 G7",
+        lambda: array(NUMBERS.reshape(5, 4), chunks=(2, 3), shards=(4, 3)),
+    ),
+    "zarr-scalar": ("V7", lambda: array(np.float32(1.5), chunks=None, shards=None)),
+    "zarr-empty": ("V10", lambda: array(NUMBERS[:0])),
+    "zarr-text": ("V5", lambda: array(np.array(["a", "\u00e9", "\U0001f600"]))),
+    "zarr-bytes": ("V5 V8", lambda: array(np.array([b"a", b"bcd"]), fill_value=b"x")),
+    "zarr-times": ("V5 V8", lambda: array(np.arange(5).astype("M8[25s]"))),
+    "zarr-fill-nan": ("V8", lambda: array(np.arange(3.0), fill_value=np.nan)),
+    "zarr-names": ("V3", lambda: array(NUMBERS, dims=["t"])),
+    "zarr-resized": ("I7 V11", resized),
+    "zarr-table": ("V2", table),
+    "zarr-group": ("V2", group),
+    "group-without-document": ("V2", lambda: without(group(), "zarr.json")),
+    "zarr-no-attributes": (
+        "V1",
+        lambda: with_keys(unsigned(array(NUMBERS)), "zarr.json", attributes=REMOVED),
+    ),
+    "zarr-understood": (
+        "V3",
+        lambda: with_keys(
+            array(NUMBERS), "zarr.json", other={"must_understand": False}
+        ),
+    ),
+    "zarr-column-order": (
+        "V2",
+        lambda: edited(
+            table(), "zarr.json", lambda d: d["attributes"]["column-order"].reverse()
+        ),
+    ),
+    "zarr-unsigned": ("I4", lambda: unsigned(array(NUMBERS))),
+    "zarr-changed-by-others": (
+        "I4",
+        lambda: edited(
+            array(NUMBERS),
+            "zarr.json",
+            lambda d: d["attributes"].update(unit="s"),
+            sign=False,
+        ),
+    ),
+    "zarr-missing-shard-unsigned": (
+        "I7",
+        lambda: without(unsigned(array(NUMBERS, fill_value=7)), "c/1"),
+    ),
+    "zarr-shard-from-others": ("I7 V9", of_ours_without_header),
+    "zarr-more-shards": (
+        "V10",
+        lambda: {**array(NUMBERS[:8]), "c/1": array(NUMBERS)["c/1"]},
+    ),
+    "zarr-plain-chunks": ("V6 V9", lambda: foreign([BYTES], {"c/0/0": PLAIN})),
+    "zarr-gzip": (
+        "V6 V9",
+        lambda: foreign(
+            [BYTES, {"name": "gzip", "configuration": {"level": 5}}], {"c/0/0": GZIP}
+        ),
+    ),
+    "zarr-crc32c": (
+        "V6",
+        lambda: foreign([BYTES, {"name": "crc32c"}], {"c/1/0": crc32c_of(PLAIN)}),
+    ),
+    "zarr-names-v2": (
+        "V7",
+        lambda: foreign([BYTES], {"1.0": PLAIN}, encoding={"name": "v2"}),
+    ),
+    "zarr-names-v2-slash": (
+        "V7",
+        lambda: foreign(
+            [BYTES],
+            {"0/0": PLAIN},
+            encoding={"name": "v2", "configuration": {"separator": "/"}},
+        ),
+    ),
+    "zarr-index-at-start": ("V6 V9", sharded),
+    "zarr-index-without-digest": ("V6 V9", lambda: sharded(start=False)),
+    # Superchunks
+    "superchunk-array": ("D2 D4 D7", superchunk),
+    "superchunk-two-axes": (
+        "D4",
+        lambda: superchunk(np.arange(20.0).reshape(10, 2)),
+    ),
+    "superchunk-fields": ("D5 D6", lambda: superchunk(FIELDS)),
+    "superchunk-empty": ("D7", lambda: superchunk(NUMBERS[:0])),
+    "superchunk-table": ("D3", lambda: table(layout="superchunk")),
+    "superchunk-fill-value": ("D4", lambda: superchunk(NUMBERS, fill_value=7)),
+    "superchunk-more-rows": ("D8 I8", more_rows),
+    "superchunk-behind": (
+        "D8",
+        lambda: {
+            **superchunk(NUMBERS[:8]),
+            "data/__2__.bin": superchunk()["data/__2__.bin"],
+        },
+    ),
+    "superchunk-unknown-keys": (
+        "D1",
+        lambda: with_keys(superchunk(), "meta/storage", other=[1]),
+    ),
+    "superchunk-no-identity": ("D1", lambda: no_identity(superchunk())),
+    "superchunk-no-attributes": (
+        "D1",
+        lambda: without(no_identity(superchunk()), "meta/attributes"),
+    ),
+    # Archives
+    "archive": ("Z1 Z3 Z4", archive),
+    "archive-without-digests": (
+        "Z7",
+        lambda: archive(lambda z: [m.update(digest=False) for m in z.members]),
+    ),
+    "archive-bytes-in-front": (
+        "Z2",
+        lambda: archive(lambda z: setattr(z, "front", b"#!/bin/sh\n")),
+    ),
+    "archive-other-member": (
+        "Z6",
+        lambda: archive(
+            lambda z: z.members.extend(Zip({"README": b"read me"}).members)
+        ),
+    ),
+    "archive-equal-names": (
+        "Z2",
+        lambda: archive(lambda z: z.members.append(copy.deepcopy(z.members[0]))),
+    ),
+    "archive-another-array": (
+        "Z8",
+        lambda: archive(
+            lambda z: z.members.extend(
+                Zip(
+                    {"o/" + name: content for name, content in other_chunks().items()}
+                ).members
+            )
+        ),
+    ),
+    # Journals
+    "journal": ("J1", interrupted),
+    "journal-incomplete": (
+        "J2",
+        lambda: beside(journals.states()[0], journals.states()[2][:500]),
+    ),
+    "journal-empty": ("J2", lambda: beside(journals.states()[1], b"")),
+    "journal-zeros": ("J2", lambda: beside(journals.states()[1], bytes(600))),
+    "dataset-journal": ("J4 J5", pending),
+    "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
+    "dataset-uncommitted": (
+        "J6",
+        lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
+    ),
+    # Files
+    "grid": ("G1 G2 G3", lambda: made(grid_file, "sample.blp")),
+}
+
+
+def no_identity(files):
+    """Return a dataset of superchunks without identity and places."""
+    found = {}
+    for name, content in files.items():
+        if name.startswith("data/"):
+            parts = take_apart(content)
+            size = len(parts.stored)
+            value = json.loads(parts.stored)
+            del value["place"]
+            text = json.dumps(value, separators=(",", ":")).encode()
+            parts.stored = text.ljust(size)
+            found[name] = parts.join()
+            continue
+        value = json.loads(content)
+        value.pop(documents.KEY, None)
+        value.pop("id", None)
+        value = value.get("attributes", value)
+        found[name] = json.dumps(value).encode()
+    return found
+
+
+def name_of(files):
+    """Return what follows the name of a sample: a suffix, or nothing for a folder."""
+    return {"sample.zip": ".zip", "sample.blp": ".blp"}.get(min(files), "")
+
+
+def write_sample(folder, name, files):
+    """Write a sample to a folder; return its path."""
+    suffix = name_of(files)
+    if suffix:
+        files = {key.replace("sample", name, 1): files[key] for key in files}
+        for key, content in files.items():
+            (folder / key).write_bytes(content)
+    else:
+        write_files(files, folder / name)
+    return folder / (name + suffix)
+
+
+def main() -> None:
+    """Write all samples and the manifest."""
+    from format.agreement import read_here, summary
+
+    folder = FOLDER / "datasets"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    entries = {}
+    for name, (rules, make) in SAMPLES.items():
+        path = write_sample(folder, name, make())
+        report = bp.verify(path)
+        entries[name] = {
+            "rules": rules.split(),
+            "path": path.name,
+            "content": summary(read_here(path)),
+            "notes": sorted({each.kind for each in report.findings}),
+        }
+        if not report.ok:
+            print(name, report.findings, entries[name]["content"])
+    text = json.dumps(entries, indent=1)
+    (folder / "MANIFEST.json").write_text(text + "\n", "ascii")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The valid archives and datasets: read as `datasets/MANIFEST.json` says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from format.agreement import read_here, summary
+from support import TESTS, copied_sample
+from valid import make_datasets
+
+from bloscpack.verify import verify
+
+FOLDER = TESTS / "valid" / "datasets"
+MANIFEST = json.loads((FOLDER / "MANIFEST.json").read_text("ascii"))
+each_sample = pytest.mark.parametrize("name", MANIFEST)
+
+
+@each_sample
+def test_content(name, tmp_path):
+    path = copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path)
+    assert MANIFEST[name]["content"] == summary(read_here(path))
+
+
+@each_sample
+def test_notes(name, tmp_path):
+    report = verify(copied_sample(FOLDER, MANIFEST[name]["path"], tmp_path))
+    assert report.ok
+    assert MANIFEST[name]["notes"] == sorted({f.kind for f in report.findings})
+
+
+@each_sample
+def test_made_again(name, tmp_path):
+    rules, make = make_datasets.SAMPLES[name]
+    made = make_datasets.write_sample(tmp_path, name, make())
+    stored = FOLDER / MANIFEST[name]["path"]
+    assert make_datasets.files_of(stored) == make_datasets.files_of(made)
+    assert rules.split() == MANIFEST[name]["rules"]
+
+
+def test_every_sample_is_listed():
+    assert [*make_datasets.SAMPLES] == [*MANIFEST]
+    paths = {path.name for path in FOLDER.iterdir()}
+    assert paths >= {entry["path"] for entry in MANIFEST.values()}
+    journals = {path for path in paths if path.endswith(".journal")}
+    assert len(paths - journals) == len(MANIFEST) + 1
