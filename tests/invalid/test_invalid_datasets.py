@@ -25,6 +25,7 @@ NOT_IN_A_FILE = {
     "I2": "what a word means: V2",
     "I3": "what writers do: I4, I5",
     "I6": "what a key means: I8",
+    "I9": "links and names: tests/dataset/test_hostile_documents.py",
     "J1": "what a journal means: tests/valid",
     "J2": "what readers ignore: tests/valid",
     "J4": "what writers do",
