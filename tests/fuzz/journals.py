@@ -39,10 +39,11 @@ def states() -> tuple[bytes, bytes, bytes]:
     before = file_io.pack_bytes_to_bytes(PLAIN, 1000, metadata={"a": 1})
     fp = io.BytesIO(before)
     append.append_fp(fp, io.BytesIO(NEW), len(NEW), nthreads=1)
-    return before, fp.getvalue(), _journal(before)
+    return before, fp.getvalue(), journal_of(before)
 
 
-def _journal(before: bytes) -> bytes:
+def journal_of(before: bytes) -> bytes:
+    """Return the journal of an append of `NEW` to a file."""
     with tempfile.TemporaryFile() as fp:
         fp.write(before)
         fp.flush()

@@ -16,7 +16,6 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from fuzz import journals  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
     FIELDS,
     NUMBERS,
@@ -35,6 +34,7 @@ from valid.make_datasets import (  # noqa: E402
     patched,
     pending,
     set_document,
+    states,
     superchunk,
     swapped,
     table,
@@ -409,7 +409,7 @@ SAMPLES = {
     ),
     "journal-another-file": (
         "J3",
-        lambda: beside(journals.states()[0], b"no journal"),
+        lambda: beside(states()[0], b"no journal"),
     ),
     # Journals of datasets
     "dataset-journal-empty": (

@@ -8,6 +8,7 @@ rules of docs/format.rst that a sample is about, and the function that makes its
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import itertools
 import json
@@ -16,6 +17,7 @@ import struct
 import sys
 import tempfile
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 from zlib import crc32
@@ -32,6 +34,8 @@ from fuzz.parts import take_apart  # noqa: E402
 
 import bloscpack as bp  # noqa: E402
 from bloscpack import dataset  # noqa: E402
+from bloscpack.append import append_fp  # noqa: E402
+from bloscpack.metacodecs import CODECS_LOOKUP  # noqa: E402
 
 OPTIONS = {"chunks": 4, "shards": 8, "clevel": 0}
 NUMBERS = np.arange(20, dtype="i4")
@@ -64,13 +68,20 @@ def write_files(files, path):
         place.write_bytes(content)
 
 
-def made(write, name="sample"):
-    """Return the files that a function writes to a path, with fixed identities."""
+@contextmanager
+def fixed():
+    """Let identities be 1, 2, 3 …, and metadata be stored without zlib."""
     numbers = itertools.count(1)
     with (
-        tempfile.TemporaryDirectory() as folder,
         mock.patch("os.urandom", lambda size: next(numbers).to_bytes(size, "big")),
+        mock.patch.object(CODECS_LOOKUP["zlib"], "compress", lambda text, _: text * 2),
     ):
+        yield
+
+
+def made(write, name="sample"):
+    """Return the files that a function writes to a path; see `fixed`."""
+    with tempfile.TemporaryDirectory() as folder, fixed():
         path = Path(folder) / name
         write(path)
         return files_of(path)
@@ -283,6 +294,16 @@ def set_document(zipped, name, **changes):
 # Journals
 
 
+@functools.cache
+def states():
+    """Return a file before and after an append, and the journal of that."""
+    before = bp.pack_bytes_to_bytes(journals.PLAIN, 1000, clevel=0, metadata={"a": 1})
+    file = io.BytesIO(before)
+    new = io.BytesIO(journals.NEW)
+    append_fp(file, new, len(journals.NEW), clevel=0, nthreads=1)
+    return before, file.getvalue(), journals.journal_of(before)
+
+
 def beside(content, journal):
     """Return a file and a journal beside it."""
     return {"sample.blp": content, "sample.blp.journal": journal}
@@ -293,7 +314,7 @@ def interrupted(change=lambda fields: None, *, flag=1):
 
     Its head is still old, so that the inode number in the journal does not matter.
     """
-    before, after, journal = journals.states()
+    before, after, journal = states()
     start = len(before) - 100
     content = before[:start] + after[start:]
     fields = bytearray(journal)
@@ -527,10 +548,10 @@ SAMPLES = {
     "journal": ("J1", interrupted),
     "journal-incomplete": (
         "J2",
-        lambda: beside(journals.states()[0], journals.states()[2][:500]),
+        lambda: beside(states()[0], states()[2][:500]),
     ),
-    "journal-empty": ("J2", lambda: beside(journals.states()[1], b"")),
-    "journal-zeros": ("J2", lambda: beside(journals.states()[1], bytes(600))),
+    "journal-empty": ("J2", lambda: beside(states()[1], b"")),
+    "journal-zeros": ("J2", lambda: beside(states()[1], bytes(600))),
     "dataset-journal": ("J4 J5", pending),
     "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
     "dataset-uncommitted": (
