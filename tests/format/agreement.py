@@ -12,6 +12,8 @@ import re
 from typing import NamedTuple
 
 import numpy as np
+from format import independent_datasets
+from format.independent_reader import Refused
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -24,13 +26,6 @@ from bloscpack.exceptions import (
 )
 
 ERRORS = (FormatError, NotReadable, StorageError, UsageError, DoesNotFit)
-
-
-try:
-    from format import independent_datasets
-    from format.independent_reader import Refused
-except ImportError:
-    Refused = KeyboardInterrupt
 
 
 class Refusal(NamedTuple):

@@ -11,7 +11,7 @@ import hashlib
 import json
 import struct
 import zlib
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import blosc
 
@@ -81,6 +81,12 @@ def read(data: bytes) -> tuple[bytes, object]:
 
 def read_all(data: bytes) -> Content:
     """Return everything in a file but its trailer."""
+    content, position = read_front(data)
+    return read_chunks(data, content, position)
+
+
+def read_front(data: bytes) -> tuple[Content, int]:
+    """Return what lies in front of the chunks, and where they begin."""
     header = read_header(data)
     position, metadata = header.size, None
     if header.options & 2:
@@ -88,14 +94,31 @@ def read_all(data: bytes) -> Content:
     if header.options & 1 and header.nchunks != -1:
         position += 8 * (header.nchunks + header.max_app_chunks)
         check("O6", position <= len(data))  # O3: nothing else uses the table
-    content = Content(header, metadata, [], [])
-    pieces = content.pieces
+    least = 16 + len(digest_of(header.checksum, b""))
+    check("F4", position + header.nchunks * least <= len(data))
+    return Content(header, metadata, [], []), position
+
+
+def read_chunks(data: bytes, content: Content, position: int) -> Content:
+    """Add the chunks from a position on."""
+    header, pieces = content.header, content.pieces
     while len(pieces) != header.nchunks:
         if header.nchunks == -1 and position == len(data):
             check("U3", bool(pieces) or header.last_chunk < 1)
             return content
-        chunk, nbytes, stop = read_frame(data, position, header.checksum)
-        check_size(header, nbytes, len(pieces), stop == len(data))
+
+        def check_size(nbytes: int, stop: int) -> None:
+            """In a stream the last chunk ends the file."""
+            is_stream = header.nchunks == -1
+            is_last = len(pieces) == header.nchunks - 1
+            if is_stream:
+                is_last = stop == len(data)
+            stated = header.last_chunk if is_last else header.chunk_size
+            check("U3" if is_stream else "C4", stated in (-1, nbytes))
+            if is_stream and is_last and header.last_chunk == -1 != header.chunk_size:
+                check("U3", nbytes <= header.chunk_size)
+
+        chunk, stop = read_frame(data, position, header.checksum, check_size)
         pieces.append(decompress(chunk))
         content.extents.append((position, stop))
         position = stop
@@ -124,14 +147,15 @@ def read_header(data: bytes) -> Header:
     _, layout, options, checksum, _, chunk_size, last_chunk, nchunks, free = fields
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", options < 4 and checksum < 10 and nchunks >= -1 and free >= 0)
+    check("H6", checksum < 10 and options < 4)
+    check("H5", nchunks != 0 or last_chunk < 1)
+    check("H6", nchunks >= -1 and free >= 0)
     check("H6", all(-1 <= size <= LARGEST_CHUNK for size in (chunk_size, last_chunk)))
     check(
         "H1", layout == 2 or -1 in (chunk_size, last_chunk) or last_chunk <= chunk_size
     )
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
-    check("H5", nchunks != 0 or last_chunk < 1)
     return Header(layout, 32, nchunks, options, checksum, chunk_size, last_chunk, free)
 
 
@@ -187,8 +211,13 @@ def parse_json(text: bytes, rule: str = "M7") -> object:
 # The chunks
 
 
-def read_frame(data: bytes, start: int, checksum: int) -> tuple[bytes, int, int]:
-    """Return a chunk with a right digest, its plain size, and the end of the frame."""
+def read_frame(
+    data: bytes, start: int, checksum: int, check_size: Callable[[int, int], None]
+) -> tuple[bytes, int]:
+    """Return a chunk with a right digest, and the end of the frame.
+
+    `check_size` gets the plain size and the end.
+    """
     check("C3", start + 16 <= len(data))
     fields = struct.unpack_from("<4B3I", data, start)
     version, lz, flags, typesize, nbytes, blocksize, ctbytes = fields
@@ -200,15 +229,16 @@ def read_frame(data: bytes, start: int, checksum: int) -> tuple[bytes, int, int]
     check("C2", nbytes <= ctbytes * RATIOS[flags >> 5])
     end = start + ctbytes
     stop = end + len(digest_of(checksum, b""))
+    check_size(nbytes, stop)
     check("C3", stop <= len(data))
     check("C5", digest_of(checksum, data[start:end]) == data[end:stop])
-    return data[start:end], nbytes, stop
+    return data[start:end], stop
 
 
 def frame_at(data: bytes, start: int, checksum: int) -> bool:
     """Return whether a complete frame starts there (C7)."""
     try:
-        content, _, _ = read_frame(data, start, checksum)
+        content, _ = read_frame(data, start, checksum, lambda nbytes, stop: None)
         if not checksum:
             decompress(content)
     except Refused:
@@ -217,19 +247,10 @@ def frame_at(data: bytes, start: int, checksum: int) -> bool:
 
 
 def decompress(content: bytes) -> bytes:
+    if content[2] >> 5 == 2 and not content[2] & 2 and content[4:8] != bytes(4):
+        check("C11", "snappy" in blosc.compressor_list())
     try:
         plain: bytes = blosc.decompress(content)
     except Exception as error:  # the class of Blosc has no public name
-        missing = content[2] >> 5 == 2 and "snappy" not in blosc.compressor_list()
-        raise Refused("C11" if missing else "C6") from error
+        raise Refused("C6") from error
     return plain
-
-
-def check_size(header: Header, nbytes: int, number: int, ends_file: bool) -> None:
-    """Check the plain size of a chunk; in a stream the last one ends the file."""
-    is_stream = header.nchunks == -1
-    is_last = ends_file if is_stream else number == header.nchunks - 1
-    stated = header.last_chunk if is_last else header.chunk_size
-    check("U3" if is_stream else "C4", stated in (-1, nbytes))
-    if is_stream and is_last and header.last_chunk == -1 != header.chunk_size:
-        check("U3", nbytes <= header.chunk_size)
