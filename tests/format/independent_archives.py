@@ -7,14 +7,19 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from format.independent_arrays import normal, read_array
-from format.independent_reader import Refused, check, parse_json, read_front
-from format.independent_shards import read_shard
+from format.independent_arrays import read_array
+from format.independent_reader import (
+    NotSupported,
+    Refused,
+    check,
+    parse_json,
+    read_front,
+)
 from format.independent_zarr import describe_node
 
 
 class Entry(NamedTuple):
-    """An entry of the directory."""
+    """An entry of the directory; the extent ends at `end` or earlier."""
 
     flags: int
     method: int
@@ -23,90 +28,68 @@ class Entry(NamedTuple):
     size: int
     start: int
     name: bytes
-    extra: dict[int, bytes]
+    digest: bytes | None
+    end: int = 0
 
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none."""
     is_archive = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
     try:
-        entries, start = read_directory(data)
-    except Refused:
-        if is_archive:
-            raise
-        return None
-    names = [text_of(entry) for entry in entries]
+        entries, end = read_directory(data)
+        names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
+    except (Refused, ValueError) as error:
+        if not is_archive:
+            return None
+        raise Refused("Z2") from error
     if not is_archive and "zarr.json" not in names:
         return None
-    ends, end = {}, start
-    for entry in sorted(entries, key=lambda entry: -entry.start):
-        check("Z2", 0 <= entry.start)
-        check("Z2", entry.start + 30 + len(entry.name) + entry.stored <= end)
+    members = {}
+    for i in sorted(range(len(entries)), key=lambda i: entries[i].start, reverse=True):
+        entry = entries[i]
+        check("Z2", 0 <= entry.start <= end - 30 - len(entry.name) - entry.stored)
         fields = entry.flags, entry.method, entry.crc32, entry.size
         digest = zlib.crc32(struct.pack("<HHIQ", *fields) + entry.name)
-        stated = entry.extra.get(28738, struct.pack("<I", digest))
-        check("Z7", stated == struct.pack("<I", digest))
-        ends[entry.start] = end
-        end = entry.start
-    members = {
-        name: (entry, ends[entry.start])
-        for name, entry in zip(names, entries)
-        if not name.endswith("/")
-    }
+        check("Z7", entry.digest in (None, struct.pack("<I", digest)))
+        entries[i], end = entry._replace(end=end), entry.start
+    members = {n: e for n, e in zip(names, entries) if not n.endswith("/")}
     archive = Archive(data, members)
-    arrays = {name: archive.array(name, found) for name, found in archive.list()}
-    return {"kind": "group", "attributes": archive.attributes(), "members": arrays}
-
-
-def text_of(entry: Entry) -> str:
-    try:
-        return entry.name.decode("utf-8" if entry.flags & 2048 else "cp437")
-    except ValueError as error:
-        raise Refused("Z2") from error
+    arrays = {name: archive.array(name, chunks) for name, chunks in archive.arrays()}
+    return {"kind": "group", "attributes": {}, "members": arrays}
 
 
 def read_directory(data: bytes) -> tuple[list[Entry], int]:
-    """Return the entries of the directory, and where it begins."""
-    at = len(data)
-    while True:
-        at = data.rfind(b"PK\5\6", 0, at + 3)
-        check("Z2", at >= 0)
-        if data[at + 20 : at + 22] == struct.pack("<H", (len(data) - at - 22) % 65536):
-            if at + 22 <= len(data):
-                break
-    disk, first, here, total, size, offset = struct.unpack_from("<4H2I", data, at + 4)
-    end = at
-    if at >= 76 and data[at - 20 : at - 16] == b"PK\6\7":
-        end = at - 76
+    """Return the entries of the directory, and where it begins (Z2)."""
+    end, found = len(data), -1
+    while found != len(data):
+        end = data.rfind(b"PK\5\6", 0, end + 3)
+        check("Z2", end >= 0)
+        found = end + 22 + int.from_bytes(data[end + 20 : end + 22], "little")
+    fields = struct.unpack_from("<4H2I", data, end + 4)
+    if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
+        end -= 76
         check("Z2", data[end : end + 4] == b"PK\6\6")
         fields = struct.unpack_from("<2I4Q", data, end + 16)
-        disk, first, here, total, size, offset = fields
-    check("Z2", disk == first == 0 and here == total)
-    check("Z2", size <= min(end, 2**24))
-    start = position = end - size
-    shift = start - offset
-    check("Z2", shift >= 0)
+    disk, first, here, total, size, offset = fields
+    check("Z2", disk == first == 0 and here == total and size <= min(end, 2**24))
+    start = at = end - size
+    check("Z2", offset <= start)
     entries: list[Entry] = []
-    while position < end:
-        entry, position = read_entry(data, position, end, shift)
-        entries.append(entry)
+    while at < end:
+        check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
+        fields = struct.unpack_from("<2H4I5H2I", data, at + 8)
+        flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
+        stop = at + 46 + sum(sizes)
+        check("Z2", stop <= end)
+        at += 46 + sizes[0]
+        name, extra = data[at - sizes[0] : at], extra_fields(data[at : at + sizes[1]])
+        size, stored, where = large([size, stored, where], extra)
+        check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
+        numbers = flags, method, crc32, stored, size, where + start - offset
+        entries.append(Entry(*numbers, name, extra.get(28738)))
+        at = stop
     check("Z2", len(entries) == total)
     return entries, start
-
-
-def read_entry(data: bytes, at: int, end: int, shift: int) -> tuple[Entry, int]:
-    check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
-    fields = struct.unpack_from("<HHIIIIHHHHHII", data, at + 8)
-    flags, method, _, crc32, stored, size, name, extra, comment, disk, *_, start = (
-        fields
-    )
-    stop = at + 46 + name + extra + comment
-    check("Z2", stop <= end)
-    text = data[at + 46 : at + 46 + name]
-    fields = extra_fields(data[at + 46 + name : at + 46 + name + extra])
-    size, stored, start = large([size, stored, start], fields)
-    check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
-    return Entry(flags, method, crc32, stored, size, start + shift, text, fields), stop
 
 
 def extra_fields(extra: bytes) -> dict[int, bytes]:
@@ -127,115 +110,94 @@ def large(numbers: list[int], extra: dict[int, bytes]) -> list[int]:
     return numbers
 
 
-class Archive:
-    """The members of an archive, each with the end of its extent."""
+class Archive(NamedTuple):
+    """The members of an archive by their names."""
 
-    def __init__(self, data: bytes, members: dict[str, tuple[Entry, int]]) -> None:
-        self.data, self.members = data, members
+    data: bytes
+    members: dict[str, Entry]
 
-    def read(self, name: str, *, is_document: bool) -> bytes:
+    def read(self, name: str) -> bytes:
         """Return the bytes of a member (Z1)."""
-        entry, end = self.members[name]
-        data, at = self.data, entry.start
+        entry, data = self.members[name], self.data
+        at = entry.start
         check("Z1", entry.method == 0 and not entry.flags & 1)
-        check("Z1", data[at : at + 4] == b"PK\3\4" and at + 30 <= end)
-        fields = struct.unpack_from("<HHIIIIHH", data, at + 6)
+        check("Z1", data[at : at + 4] == b"PK\3\4")
+        fields = struct.unpack_from("<2H4I2H", data, at + 6)
         flags, method, _, crc32, stored, size, length, more = fields
         begin = at + 30 + length + more
         check("Z1", data[at + 30 : at + 30 + length] == entry.name)
         check("Z1", method == 0 and not (flags ^ entry.flags) & 2048 and not flags & 1)
-        local = extra_fields(data[begin - more : begin])
-        found = [crc32, *large([size, stored], local)]
-        for number, expected in zip(found, (entry.crc32, entry.size, entry.stored)):
-            check("Z1", number == expected or (flags & 8 and number == 0))
-        check("Z1", begin + entry.size <= end)
-        content = data[begin : begin + entry.size]
-        check("Z1", not is_document or zlib.crc32(content) == entry.crc32)
-        return content
+        size, stored = large([size, stored], extra_fields(data[begin - more : begin]))
+        free = (0,) if flags & 8 else ()
+        check("Z1", crc32 in (entry.crc32, *free))
+        check("Z1", size in (entry.size, *free) and stored in (entry.size, *free))
+        check("Z1", begin + entry.size <= entry.end)
+        return data[begin : begin + entry.size]
 
-    def attributes(self) -> dict:
-        try:
-            document = parse_json(self.read("zarr.json", is_document=True))
-            attributes = document.get("attributes", {})
-        except (Refused, KeyError, AttributeError):
-            return {}
-        return attributes if isinstance(attributes, dict) else {}
-
-    def describe(self, name: str) -> dict:
+    def document(self, name: str) -> dict:
         """Return the node of a document."""
-        raw = self.read(name + "/zarr.json", is_document=True)
+        raw = self.read(name)
+        check("Z1", zlib.crc32(raw) == self.members[name].crc32)
         return describe_node(parse_json(raw), raw)
 
-    def list(self) -> list[tuple[str, str | None]]:
+    def arrays(self) -> list[tuple[str, str | None]]:
         """Return the names of all arrays, each with the member of its chunks (Z8)."""
         chunks: dict[str, list[str]] = {}
-        others = set()
-        for name in self.members:
-            if name.endswith(".blp"):
-                chunks.setdefault(name[:-4], []).append(name)
-            elif found := re.fullmatch(r"(.+?)/c((?:/.*)?)", name, re.DOTALL):
-                if re.fullmatch("(/0)+", found[2]):
-                    chunks.setdefault(found[1], []).append(name)
-                else:
-                    others.add(found[1])
-        arrays: list[tuple[str, str | None]] = []
-        for name, found in chunks.items():
-            if name not in others or name + ".blp" in found:
-                check("Z8", len(found) == 1)
-                arrays.append((name, found[0]))
+        others, documents = set(), []
         for path in self.members:
-            name = path[: -len("/zarr.json")]
-            if path.endswith("/zarr.json") and name not in chunks.keys() | others:
-                if self.is_lost(name):
-                    arrays.append((name, None))
-        return arrays
+            found = re.fullmatch(r"(.+?)/c(|/.*)", path, re.DOTALL)
+            if path.endswith(".blp"):
+                chunks.setdefault(path[:-4], []).append(path)
+            elif path.endswith("/zarr.json"):
+                documents.append(path[:-10])
+            elif found and re.fullmatch("(/0)+", found[2]):
+                chunks.setdefault(found[1], []).append(path)
+            elif found:
+                others.add(found[1])
+        arrays: list[tuple[str, str | None]] = []
+        for name, paths in chunks.items():
+            if name not in others or name + ".blp" in paths:
+                check("Z8", len(paths) == 1)
+                arrays.append((name, paths[0]))
+        lost = [n for n in documents if n not in chunks.keys() | others]
+        return arrays + [(name, None) for name in lost if self.is_lost(name)]
 
     def is_lost(self, name: str) -> bool:
         """Return whether a document without chunks is that of an array."""
-        start = name + "/"
-        has_members = any(
-            other.startswith(start) for other in {*self.members} - {start + "zarr.json"}
-        )
         try:
-            node = self.describe(name)
-        except Refused as error:
-            return error.args[0] in DAMAGE and not has_members
-        return node["kind"] == "array" and is_shard_node(node)
+            return is_of_shard(self.document(name + "/zarr.json"))
+        except NotSupported:
+            return False
+        except Refused:
+            return sum(n.startswith(name + "/") for n in self.members) == 1
 
-    def array(self, name: str, member: str | None) -> dict | Refused:
+    def array(self, name: str, chunks: str | None) -> dict | Refused:
         """Return an array, or why it is refused."""
+        document = name + "/zarr.json"
         try:
-            check("Z8", member is not None)
-            if member == name + ".blp":
-                return self.file(member)
-            check("Z8", name + "/zarr.json" in self.members)
-            node = self.describe(name)
-            check("Z3", node["kind"] == "array" and is_shard_node(node))
-            tree = self.file(member)
-            data = self.read(member, is_document=False)
-            header = read_front(data)[0].header
+            check("Z8", chunks is not None)
+            if chunks == name + ".blp":
+                return self.file(chunks)
+            check("Z8", document in self.members)
+            node = self.document(document)
+            check("Z3", is_of_shard(node))
+            tree = self.file(chunks)
+            header = read_front(self.read(chunks))[0].header
             check("Z3", header.layout == 3 and header.checksum == 9)
-            try:
-                check("Z3", read_shard(data) is not None)
-            except Refused as error:
-                raise Refused("Z3") from error
-            stated = node["shape"], node["dtype"], len(node["shape"])
-            axes = member[len(name) :].count("/0")
-            check("Z3", stated == (tree["shape"], normal(tree["dtype"]), axes))
+            check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
+            check("Z3", chunks == name + "/c" + "/0" * len(node["shape"]))
         except Refused as error:
             return error
-        return tree | {"attributes": node["attributes"]}
+        return tree | {"attributes": {}}
 
     def file(self, member: str) -> dict:
-        tree = read_array(self.read(member, is_document=False))
+        tree = read_array(self.read(member))
         check("A12", tree is not None)
         return tree
 
 
-DAMAGE = {"Z1", "M7", "V1", "I4", "V8"}
-
-
-def is_shard_node(node: dict) -> bool:
+def is_of_shard(node: dict) -> bool:
     """Return whether a document is one of Z3."""
-    place = (0,) * len(node["shape"])
-    return node["ours"] and node["name"](place) == "c" + "/0" * len(place)
+    place = (0,) * len(node.get("shape", []))
+    name = "c" + "/0" * len(place)
+    return node["kind"] == "array" and node["ours"] and node["name"](place) == name

@@ -16,12 +16,14 @@ from format.independent_reader import (
     LARGEST_CHUNK,
     Refused,
     check,
+    parse_json,
     read_chunks,
     read_front,
 )
 
+Place = tuple[int, ...]
 SIMPLE = re.compile(
-    r"([<>|])(?:([biufcSUV])(\d+)|([Mm])8(?:\[\d*(?:[YMWDhms]|[mun]s|[pfa]s)\])?)"
+    r"([<>|])(?:([biufcSUV])(\d{1,19})|([Mm])8(?:\[\d*(?:[YMWDhms]|[mun]s|[pfa]s)\])?)"
 )
 SIZES = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8, 12, 16),
          "c": (8, 16, 24, 32)}  # fmt: skip
@@ -31,14 +33,9 @@ def describe(
     metadata: object, nbytes: int | None = None
 ) -> tuple[object, int, list[int], str]:
     """Return type, item size, shape and order of an array (of `nbytes` bytes)."""
-    check("A12", isinstance(metadata, dict))
+    check("A12", isinstance(metadata, dict) and {"dtype", "shape"} <= {*metadata})
     check("A12", metadata.get("container") in ("numpy", "grid"))
-    check("A12", {"dtype", "shape"} <= {*metadata})
-    order, shape, dtype = (
-        metadata.get("order", "C"),
-        metadata["shape"],
-        metadata["dtype"],
-    )
+    order, shape, dtype = (metadata.get(k, "C") for k in ("order", "shape", "dtype"))
     check("A11", order in ("C", "F"))
     shape = [shape] if type(shape) is int else shape
     check("A6", is_shape(shape))
@@ -56,11 +53,9 @@ def describe(
 
 def is_shape(shape: object, least: int = 0) -> bool:
     """Return whether this is a list of up to 64 lengths."""
-    return (
-        isinstance(shape, list)
-        and len(shape) <= 64
-        and all(type(n) is int and least <= n <= LARGEST for n in shape)
-    )
+    if not isinstance(shape, list) or len(shape) > 64:
+        return False
+    return all(type(n) is int and least <= n <= LARGEST for n in shape)
 
 
 def read_array(data: bytes) -> dict | None:
@@ -91,13 +86,8 @@ def read_array(data: bytes) -> dict | None:
         check("A7", len(items) == total)
         if order == "F" and total:
             items = transposed(items, shape, size)
-    return {
-        "kind": "array",
-        "dtype": normal(dtype),
-        "shape": shape,
-        "attributes": metadata.get("metadata", {}),
-        "items": items,
-    }
+    tree = {"kind": "array", "dtype": normal(dtype), "shape": shape, "items": items}
+    return tree | {"attributes": metadata.get("metadata", {})}
 
 
 def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[int]:
@@ -115,12 +105,7 @@ def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[
 
 
 def copy_box(
-    target: bytearray,
-    shape: list[int],
-    place: tuple[int, ...],
-    piece: bytes,
-    chunks: list[int],
-    size: int,
+    target: bytearray, shape: list, place: Place, piece: bytes, chunks: list, size: int
 ) -> None:
     """Copy the items of a chunk that lie inside of an array to it (G3)."""
     starts = [p * c for p, c in zip(place, chunks)]
@@ -138,11 +123,11 @@ def copy_box(
 def transposed(items: bytes, shape: list[int], size: int) -> bytes:
     """Return the items of an array in order F in order C."""
     strides = [math.prod(shape[:axis]) * size for axis in range(len(shape))]
-    places = (
-        sum(map(operator.mul, index, strides))
-        for index in itertools.product(*map(range, shape))
-    )
-    return b"".join(items[at : at + size] for at in places)
+    found = []
+    for index in itertools.product(*map(range, shape)):
+        at = sum(map(operator.mul, index, strides))
+        found.append(items[at : at + size])
+    return b"".join(found)
 
 
 def normal(dtype: object) -> object:
@@ -155,21 +140,20 @@ def normal(dtype: object) -> object:
 def parse_literal(text: str) -> object:
     """Return the strings, numbers and lists in a text; a tuple becomes a list."""
     strings = r"""[uU]?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-    check(
-        "A5", re.fullmatch(r"(?:%s|\d{1,19}L?|[][(), ])*" % strings, text) is not None
-    )
-    # JSON with other brackets, quotes and commas.
-    converted = re.sub(
-        r"%s|(\d+)L?|[(]|,? *[])]" % strings,
-        lambda m: (
-            json.dumps(unquoted(m[1])) if m[1] else m[2] or "[]"[m[0][-1] in "])"]
-        ),
-        text,
-    )
+    known = rf"(?:{strings}|\d{{1,19}}L?|[][(), ])*"
+    check("A5", re.fullmatch(known, text) is not None)
+
+    def convert(found: re.Match[str]) -> str:
+        """Return JSON, which has other brackets, quotes and commas."""
+        if found[1]:
+            return json.dumps(unquoted(found[1]))
+        return found[2] or "[]"[found[0][-1] in "])"]
+
     try:
-        return json.loads(converted)
-    except (ValueError, RecursionError) as error:
+        converted = re.sub(rf"{strings}|(\d+)L?|[(]|,? *[])]", convert, text)
+    except ValueError as error:
         raise Refused("A5") from error
+    return parse_json(converted.encode(), "A5")
 
 
 def unquoted(quoted: str) -> str:
@@ -182,12 +166,13 @@ def size_of(dtype: object) -> int:
         found = SIMPLE.fullmatch(dtype)
         check("A4", not re.fullmatch(r"[<>|=]?[OT]\d*", dtype))
         check("A5", found is not None)
-        _, kind, digits, time = found.groups()
+        order, kind, digits, time = found.groups()
+        check("A5", order != "|" or bool(re.match(r".(?:[bSV]|[iu]1$)", dtype)))
         if time:
             return 8
         check("A5", int(digits) in SIZES.get(kind, (int(digits),)))
         return int(digits) * (4 if kind == "U" else 1)
-    check("A5", isinstance(dtype, list) and len(dtype) > 0)
+    check("A5", isinstance(dtype, list))
     total, names = 0, []
     for field in dtype:
         check("A5", isinstance(field, (list, tuple)) and len(field) in (2, 3))

@@ -18,8 +18,6 @@ from format.independent_reader import read as read_plain
 from format.independent_superchunks import read_superchunks
 from format.independent_zarr import describe_node, identity_of, read_items
 
-FOREIGN = ("__rootdirs__", "meta/storage", ".zarray", ".zgroup")
-
 
 def read(path: str) -> dict:
     """Return the content of a file or folder."""
@@ -28,15 +26,12 @@ def read(path: str) -> dict:
         check("none", tree is not None)
         return tree
     data = file_bytes(path)
-    if data[:4] != b"blpk":
-        archive = read_archive(data)
-        if archive is not None:
-            return archive
-    array = read_array(data)
-    if array is not None:
-        return array
-    plain, metadata = read_plain(data)
-    return {"kind": "bytes", "metadata": metadata, "bytes": plain}
+    tree = read_archive(data) if data[:4] != b"blpk" else None
+    tree = tree or read_array(data)
+    if tree is None:
+        plain, metadata = read_plain(data)
+        return {"kind": "bytes", "metadata": metadata, "bytes": plain}
+    return tree
 
 
 def kind_of(folder: Folder) -> str | None:
@@ -46,59 +41,66 @@ def kind_of(folder: Folder) -> str | None:
     storage = folder.read("meta/storage") or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
         return "superchunks"
-    return "foreign" if any(map(folder.has, FOREIGN)) else None
+    others = "__rootdirs__", "meta/storage", ".zarray", ".zgroup"
+    return "foreign" if any(map(folder.has, others)) else None
 
 
 def read_folder(folder: Folder) -> dict | None:
     """Return the tree of a folder; None if it is no dataset."""
     kind = kind_of(folder)
     check("foreign", kind != "foreign")
-    if kind == "superchunks":
-        return read_superchunks(folder)
-    if kind == "zarr":
-        return read_node(folder)
-    for path, names, _ in os.walk(folder.path):
-        names[:] = [name for name in names if name != ".bloscpack"]
-        if any(kind_of(Folder(os.path.join(path, name))) for name in names):
-            members = read_members(folder)
-            return {"kind": "group", "attributes": {}, "members": members}
+    if kind:
+        return read_superchunks(folder) if kind == "superchunks" else read_node(folder)
+    if not folder.has(".bloscpack/unfinished") and has_dataset(folder.path):
+        return {"kind": "group", "attributes": {}, "members": read_members(folder)}
     return None
+
+
+def has_dataset(path: str) -> bool:
+    """Return whether a folder in this one is a dataset by its own files."""
+    for outer, names, _ in os.walk(path):
+        for inner in [os.path.join(outer, n) for n in names if n != ".bloscpack"]:
+            try:
+                if not os.path.islink(inner) and kind_of(Folder(inner)):
+                    return True
+            except Refused:
+                return True
+    return False
 
 
 def read_node(folder: Folder) -> dict:
     """Return the tree of a node of Zarr."""
     raw = folder.document("zarr.json") or b""
-    document = parse_json(raw)
-    node = describe_node(document, raw)
-    attributes = node["attributes"]
-    if node["kind"] == "array":
-        node["items"] = read_items(folder, node)
-        keys = ("kind", "dtype", "shape", "items")
-        return {"attributes": attributes} | {key: node[key] for key in keys}
+    node = describe_node(parse_json(raw), raw)
+    kind, attributes = node["kind"], node["attributes"]
+    tree = {"kind": kind, "attributes": attributes}
+    if kind == "array":
+        items = read_items(folder, node)
+        return tree | {"dtype": node["dtype"], "shape": node["shape"], "items": items}
     if "column-order" not in attributes:
-        members = read_members(folder)
-        return {"kind": "group", "attributes": attributes, "members": members}
+        return tree | {"members": read_members(folder)}
     order = attributes.pop("column-order")
     check("V2", isinstance(order, list) and all(isinstance(n, str) for n in order))
     check("V2", len({*order}) == len(order))
     columns = {name: read_column(folder, name, node["own"]) for name in order}
-    return {"kind": "table", "attributes": attributes, "columns": columns}
+    return tree | {"kind": "table", "columns": columns}
 
 
-def read_column(folder: Folder, name: str, is_own: bool) -> dict | Refused:
+def read_column(folder: Folder, name: str, own: dict | None) -> dict | Refused:
     """Return a column of a table, or why it is refused."""
-    check("V2", is_member(name) and os.path.isdir(os.path.join(folder.path, name)))
-    column = Folder(os.path.join(folder.path, name), folder)
+    path = os.path.join(folder.path, name)
+    check("V2", is_member(name) and os.path.isdir(path))
+    column = Folder(path, folder)
     raw = column.document("zarr.json")
     check("V2", raw is not None)
+    crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
     try:
         document = parse_json(raw)
-        words = identity_of(document.get("attributes"), raw) if is_own else None
-    except (Refused, AttributeError):
-        words = None
-    if words and "column" in words:
-        crc32 = zlib.crc32(name.encode("utf-8", "surrogatepass"))
-        check("V2", words["column"] == f"{crc32:08x}")
+    except Refused as error:
+        return error
+    attributes = document.get("attributes") if isinstance(document, dict) else None
+    words = identity_of(attributes, raw) if own else None
+    check("V2", not words or words.get("column", crc32) == crc32)
     try:
         tree = read_node(column)
     except Refused as error:
@@ -110,23 +112,19 @@ def read_column(folder: Folder, name: str, is_own: bool) -> dict | Refused:
 def read_members(folder: Folder) -> dict[str, dict | Refused]:
     """Return the members of a group, each of them a tree or why it is refused."""
     members = {}
-    for name in sorted(os.listdir(folder.path)):
+    for name in sorted(filter(is_member, os.listdir(folder.path))):
         path = os.path.join(folder.path, name)
-        if os.path.islink(path) or not os.path.isdir(path) or not is_member(name):
-            continue
-        try:
-            tree = read_folder(Folder(path))
-        except Refused as error:
-            tree = error
-        if tree is not None:
-            members[name] = tree
-    return members
+        if os.path.isdir(path) and not os.path.islink(path):
+            try:
+                members[name] = read_folder(Folder(path))
+            except Refused as error:
+                members[name] = error
+    return {name: tree for name, tree in members.items() if tree is not None}
 
 
 def is_member(name: str) -> bool:
     """Return whether a folder with this name may be a member of a group (V2)."""
-    if name.startswith("__") or name == "zarr.json" or not name.strip("."):
-        return False
-    if "/" in name or "\\" in name or ".bloscpack" in name:
-        return False
-    return not any(unicodedata.category(c)[0] in "CZ" for c in name if c != " ")
+    refused = name.startswith("__") or name == "zarr.json" or not name.strip(".")
+    refused = refused or any(part in name for part in ("/", "\\", ".bloscpack"))
+    spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
+    return not refused and not spaces

@@ -48,9 +48,8 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     flag, begun = journal[9:10], journal[:10].ljust(10, b"\0")
     check("J3", begun[:9].startswith(b"blpkjrnl\1"[: len(journal)]) and begun[9] < 2)
     count = int.from_bytes(journal[32:40], "little") if len(journal) >= 88 else 1
-    check("J3", 1 <= count <= 3)
     at = 96 + 16 * count
-    if len(journal) < at + 32:
+    if not 1 <= count <= 3 or len(journal) < at + 32:
         check("J3", flag != b"\1")
         return data
     length, number, _, start, size = struct.unpack_from("<qQqqq", journal, 16)

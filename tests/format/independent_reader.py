@@ -11,7 +11,8 @@ import hashlib
 import json
 import struct
 import zlib
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import blosc
 
@@ -38,6 +39,10 @@ def crc32c(data: bytes) -> int:
 
 class Refused(Exception):
     """The file breaks the rule that the first argument names."""
+
+
+class NotSupported(Refused):
+    """The file is no damaged one."""
 
 
 def check(rule: str, holds: bool) -> None:
@@ -110,9 +115,8 @@ def read_chunks(data: bytes, content: Content, position: int) -> Content:
         def check_size(nbytes: int, stop: int) -> None:
             """In a stream the last chunk ends the file."""
             is_stream = header.nchunks == -1
-            is_last = len(pieces) == header.nchunks - 1
-            if is_stream:
-                is_last = stop == len(data)
+            is_at_end = stop == len(data)
+            is_last = is_at_end if is_stream else len(pieces) == header.nchunks - 1
             stated = header.last_chunk if is_last else header.chunk_size
             check("U3" if is_stream else "C4", stated in (-1, nbytes))
             if is_stream and is_last and header.last_chunk == -1 != header.chunk_size:

@@ -21,8 +21,7 @@ from format.independent_reader import (
     read_frame,
 )
 
-SEPARATOR = b"shard\0\0\0"
-MISSING = 2**64 - 1
+MISSING = 2**64 - 1, 2**64 - 1
 
 
 def read_shard(data: bytes) -> bytes | None:
@@ -31,54 +30,42 @@ def read_shard(data: bytes) -> bytes | None:
     inner = inner_size(content)
     if inner is None:
         return None
-    end = content.extents[-1][1]
-    check("S4", data[end : end + 8] == SEPARATOR)
-    header = content.header
-    nslots = header.nchunks + header.max_app_chunks
+    header, last, end = content.header, content.pieces[-1], content.extents[-1][1] + 8
+    nslots = header.nchunks + header.max_app_chunks * (header.options & 1)
     index_at = len(data) - 4 - 16 * nslots
-    check("S4", index_at >= end + 8)
-    stored = data[index_at:-4]
-    check("S7", struct.pack("<I", crc32c(stored)) == data[-4:])
-    entries = [*struct.iter_unpack("<QQ", stored)]
+    check("S4", data[end - 8 : end] == b"shard\0\0\0" and index_at >= end)
+    check("S7", struct.pack("<I", crc32c(data[index_at:-4])) == data[-4:])
     expected = [(start, stop - start) for start, stop in content.extents]
-    last = content.pieces[-1]
-    if not last:
-        expected[-1] = MISSING, MISSING
-    elif len(last) < inner:  # S3
-        expected[-1] = end + 8, index_at - end - 8
-        check_copy(data, end + 8, index_at, header.checksum, last.ljust(inner, b"\0"))
+    if 0 < len(last) < inner:  # S3
+        expected[-1] = end, index_at - end
+        try:
+            copy = read_frame(data[:index_at], end, header.checksum, any_size)
+            check("S5", copy[1] == index_at)
+            check("S5", decompress(copy[0]) == last.ljust(inner, b"\0"))
+        except Refused as error:
+            raise Refused("S5") from error
     else:
-        check("S4", index_at == end + 8)
-    check("S4", bool(last) or index_at == end + 8)
-    free = [(MISSING, MISSING)] * (nslots - len(expected))
-    check("S6", expected + free == entries)
-    chunks = [data[at : at + n] for at, n in entries if (at, n) != (MISSING, MISSING)]
-    return b"".join(
-        decompress(read_frame(c, 0, header.checksum, any_size)[0]) for c in chunks
-    )
+        check("S4", index_at == end)
+        expected[-1] = expected[-1] if last else MISSING
+    expected += [MISSING] * (nslots - len(expected))
+    check("S6", expected == [*struct.iter_unpack("<QQ", data[index_at:-4])])
+    found = [
+        read_frame(data, at, header.checksum, any_size)[0]
+        for at, n in expected
+        if (at, n) != MISSING
+    ]
+    return b"".join(map(decompress, found))
 
 
 def any_size(nbytes: int, stop: int) -> None:
     """Accept all sizes."""
 
 
-def check_copy(data: bytes, start: int, stop: int, checksum: int, plain: bytes) -> None:
-    """Check that the padded copy of the last chunk fills the extent."""
-    try:
-        chunk, end = read_frame(data, start, checksum, any_size)
-        check("S5", end == stop)
-        check("S5", decompress(chunk) == plain)
-    except Refused as error:
-        raise Refused("S5") from error
-
-
 def inner_size(content: Content) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer."""
     header, metadata = content.header, content.metadata
-    if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
-        return None
-    rows = metadata.get("shard")
-    if type(rows) is not int or rows < 1:  # S1
+    rows = metadata.get("shard") if isinstance(metadata, dict) else None
+    if type(rows) is not int or rows < 1 or metadata.get("container") != "numpy":  # S1
         return None
     try:
         _, itemsize, shape, order = describe(metadata, sum(map(len, content.pieces)))

@@ -8,13 +8,7 @@ import re
 
 from format.independent_arrays import describe, is_shape, normal
 from format.independent_journals import Folder
-from format.independent_reader import (
-    LARGEST,
-    LARGEST_CHUNK,
-    Refused,
-    check,
-    parse_json,
-)
+from format.independent_reader import LARGEST, LARGEST_CHUNK, Refused, check, parse_json
 from format.independent_zarr import identity_of, read_items
 
 
@@ -23,125 +17,94 @@ def read_superchunks(folder: Folder) -> dict:
     raw = folder.document("meta/storage") or b""
     storage = parse_json(raw)
     words = identity_of(storage, raw)
-    if not isinstance(storage, dict) or "bloscpack-id" not in storage:
-        check("I5", b"crc32=" not in raw)
-        check("D1", isinstance(storage, dict))
-    else:
-        check("I5", words is not None)
-    identity = words and words["id"]
-    version, kind = storage.get("superchunk"), storage.get("kind")
-    check("D3", type(version) is int and version == 1)
+    has_key = isinstance(storage, dict) and "bloscpack-id" in storage
+    check("I5", words is not None if has_key else b"crc32=" not in raw)
+    check("D1", isinstance(storage, dict))
+    identity, kind = words and words["id"], storage.get("kind")
+    check("D3", type(storage.get("superchunk")) is int and storage["superchunk"] == 1)
     check("D3", kind in ("array", "table"))
-    columns = [storage]
+    columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
-        columns = storage.get("columns")
         check("D3", isinstance(columns, list) and len(columns) > 0)
         check("D3", all(isinstance(column, dict) for column in columns))
         names = [column.get("name") for column in columns]
         check("D3", all(isinstance(name, str) and name for name in names))
         check("D3", len({*names}) == len(names))
-        if identity:
-            ids = [str(column.get("id")) for column in columns]
-            check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
-    parts = [check_storage(column) for column in columns]
-    sizes = read_document(folder, "sizes", identity)
-    shape = sizes.get("shape")
+        ids = [str(column.get("id")) for column in columns if identity]
+        check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
+    for column in columns:
+        check_storage(column)
+    shape = read_document(folder, "sizes", identity).get("shape")
     check("D2", is_shape(shape) and len(shape) > 0)
     check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
     attributes = read_document(folder, "attributes", identity)
     if kind == "array":
-        tree = read_part(folder, parts[0], shape, identity, "data/")
-        return tree | {"attributes": attributes}
-    all_attributes = read_document(folder, "columns", identity)
-    trees = {}
-    for part, column in zip(parts, columns):
-        prefix = f"data/{folder_name(column['name'])}/"
-        of_column = all_attributes.get(column["name"], {})
-        check("D3", isinstance(of_column, dict))
-        name = identity and column["id"]
+        return read_part(folder, storage, shape, identity, "data/", attributes)
+    of_columns, trees = read_document(folder, "columns", identity), {}
+    for column in columns:
+        name, own = column["name"], identity and column["id"]
+        check("D3", isinstance(of_columns.get(name, {}), dict))
+        part = shape + column["inner"], own, f"data/{folder_name(name)}/"
         try:
-            tree = read_part(folder, part, shape + column["inner"], name, prefix)
-            trees[column["name"]] = tree | {"attributes": of_column}
+            trees[name] = read_part(folder, column, *part, of_columns.get(name, {}))
         except Refused as error:
-            trees[column["name"]] = error
+            trees[name] = error
     return {"kind": "table", "attributes": attributes, "columns": trees}
 
 
 def read_document(folder: Folder, name: str, identity: str | None) -> dict:
     """Return sizes, or the attributes in another document (I5, D1)."""
     raw = folder.document("meta/" + name)
-    if raw is None:
-        check("I5", not identity)
-        check("D2", name != "sizes")
-        return {}
-    document = parse_json(raw)
+    check("I5", raw is not None or not identity)
+    check("D2", raw is not None or name != "sizes")
+    document = {} if raw is None else parse_json(raw)
     if identity:
         words = identity_of(document, raw)
         check("I5", words is not None and words["id"] == identity)
-    check("D1", isinstance(document, dict))
-    if not identity:
-        check("D1", "bloscpack-id" not in document)
-    elif name != "sizes":
-        document = document.get(name)
+        document = document if name == "sizes" else document.get(name)
         check("I5", isinstance(document, dict))
+    check("D1", isinstance(document, dict))
+    check("D1", identity is not None or "bloscpack-id" not in document)
     return document
 
 
-def check_storage(storage: dict) -> tuple[object, int, int, int]:
-    """Return type, item size and rows of a chunk and a superchunk (D4)."""
-    text, inner = storage.get("dtype"), storage.get("inner")
+def check_storage(storage: dict) -> None:
+    """Check the storage of an array or a column, and add type and item size (D4)."""
+    text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
     check("D4", isinstance(text, str) and text[:1] in ("'", '"', "["))
     check("D4", is_shape(inner))
     try:
-        described = describe({"container": "numpy", "dtype": text, "shape": inner})
-    except Refused as error:
+        metadata = {"container": "numpy", "dtype": text, "shape": inner}
+        dtype, size, *_ = describe(metadata)
+        item = base64.b64decode(default or "", validate=True)
+    except (Refused, ValueError, TypeError) as error:
         raise Refused("D4") from error
-    dtype, size = described[:2]
-    check("D4", size <= 64 << 20 and not is_padded(dtype))
     rows, more = storage.get("chunklen"), storage.get("superchunklen")
+    check("D4", size <= 64 << 20)
     check("D4", type(rows) is int and 1 <= rows <= 2**31 - 17)
     check("D4", type(more) is int and more >= 1 and more % rows == 0)
-    for _, _, leaf, shape in leaves(dtype):
+    for names, _, leaf, shape in leaves(dtype):
+        check("D4", "" not in names)  # A3
         check("D4", rows * leaf * math.prod(inner + shape) <= LARGEST_CHUNK)
-    check("D4", "dflt" in storage)
-    if storage["dflt"] is not None:
-        check("D4", isinstance(storage["dflt"], str))
-        try:
-            item = base64.b64decode(storage["dflt"], validate=True)
-        except ValueError as error:
-            raise Refused("D4") from error
-        check("D4", len(item) == size)
-    return normal(dtype), size, rows, more
+    check("D4", "dflt" in storage and (default is None or len(item) == size))
+    storage |= {"dtype": normal(dtype), "size": size}
 
 
-def is_padded(dtype: object) -> bool:
-    """Return whether a field has no name."""
-    fields = dtype if isinstance(dtype, list) else []
-    return any(field[0] == "" or is_padded(field[1]) for field in fields)
-
-
-def leaves(dtype: object, size: int = 0) -> list[tuple[list[str], object, int, list]]:
+def leaves(dtype: object) -> list[tuple[list[str], str, int, list[int]]]:
     """Return names, type, item size and shape of the leaves of a type (D5)."""
     if isinstance(dtype, str):
-        return [([], dtype, describe_size(dtype), [])]
-    return [
-        (
-            [name_of(field)] + names,
-            leaf,
-            size,
-            [n for s in field[2:] for n in s] + shape,
-        )
-        for field in dtype
-        for names, leaf, size, shape in leaves(field[1])
-    ]
+        described = describe({"container": "numpy", "dtype": dtype, "shape": []})
+        return [([], dtype, described[1], [])]
+    found = []
+    for field in dtype:
+        for names, leaf, size, shape in leaves(field[1]):
+            outer = field[2] if len(field) == 3 else []
+            found.append(([name_of(field), *names], leaf, size, outer + shape))
+    return found
 
 
 def name_of(field: list) -> str:
     return field[0][1] if isinstance(field[0], list) else field[0]
-
-
-def describe_size(dtype: object) -> int:
-    return describe({"container": "numpy", "dtype": dtype, "shape": []})[1]
 
 
 def folder_name(name: str) -> str:
@@ -152,47 +115,34 @@ def folder_name(name: str) -> str:
 
 
 def read_part(
-    folder: Folder, part: tuple, shape: list[int], identity: str | None, prefix: str
+    folder: Folder, part: dict, shape: list, own: str | None, prefix: str, user: dict
 ) -> dict:
-    """Return an array or a column without its attributes."""
-    dtype, size, rows, more = part
-    check("D2", size * math.prod(n or 1 for n in shape) <= LARGEST)
+    """Return an array or a column."""
+    dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
+    check("D2", part["size"] * math.prod(n or 1 for n in shape) <= LARGEST)
+    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
+    node |= {"own": own and {"id": own}, "prefix": prefix, "missing": "D8"}
+    node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
     found = {}
-    for names, leaf, leaf_size, inner in leaves(dtype):
+    for names, leaf, size, inner in leaves(dtype):
         inner = shape[1:] + inner
         path = "".join(folder_name(name) + "/" for name in names)
-        node = {
-            "shape": [shape[0], *inner],
-            "shard": [more, *inner],
-            "chunk": [rows, *inner],
-            "dtype": normal(leaf),
-            "size": leaf_size,
-            "name": lambda place, path=path: f"{path}__{place[0] + 1}__.bin",
-            "prefix": prefix,
-            "missing": "D8",
-            "own": identity and {"id": identity},
-            "fill": bytes(leaf_size),
-            "sparse": False,
-            "ours": True,
-            "index": "end",
-            "index-size": 16 * (more // rows) + 4,
-            "codec": "blosc",
-            "crc": True,
-        }
+        node |= {"shape": shape[:1] + inner, "dtype": leaf, "size": size}
+        node |= {"shard": [more, *inner], "chunk": [rows, *inner], "fill": bytes(size)}
+        node["name"] = lambda place, path=path: f"{path}__{place[0] + 1}__.bin"
         found[tuple(names)] = read_items(folder, node)
     items = join(dtype, found, (), math.prod(shape))
-    return {"kind": "array", "dtype": dtype, "shape": shape, "items": items}
+    tree = {"kind": "array", "dtype": dtype, "shape": shape, "items": items}
+    return tree | {"attributes": user}
 
 
 def join(dtype: object, found: dict, path: tuple[str, ...], count: int) -> bytes:
     """Return items, put together from the leaves of their fields."""
-    if isinstance(dtype, str):
-        return found[path]
+    if isinstance(dtype, str) or not count:
+        return found.get(path, b"")
     fields = []
     for field in dtype:
-        times = math.prod(field[2]) if len(field) == 3 else 1
-        data = join(field[1], found, (*path, name_of(field)), count * times)
-        fields.append((data, len(data) // count if count else 0))
-    return b"".join(
-        data[i * size : (i + 1) * size] for i in range(count) for data, size in fields
-    )
+        times = count * math.prod(field[2] if len(field) == 3 else [])
+        data = join(field[1], found, (*path, name_of(field)), times)
+        fields.append((data, len(data) // count))
+    return b"".join(data[i * n : i * n + n] for i in range(count) for data, n in fields)

@@ -9,22 +9,31 @@ import re
 import struct
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from format.independent_arrays import copy_box, describe, is_shape, normal
+from format.independent_arrays import Place, copy_box, describe, is_shape, normal
 from format.independent_journals import Folder
-from format.independent_reader import LARGEST, LARGEST_CHUNK, Refused, check, crc32c
-from format.independent_reader import decompress, read_frame, read_front
+from format.independent_reader import (
+    LARGEST,
+    LARGEST_CHUNK,
+    NotSupported,
+    Refused,
+    check,
+    decompress,
+    digest_of,
+    read_frame,
+    read_front,
+)
 
-Place = tuple[int, ...]
 MISSING = 2**64 - 1, 2**64 - 1
+INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
 LARGEST_RESULT = 2**28  # a limit of this program
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
 KEYS = "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value "
 KEYS += "codecs attributes dimension_names storage_transformers"
 TYPES = "bool=b1 int8=i1 int16=i2 int32=i4 int64=i8 uint8=u1 uint16=u2 uint32=u4 "
 TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16"
-UNITS = "Y M W D h m s ms us ns ps fs as generic".split()
+UNITS = {*"YMWDhms", *(c + "s" for c in "munpfa"), "generic"}
 HALVES = {"numpy.datetime64": "M8", "numpy.timedelta64": "m8"}
 
 
@@ -35,12 +44,8 @@ def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
     found, at = WORDS.fullmatch(stored), raw.rfind(stored) + len(stored)
     if not found or at < len(stored):
         return None
-    digest = zlib.crc32(raw[: at - 8] + b"0" * 8 + raw[at:])
-    return (
-        dict(w.split("=") for w in value.split())
-        if digest == int(found[2], 16)
-        else None
-    )
+    right = zlib.crc32(raw[: at - 8] + b"0" * 8 + raw[at:]) == int(found[2], 16)
+    return dict(w.split("=") for w in value.split()) if right else None
 
 
 def describe_node(document: object, raw: bytes) -> dict:
@@ -79,7 +84,8 @@ def describe_array(node: dict, document: dict, *, damaged: bool) -> None:
     """Add what the document of an array says, in the order of the checks."""
 
     def supports(rule: str, holds: bool) -> None:
-        check("I4" if damaged else rule, holds)
+        if not holds:
+            raise Refused("I4") if damaged else NotSupported(rule)
 
     for other in [document[key] for key in {*document} - {*KEYS.split()}]:
         is_object = isinstance(other, dict)
@@ -100,12 +106,9 @@ def describe_array(node: dict, document: dict, *, damaged: bool) -> None:
     is_sharded = name == "sharding_indexed"
     if is_sharded:
         supports("V6", len(codecs) == 1)
-        chunk, index = (
-            settings.get("chunk_shape"),
-            settings.get("index_location", "end"),
-        )
+        index = settings.get("index_location", "end")
+        chunk, codecs = settings.get("chunk_shape"), settings.get("codecs")
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
-        codecs = settings.get("codecs")
         supports("V6", isinstance(codecs, list))
     names = [named(codec)[0] for codec in codecs]
     crc = names[-1:] == ["crc32c"]
@@ -113,12 +116,9 @@ def describe_array(node: dict, document: dict, *, damaged: bool) -> None:
     supports("V6", names[:1] == ["bytes"])
     supports("V6", middle in ([], ["blosc"], ["zstd"], ["gzip"]))
     if is_sharded:
-        of_index = settings.get("index_codecs", ["bytes", "crc32c"])
-        supports("V6", index in ("start", "end") and isinstance(of_index, list))
-        stated = [named(codec)[0] for codec in of_index]
-        supports("V6", stated in (["bytes"], ["bytes", "crc32c"]))
-        supports("V6", named(of_index[0])[1].get("endian", "little") == "little")
-        index_crc = len(stated) == 2
+        of_index = settings.get("index_codecs", INDEX)
+        supports("V6", index in ("start", "end") and of_index in (INDEX[:1], INDEX))
+        index_crc = len(of_index) == 2
     endian = named(codecs[0])[1].get("endian", sys.byteorder)
     check("V5", endian in ("little", "big"))
     dtype, size = type_of(document, "<" if endian == "little" else ">", supports)
@@ -143,9 +143,7 @@ def describe_array(node: dict, document: dict, *, damaged: bool) -> None:
     node["ours"] = (index, index_crc, middle, crc) == ("end", True, ["blosc"], True)
 
 
-def type_of(
-    document: dict, order: str, supports: Callable[[str, bool], None]
-) -> tuple[str, int]:
+def type_of(document: dict, order: str, supports: Callable) -> tuple[str, int]:
     """Return type and item size (V5)."""
     name, settings = named(document.get("data_type"))
     types = dict(each.split("=") for each in TYPES.split())
@@ -156,7 +154,8 @@ def type_of(
         supports("V5", is_shape([size]) and size % unit == 0)
         return f"|S{size}" if unit == 1 else f"{order}U{size // 4}", size
     unit, scale = settings.get("unit"), settings.get("scale_factor", 1)
-    supports("V5", isinstance(name, str) and name in HALVES and unit in UNITS)
+    supports("V5", isinstance(name, str) and name in HALVES)
+    supports("V5", isinstance(unit, str) and unit in UNITS)
     supports("V5", type(scale) is int and 1 <= scale < 2**31)
     suffix = "" if unit == "generic" else f"[{scale if scale > 1 else ''}{unit}]"
     return order + HALVES[name] + suffix, 8
@@ -177,9 +176,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
             return b"".join(float_of(part, dtype[0], size // 2) for part in value)
         check("V8", kind in "SU" and isinstance(value, str))
         code = "utf-32-le" if endian == "little" else "utf-32-be"
-        stored = (
-            value.encode(code) if kind == "U" else base64.b64decode(value, None, True)
-        )
+        stored = value.encode(code) if kind == "U" else base64.b64decode(value, None, 1)
     except (ValueError, OverflowError, struct.error) as error:
         raise Refused("V8") from error
     check("V8", len(stored) <= size)
@@ -190,13 +187,21 @@ def float_of(value: object, order: str, size: int) -> bytes:
     if isinstance(value, str) and re.fullmatch("0x[0-9A-Fa-f]+", value):
         check("V8", len(value) == 2 + 2 * size)
         return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-    check(
-        "V8", type(value) in (int, float) or value in ("NaN", "Infinity", "-Infinity")
-    )
+    known = value in ("NaN", "Infinity", "-Infinity")
+    check("V8", known or type(value) in (int, float))
     return struct.pack(order + {2: "e", 4: "f", 8: "d"}[size], float(value))
 
 
 # The shards
+
+
+def places(counts: list[int]) -> Iterator[Place]:
+    """Return places in C order, one by one."""
+    for first in range(counts[0]) if counts else ():
+        for rest in places(counts[1:]):
+            yield first, *rest
+    if not counts:
+        yield ()
 
 
 def read_items(folder: Folder, node: dict) -> bytes:
@@ -206,7 +211,7 @@ def read_items(folder: Folder, node: dict) -> bytes:
     counts = [-(-n // s) for n, s in zip(shape, shard)] if total else [0]
     check("F4", not sparse or total <= LARGEST_RESULT)
     parts = []
-    for place in itertools.product(*map(range, counts)):
+    for place in places(counts):
         data = folder.read(node.get("prefix", "") + node["name"](place))
         check(node.get("missing", "I7"), data is not None or sparse)
         if data is not None:
@@ -226,13 +231,12 @@ def read_shard_file(data: bytes, node: dict, place: Place) -> list[tuple[Place, 
     part = [min(s, n - p * s) for n, s, p in zip(node["shape"], shard, place)]
     per = [s // c for s, c in zip(shard, chunk)]
     size = node["index-size"]
-    first, last = (
-        (size, len(data)) if node["index"] == "start" else (0, len(data) - size)
-    )
+    start = len(data) - size if node["index"] == "end" else 0
+    first, last = (0, start) if start else (size, len(data))
     check(rule or "V9", size <= len(data))
-    index = data[last:] if first == 0 else data[:size]
+    index = data[start : start + size]
     if size % 16:
-        check(rule or "V9", struct.pack("<I", crc32c(index[:-4])) == index[-4:])
+        check(rule or "V9", digest_of(9, index[:-4]) == index[-4:])
     entries = [*struct.iter_unpack("<QQ", index[: size // 16 * 16])]
     may_lack = node["sparse"]
     starts = {at for at, n in entries if (at, n) != MISSING}
@@ -269,7 +273,7 @@ def plain_of(data: bytes, node: dict) -> bytes:
     try:
         if codec == "blosc":
             return decompress(read_frame(data, 0, 9 * node["crc"], check_size)[0])
-        check("V9", not node["crc"] or struct.pack("<I", crc32c(stored)) == data[size:])
+        check("V9", not node["crc"] or digest_of(9, stored) == data[size:])
         if codec == "gzip":
             stream = zlib.decompressobj(31)
             plain = stream.decompress(stored, n + 1)
@@ -288,8 +292,8 @@ def plain_of(data: bytes, node: dict) -> bytes:
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
+    metadata = read_front(data)[0].metadata
     try:
-        metadata = read_front(data)[0].metadata
         dtype, _, shape, _ = describe(metadata)
     except Refused as error:
         raise Refused("I8") from error
