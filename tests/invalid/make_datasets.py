@@ -12,10 +12,13 @@ import shutil
 import struct
 import sys
 from pathlib import Path
+from zlib import crc32
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from fuzz.parts import set_offsets, take_apart  # noqa: E402
+from fuzz.trailers import add_trailer  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
     FIELDS,
     NUMBERS,
@@ -133,6 +136,73 @@ def chunk_flip():
     return patched(files, "c/0", start + size - 6, b"\x55")
 
 
+def short_entry():
+    """Return an array of which an index gives less bytes than a chunk has."""
+    files = array(NUMBERS)
+    at = index_at(files, "c/0")
+    start, size = struct.unpack_from("<QQ", files["c/0"], at)
+    return with_entry(files, "c/0", 0, struct.pack("<QQ", start, size - 4))
+
+
+def unchecked(files, name):
+    """Return files of which a file of chunks has no digests."""
+    parts = take_apart(files[name])
+    rows = parts.chunks[0].record["nbytes"]
+    parts.header["checksum"] = 0
+    set_offsets(parts)
+    add_trailer(parts, rows)
+    return {**files, name: parts.join()}
+
+
+def grid():
+    return array(NUMBERS.reshape(5, 4), chunks=(2, 2), shards=(4, 2))
+
+
+def other_grid(document):
+    """Let a document state chunks of another shape and the same size."""
+    document["codecs"][0]["configuration"]["chunk_shape"] = [4, 1]
+
+
+def order_of(document, names):
+    document["attributes"]["column-order"] = names
+
+
+def with_shape(journal):
+    """Let the document in a journal have an impossible shape."""
+    text = journal["documents"]["zarr.json"].encode()
+    files = with_keys({"zarr.json": text}, "zarr.json", shape=[-1])
+    journal["documents"]["zarr.json"] = files["zarr.json"].decode()
+
+
+def deflated(z):
+    """Compress a member by ZIP itself, in one block that is a copy."""
+    member = z["x/c/0"]
+    data, checksum, size = member["data"], crc32(member["data"]), len(member["data"])
+    member["data"] = b"\1" + struct.pack("<HH", size, size ^ 0xFFFF) + data
+    stored = len(member["data"])
+    for key in HEADERS:
+        member[key].update(method=8, crc=checksum, size=size, stored=stored)
+
+
+def longer(header):
+    header["size"] = header["stored"] = 2000
+
+
+def without_trailer(files, name):
+    parts = take_apart(files[name])
+    parts.tail = b""
+    return {name: parts.join()}
+
+
+def change_shard(z, change):
+    member = z["x/c/0"]
+    member["data"] = data = change({"x": member["data"]}, "x")["x"]
+    for key in HEADERS:
+        member[key].update(crc=crc32(data), size=len(data), stored=len(data))
+
+
+HEADERS = ("local", "entry")
+SLASH = {"configuration": {"separator": "/"}}
 INT64 = "<q"
 SAMPLES = {
     # Documents of the layout zarr
@@ -226,6 +296,26 @@ SAMPLES = {
         "V8",
         lambda: with_keys(array(NUMBERS * 0.5), "zarr.json", fill_value="nan"),
     ),
+    "zarr-data-type-length": zarr(
+        "V5",
+        data_type={
+            "name": "fixed_length_utf32",
+            "configuration": {"length_bytes": 6},
+        },
+    ),
+    "zarr-codecs-missing": zarr("V6", codecs=REMOVED),
+    "zarr-grid-missing": zarr("V4", chunk_grid=REMOVED),
+    "zarr-encoding-missing": zarr("V7", chunk_key_encoding=REMOVED),
+    "table-name-outside": (
+        "I9",
+        lambda: {
+            **edited(table(), "zarr.json", lambda d: order_of(d, ["x", "y/../y"])),
+        },
+    ),
+    "table-column-group": (
+        "V2",
+        lambda: {**unsigned(table()), "x/zarr.json": group()["zarr.json"]},
+    ),
     # Shards
     "shard-index-digest": (
         "V9",
@@ -254,14 +344,28 @@ SAMPLES = {
     "shard-of-another-array": ("I8", of_another),
     "shard-dtype": zarr("I8", data_type="uint32"),
     "shard-rows-of-chunks": (
-        "I8",
+        "V9 I8",
         lambda: edited(array(NUMBERS), "zarr.json", two_rows),
     ),
     "shard-rows": zarr("I8", shape=[24]),
     "shard-no-file": (
-        "I8",
+        "V9 I8",
         lambda: {**array(NUMBERS), "c/0": array(NUMBERS)["c/0"][32:]},
     ),
+    "shard-entries-exchanged": ("S6", swap_index),
+    "shard-entry-in-index": (
+        "V9",
+        lambda: with_entry(
+            array(NUMBERS),
+            "c/0",
+            1,
+            struct.pack("<QQ", index_at(array(NUMBERS), "c/0") - 10, 36),
+        ),
+    ),
+    "shard-entry-short": ("V9 C3", short_entry),
+    "shard-checksum": ("V9 I8", lambda: unchecked(array(NUMBERS), "c/1")),
+    "grid-shards-exchanged": ("I8", lambda: swapped(grid(), "c/0/0", "c/0/1")),
+    "grid-chunks": ("I8", lambda: edited(grid(), "zarr.json", other_grid)),
     # Identities
     "own-document-not-supported": (
         "I4",
@@ -303,6 +407,28 @@ SAMPLES = {
         "I5",
         lambda: without(table(layout="superchunk"), "meta/columns"),
     ),
+    "attributes-digest": (
+        "I5",
+        lambda: edited(
+            superchunk(),
+            "meta/attributes",
+            lambda d: d["attributes"].update(unit="s"),
+            sign=False,
+        ),
+    ),
+    "attributes-no-key": (
+        "I5",
+        lambda: with_keys(superchunk(), "meta/attributes", attributes=REMOVED),
+    ),
+    "columns-of-another": (
+        "I5",
+        lambda: edited(
+            table(layout="superchunk"),
+            "meta/columns",
+            lambda d: {**d, "bloscpack-id": "id=" + "f" * 16 + " crc32=00000000"},
+        ),
+    ),
+    "column-without-identity": tables("I5", lambda d: d["columns"][0].pop("id") and d),
     # Superchunks
     "sizes-no-object": ("I5 D1", lambda: {**superchunk(), "meta/sizes": b"[]"}),
     "sizes-shape": (
@@ -329,9 +455,18 @@ SAMPLES = {
     "superchunk-chunklen-true": storage("D4", chunklen=True),
     "superchunk-superchunklen": storage("D4", superchunklen=6),
     "superchunk-dflt": storage("D4", dflt="AAA="),
+    "superchunk-columns-missing": tables("D3", lambda d: d.pop("columns") and d),
+    "superchunk-large-item": storage("D4", dtype="'|V67108865'"),
+    "superchunk-large-chunk": storage("D4", chunklen=2**30, superchunklen=2**30),
+    "superchunk-chunklen-large": storage("D4", chunklen=2**31, superchunklen=2**31),
+    "superchunk-checksum": ("V9 D8", lambda: unchecked(superchunk(), "data/__2__.bin")),
+    "superchunk-of-another": (
+        "I8",
+        lambda: place(superchunk(), "data/__2__.bin", "f" * 16 + "/__2__.bin"),
+    ),
     "superchunk-missing": ("D8", lambda: without(superchunk(), "data/__2__.bin")),
     "superchunk-no-file": (
-        "D8",
+        "V9 D8",
         lambda: {**superchunk(), "data/__2__.bin": b"no chunks" * 9},
     ),
     "superchunk-short": (
@@ -343,11 +478,11 @@ SAMPLES = {
         lambda: swapped(superchunk(), "data/__1__.bin", "data/__2__.bin"),
     ),
     "leaves-exchanged": (
-        "I8",
+        "V9 I8",
         lambda: swapped(superchunk(FIELDS), "data/x", "data/p/u"),
     ),
     "superchunk-columns-exchanged": (
-        "I8",
+        "V9 I8",
         lambda: swapped(table(layout="superchunk"), "data/x", "data/y"),
     ),
     # Archives
@@ -388,6 +523,26 @@ SAMPLES = {
         "Z8",
         lambda z: z.members.extend(Zip({"x.blp": z["fields.blp"]["data"]}).members),
     ),
+    "archive-deflated": zipped("Z1", deflated),
+    "archive-all-encrypted": zipped(
+        "Z1", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]
+    ),
+    "archive-name-changed": entry("Z7", name=b"z/c/0", digest_of=b"x/c/0"),
+    "archive-member-in-directory": zipped(
+        "Z2", lambda z: [longer(z.members[-1][key]) for key in HEADERS]
+    ),
+    "archive-start": zipped("Z2", lambda z: z.end.update(start=2**20)),
+    "archive-codecs": zipped(
+        "Z3 Z8", lambda z: set_document(z, "x/zarr.json", codecs=[{"name": "bytes"}])
+    ),
+    "archive-names": zipped(
+        "Z3 Z8",
+        lambda z: set_document(
+            z, "x/zarr.json", chunk_key_encoding={"name": "v2", **SLASH}
+        ),
+    ),
+    "archive-no-trailer": zipped("Z3", lambda z: change_shard(z, without_trailer)),
+    "archive-checksum": zipped("Z3", lambda z: change_shard(z, unchecked)),
     "archive-chunk-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/c/0")),
     "archive-without-group": zipped(
         "Z8", lambda z: z.members.remove(z["in/zarr.json"])
@@ -399,6 +554,8 @@ SAMPLES = {
     "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
     "journal-witness": journal("J3", 56, bytes(32)),
     "journal-extent": journal("J3", 88, struct.pack(INT64, 50)),
+    "journal-extent-outside": journal("J3", 96, struct.pack(INT64, 2**40)),
+    "journal-extents-many": journal("J3", 32, struct.pack(INT64, 2**40)),
     "journal-digest": (
         "J3",
         lambda: beside(interrupted()["sample.blp"], damaged_journal()),
@@ -429,6 +586,22 @@ SAMPLES = {
         "J5",
         lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
     ),
+    "dataset-journal-cut": (
+        "J5",
+        lambda: cut(pending(), ".bloscpack/journal", 30),
+    ),
+    "dataset-journal-new-name": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["files"].update({"../x": "x"})),
+    ),
+    "dataset-journal-removed-outside": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["removed"].append("../c/1")),
+    ),
+    "dataset-journal-damaged-document": (
+        "V4",
+        lambda: pending(change=with_shape),
+    ),
     "dataset-journal-removed": (
         "J5",
         lambda: pending(change=lambda journal: journal.update(removed="c/1")),
@@ -439,7 +612,26 @@ SAMPLES = {
     ),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
 }
-CHECKER = ("archive-chunk-crc32", "archive-without-group", "table-unequal")
+# What this package accepts, for now, and why.
+DIFFERS = {
+    "archive-checksum": "the checksum of a shard is left to verify",
+    "archive-no-trailer": "a missing trailer is a note, in an archive too",
+    "column-without-identity": "the places of its files are not compared",
+}
+# Verdicts of the format that differ from those of this package, for now.
+VERDICTS = {
+    "archive-disk": "damage",
+    "archive-large-directory": "damage",
+    "superchunk-large-item": "damage",
+    "zarr-endian": "unsupported",
+    "zarr-part-of-a-chunk": "damage",
+}
+CHECKER = (
+    "archive-chunk-crc32",
+    "archive-without-group",
+    "shard-entries-exchanged",
+    "table-unequal",
+)
 
 
 def with_many_chunks(files, columns):
@@ -494,6 +686,13 @@ def findings(path):
     return sorted({"%s %s" % (f.section, f.kind) for f in found if not is_note(f)})
 
 
+def verdict(name, refused):
+    """Return how a sample is judged: by readers, or by a checker alone."""
+    found = {each.verdict for each in refused.values()} or {"damage"}
+    known = {**VERDICTS, **dict.fromkeys(CHECKER, "checker")}
+    return known.get(name) or found.pop()
+
+
 def is_note(finding):
     return finding.severity == "note"
 
@@ -512,9 +711,12 @@ def main() -> None:
         entries[name] = {
             "rules": rules.split(),
             "path": path.name,
+            "verdict": verdict(name, refused),
             "refused": {place: each.reason for place, each in refused.items()},
             "findings": findings(path),
         }
+        if name in DIFFERS:
+            entries[name]["differs"] = DIFFERS[name]
     text = json.dumps(entries, indent=1)
     (folder / "MANIFEST.json").write_text(text + "\n", "ascii")
 
