@@ -510,10 +510,10 @@ SAMPLES = {
     ),
     "archive-axes": zipped("Z3", lambda z: z["x/c/0"].update(name="x/c/0/0")),
     "archive-document-not-supported": zipped(
-        "Z3 Z8", lambda z: set_document(z, "x/zarr.json", other=1)
+        "V3 Z8", lambda z: set_document(z, "x/zarr.json", other=1)
     ),
     "archive-document-damaged": zipped(
-        "Z8 V4", lambda z: set_document(z, "x/zarr.json", shape=[-1])
+        "V4 Z8", lambda z: set_document(z, "x/zarr.json", shape=[-1])
     ),
     "archive-without-document": zipped(
         "Z8", lambda z: z.members.remove(z["x/zarr.json"])

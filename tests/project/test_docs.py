@@ -5,21 +5,17 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib.util
-import io
 import itertools
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import warnings
 from zlib import crc32
 
-import numpy
 import pytest
 import support
-from format.independent_reader import crc32c
 from support import ROOT
 
 import bloscpack
@@ -236,139 +232,13 @@ def test_examples_of_module(path, tmp_path, monkeypatch):
     assert 0 < result.attempted
 
 
-# The worked example of the format
-
-
-def example_dump(name="example-dump"):
-    """Return the bytes of a hex dump, after a look at its positions."""
-    data = b""
-    for line in named_block("format.rst", name).splitlines():
-        position, _, digits = line.strip().partition("  ")
-        assert len(data) == int(position)
-        data += bytes.fromhex(digits)
-    return data
-
-
-def example_fields():
-    """Return (section, position, bytes, field, value) for each row of the table."""
-    rows, section = [], None
-    lines = named_block("format.rst", "example-fields").splitlines()
-    for line in lines[1:]:
-        if not line[0].isdigit():
-            section = line
-            continue
-        position, digits, field, value = re.split(r"  +", line)
-        rows.append(
-            (
-                section,
-                int(position),
-                bytes.fromhex(digits),
-                field,
-                ast.literal_eval(value),
-            )
-        )
-    return rows
-
-
-PLAIN = b"abcd" * 8 + b"xyz!" * 2
-
-
-def test_example_is_read():
-    assert (PLAIN, {"unit": "m"}) == bloscpack.unpack_bytes_from_bytes(example_dump())
-
-
-def test_example_of_a_trailer():
-    data = example_dump("example-trailer")
-    assert b"shard\0\0\0" == data[:8]
-    copy, index = data[8:31], data[31:]
-    assert (
-        bytes([2, 1, 0x13, 1, 3, 0, 0, 0, 3, 0, 0, 0, 19, 0, 0, 0, 3, 4, 0])
-        == copy[:-4]
-    )
-    for part in (copy, index):
-        assert crc32c(part[:-4]) == int.from_bytes(part[-4:], "little")
-    first, last, free = struct.iter_unpack("<QQ", index[:-4])
-    written = bloscpack.pack_ndarray_to_bytes(
-        numpy.arange(5, dtype="u1"),
-        chunk_size=3,
-        shard=True,
-        bloscpack_args=bloscpack.BloscpackArgs(checksum="crc32c", max_app_chunks=1),
-    )
-    assert data == written[-len(data) :]
-    assert (len(written) - len(data) + 8, len(copy)) == last
-    assert (len(written) - len(data) - 16 - 2 - 4 - 23, 23) == first
-    assert (2**64 - 1, 2**64 - 1) == free
-
-
-def test_example_of_an_entry():
-    data = example_dump("example-entry")
-    fields = struct.unpack_from("<4s6H3I5H2I", data)
-    flags, method, crc, nbytes = fields[3], fields[4], *fields[7:9]
-    name, extra = data[46:55], data[55:]
-    assert (b"zarr.json", b"Bp", 4) == (name, *struct.unpack_from("<2sH", extra))
-    digested = struct.pack("<2HIQ", flags, method, crc, nbytes) + name
-    assert crc32(digested) == int.from_bytes(extra[4:], "little")
-    file = io.BytesIO()
-    bloscpack.savez(file, x=numpy.arange(5, dtype="u1"))
-    assert data in file.getvalue()
+# The format
 
 
 def test_example_of_a_document():
     text = named_block("format.rst", "example-document").strip().encode() + b"\n"
     digest = re.search(rb"crc32=([0-9a-f]{8})", text)[1]
     assert int(digest, 16) == crc32(text.replace(digest, b"00000000"))
-
-
-def test_example_is_written():
-    import blosc
-
-    if not blosc.__version__.startswith("1.11."):
-        pytest.skip("another Blosc may write other bytes")
-    written = bloscpack.pack_bytes_to_bytes(
-        PLAIN,
-        chunk_size=32,
-        metadata={"unit": "m"},
-        blosc_args=bloscpack.BloscArgs(typesize=4),
-        bloscpack_args=bloscpack.BloscpackArgs(max_app_chunks=1),
-        metadata_args=bloscpack.MetadataArgs(max_meta_size=16),
-    )
-    assert example_dump() == written
-
-
-def test_fields_of_example_cover_it():
-    position = 0
-    for _, start, raw, _, value in example_fields():
-        assert position == start
-        if isinstance(value, bytes):
-            assert value == raw
-        else:
-            assert value == int.from_bytes(raw, "little", signed=value < 0)
-        position += len(raw)
-    assert len(example_dump()) == position
-    assert example_dump() == b"".join(row[2] for row in example_fields())
-
-
-def fields_of(section):
-    return {
-        field: value
-        for found, _, _, field, value in example_fields()
-        if found == section
-    }
-
-
-def test_header_fields_of_example_are_what_the_code_decodes():
-    from bloscpack._format.blosc_header import BLOSC_HEADER
-    from bloscpack.headers import HEADER_V2_V3, METADATA_HEADER, decode_blosc_header
-
-    data = example_dump()
-    assert list(fields_of("header").values()) == list(HEADER_V2_V3.unpack_from(data))
-    assert list(fields_of("metadata header").values()) == list(
-        METADATA_HEADER.unpack_from(data, 32)
-    )
-    for i in range(2):
-        start = fields_of("offsets")["chunk %d" % i]
-        decoded = decode_blosc_header(data[start : start + BLOSC_HEADER.size])
-        assert decoded == {name: fields_of("chunk %d" % i)[name] for name in decoded}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,285 @@
+"""Writes the tables of docs/format-examples.rst: the bytes of small files, explained.
+
+``python tests/project/format_examples.py`` makes each file with the package, and
+replaces the tables of the page. A line has a position, bytes, and what they are; text
+is in quotes, and ``00 x 16`` stands for 16 equal bytes. `rebuilt` undoes a table.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS))
+
+from valid.make_datasets import fixed, interrupted, made, pending  # noqa: E402
+
+import bloscpack as bp  # noqa: E402
+from bloscpack import dataset  # noqa: E402
+
+PAGE = TESTS.parent / "docs" / "format-examples.rst"
+# Codes of `struct` and names of the fields of each record, as docs/format.rst has them.
+HEADER = """4s magic, B version, B options, B checksum, B typesize, i chunk_size,
+    i last_chunk, q nchunks, q max_app_chunks"""
+METADATA = """8s magic_format, B meta_options, B meta_checksum, B meta_codec,
+    B meta_level, I meta_size, I max_meta_size, I meta_comp_size, 8s user_codec"""
+CHUNK = """B version, B versionlz, B flags, B typesize, I nbytes, I blocksize,
+    I ctbytes"""
+LOCAL = """4s signature, H version, H flags, H method, H time, H date, I crc32,
+    I stored, I size, H name, H extra"""
+ENTRY = """4s signature, H made by, H version, H flags, H method, H time, H date,
+    I crc32, I stored, I size, H name, H extra, H comment, H disk, H internal,
+    I external, I offset"""
+END = """4s signature, H disk, H directory disk, H entries here, H entries,
+    I directory size, I directory offset, H comment"""
+JOURNAL = """8s magic, B version, B flag, 6s zeros, q old length, Q inode, q extents,
+    q witness start, q witness length"""
+DIGEST_SIZES = [0, 4, 4, 16, 20, 28, 32, 48, 64, 4]
+ACROSS = 16
+
+
+class Table:
+    """Takes the bytes of a file in order, and explains them line by line."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+        self.lines = []
+
+    def _line(self, size, shown, meaning):
+        line = "%-5d %-47s  %s" % (self.at, shown, meaning)
+        self.lines.append(line.rstrip())
+        self.at += size
+
+    def section(self, name):
+        self.lines.append(name)
+
+    def record(self, fields):
+        """Take a record, in lines of up to 16 bytes; return its values by name."""
+        values, line, size = {}, [], 0
+        for field in re.split(r",\s+", fields):
+            code, _, name = field.partition(" ")
+            width = struct.calcsize("<" + code)
+            if size + width > ACROSS:
+                self._line(size, self._hex(size), ", ".join(line))
+                line, size = [], 0
+            (value,) = struct.unpack_from("<" + code, self.data, self.at + size)
+            size += width
+            text = repr(value.rstrip(b"\0"))[1:] if type(value) is bytes else value
+            line.append("%s %s" % (name, "-1" if value == 2**64 - 1 else text))
+            values[name] = value
+        self._line(size, self._hex(size), ", ".join(line))
+        return values
+
+    def _hex(self, size):
+        return self.data[self.at : self.at + size].hex(" ")
+
+    def raw(self, size, meaning):
+        """Take bytes; equal ones are counted."""
+        part = self.data[self.at : self.at + size]
+        if size > ACROSS and len(set(part)) == 1:
+            self._line(size, "%02x x %d" % (part[0], size), meaning)
+            return
+        for start in range(0, size, ACROSS):
+            width = min(ACROSS, size - start)
+            self._line(width, self._hex(width), meaning)
+
+    def text(self, size, meaning):
+        """Take text in ASCII."""
+        stop = self.at + size
+        while self.at < stop:
+            piece = self.data[self.at : min(self.at + 43, stop)]
+            size = piece.find(b"\n") + 1 or len(piece)
+            self._line(size, repr(piece[:size].decode("ascii")), meaning)
+
+    def digest(self, checksum):
+        self.raw(DIGEST_SIZES[checksum], "digest")
+
+    # Files
+
+    def file(self, end=None):
+        """Take a file of layout 3 that ends at a position."""
+        end = len(self.data) if end is None else end
+        header = self.record(HEADER)
+        if header["options"] & 2:
+            self.section("metadata")
+            found = self.record(METADATA)
+            self.text(found["meta_comp_size"], "")
+            self.raw(found["max_meta_size"] - found["meta_comp_size"], "room")
+            self.digest(found["meta_checksum"])
+        nchunks, free = header["nchunks"], header["max_app_chunks"]
+        if header["options"] & 1:
+            self.section("offsets")
+            for number in range(nchunks):
+                self.record("q chunk %d" % number)
+            self.raw(8 * free, "free: -1")
+        for number in range(nchunks):
+            self.section("chunk %d" % number)
+            self.frame(header["checksum"])
+        if self.at < end:
+            self.section("trailer")
+            self.record("8s separator")
+            if self.at + 16 * (nchunks + free) + 4 < end:
+                self.frame(header["checksum"])
+            for number in range(nchunks + free):
+                self.record("Q entry %d: offset, Q size" % number)
+            self.raw(4, "crc32c")
+
+    def frame(self, checksum):
+        self.raw(self.record(CHUNK)["ctbytes"] - 16, "plain bytes")
+        self.digest(checksum)
+
+    def archive(self):
+        while self.data.startswith(b"PK\3\4", self.at):
+            self.section("member")
+            size = self.record(LOCAL)["name"]
+            self.text(size, "")
+            size = self.record("H extra, H length, Q size, Q stored")["size"]
+            if self.data.startswith(b"blpk", self.at):
+                self.file(self.at + size)
+            else:
+                self.text(size, "")
+        while self.data.startswith(b"PK\1\2", self.at):
+            self.section("entry of the directory")
+            self.text(self.record(ENTRY)["name"], "")
+            self.record("2s extra, H length, I digest")
+        self.section("end record")
+        self.record(END)
+
+    def journal(self):
+        count = self.record(JOURNAL)["extents"]
+        self.raw(32, "BLAKE2b of the witness")
+        extents = [self.record("q start, q stop") for _ in range(count)]
+        self.raw(self.record("q length of the head")["length of the head"], "new head")
+        for number, extent in enumerate(extents):
+            size = extent["stop"] - extent["start"]
+            self.raw(size, "old bytes of extent %d" % number)
+        self.raw(32, "SHA-256")
+
+
+def table(data, take):
+    """Return the table of a file; `take` is the method for files of its kind."""
+    found = Table(data)
+    take(found)
+    assert found.at == len(data)
+    return "\n".join(found.lines)
+
+
+def rebuilt(text):
+    """Return the bytes that a table shows, after a look at its positions."""
+    data = b""
+    shown = re.compile(r"(\d+) +('.*?[^\\]'|\w\w x \d+|\w\w(?: \w\w)*)(?:  |$)")
+    for line in text.splitlines():
+        found = shown.match(line.strip())
+        if found is None:
+            assert not line.strip()[:1].isdigit(), line
+            continue
+        assert len(data) == int(found[1]), line
+        byte, _, count = found[2].partition(" x ")
+        if byte[0] == "'":
+            data += ast.literal_eval(byte).encode("ascii")
+        else:
+            data += bytes.fromhex(byte) * int(count or 1)
+    return data
+
+
+# The examples
+
+
+def array(*shape, **options):
+    """Return an array of bytes as a file, with metadata that zlib has not seen."""
+    items = np.arange(np.prod(shape), dtype="u1").reshape(shape)
+    room = bp.MetadataArgs(max_meta_size=100)
+    with fixed():
+        return bp.pack_ndarray_to_bytes(items, metadata_args=room, **options)
+
+
+def small(make, items, **options):
+    """Return a dataset in chunks of two rows and files of four."""
+    options = {"chunks": 2, "shards": 4, **options}
+    return made(lambda path: make(path, items, **options).close())
+
+
+def group(path):
+    with dataset.create_group(path) as opened:
+        opened.create_array("in/a", ROWS, chunks=2, shards=4)
+
+
+def archive():
+    file = io.BytesIO()
+    with fixed():
+        bp.savez(file, x=ROWS, s=np.int16(7))
+    return file.getvalue()
+
+
+def plain():
+    return bp.pack_bytes_to_bytes(
+        b"abcd" * 8 + b"xyz!" * 2,
+        chunk_size=32,
+        metadata={"unit": "m"},
+        blosc_args=bp.BloscArgs(typesize=4),
+        bloscpack_args=bp.BloscpackArgs(max_app_chunks=1),
+        metadata_args=bp.MetadataArgs(max_meta_size=16),
+    )
+
+
+ROWS = np.arange(3, dtype="u1")
+COLUMNS = {"x": ROWS, "y": np.zeros(3, "S1")}
+
+
+def examples():
+    """Return the files of each example by name; the page shows some of them."""
+    shard = array(5, chunk_size=3, shard=True, max_app_chunks=1)
+    return {
+        "file": {"text.blp": plain()},
+        "shard": {"shard.blp": shard},
+        "grid": {"grid.blp": array(2, 3, chunks=(2, 2), max_app_chunks=0)},
+        "archive": {"arrays.zip": archive()},
+        "zarr-array": small(dataset.create_array, ROWS),
+        "zarr-table": small(dataset.create_table, COLUMNS),
+        "zarr-group": made(group),
+        "superchunk-array": small(dataset.create_array, ROWS, layout="superchunk"),
+        "superchunk-table": small(dataset.create_table, COLUMNS, layout="superchunk"),
+        "journal": interrupted(),
+        "dataset-journal": pending(),
+    }
+
+
+def shown(name, content):
+    """Return what the page shows of a file."""
+    if name.endswith(".journal"):
+        return table(content, Table.journal)
+    if content[:4] == b"blpk":
+        return table(content, Table.file)
+    if content[:4] == b"PK\3\4":
+        return table(content, Table.archive)
+    return content.decode("ascii").rstrip("\n")
+
+
+def blocks(text):
+    """Yield the blocks of a page: example and file, content, and their extent."""
+    pattern = r"   :name: example ([\w-]+) (\S+)\n\n((?:    .*\n|\n)+?)(?=\n*(?:\S|\Z))"
+    for found in re.finditer(pattern, text):
+        lines = [line[4:] for line in found[3].rstrip("\n").split("\n")]
+        yield (found[1], found[2]), "\n".join(lines), found.span(3)
+
+
+def main() -> None:
+    """Write the blocks of the page again."""
+    text, files = PAGE.read_text("utf-8"), examples()
+    for (example, name), _, (start, stop) in reversed([*blocks(text)]):
+        lines = shown(name, files[example][name]).split("\n")
+        indented = "".join("    %s\n" % line if line else "\n" for line in lines)
+        text = text[:start] + indented + text[stop:]
+    PAGE.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The examples of the format: the page shows what the package writes and reads."""
+
+from __future__ import annotations
+
+import blosc
+import pytest
+from format.agreement import read_here
+from project import format_examples
+from support import DOCS
+from valid.make_datasets import write_files
+
+from bloscpack.verify import verify
+
+EXAMPLES = format_examples.examples()
+SHOWN = {
+    place: content
+    for place, content, _ in format_examples.blocks(
+        (DOCS / "format-examples.rst").read_text("utf-8")
+    )
+}
+CONTENT = {
+    "file": {"bytes": b"abcd" * 8 + b"xyz!" * 2, "metadata": {"unit": "m"}},
+    "shard": {"items": bytes(range(5))},
+    "grid": {"items": bytes(range(6)), "shape": [2, 3]},
+    "zarr-array": {"items": b"\0\1\2"},
+    "superchunk-array": {"items": b"\0\1\2"},
+}
+
+
+def content_of(place):
+    example, name = place
+    content = SHOWN[place]
+    if EXAMPLES[example][name][:1] in b"{":
+        return content.encode("ascii")
+    return format_examples.rebuilt(content)
+
+
+@pytest.mark.skipif(
+    not blosc.__version__.startswith("1.11."), reason="another Blosc writes other bytes"
+)
+@pytest.mark.parametrize("place", SHOWN, ids=" ".join)
+def test_what_the_package_writes(place):
+    example, name = place
+    assert SHOWN[place] == format_examples.shown(name, EXAMPLES[example][name])
+    assert EXAMPLES[example][name].rstrip(b"\n") == content_of(place).rstrip(b"\n")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_what_is_shown_can_be_read(example, tmp_path):
+    """Files as the page shows them take the place of those that were written."""
+    shown = {name: content_of((e, name)) for e, name in SHOWN if e == example}
+    for name in shown:
+        shown[name] += b"\n" * EXAMPLES[example][name].endswith(b"}\n")
+    files = {**EXAMPLES[example], **shown}
+    assert shown
+    path = tmp_path / "d"
+    write_files(files, path)
+    is_file = len(files) == 1 or example == "journal"
+    found = read_here(path / min(files) if is_file else path)
+    if not is_file:
+        assert [] == [f for f in verify(path).findings if f.kind != "change"]
+    for key, value in CONTENT.get(example, {}).items():
+        assert value == found[key]
