@@ -281,12 +281,12 @@ class Zip:
         )
 
 
-def archive(change=lambda zipped: None):
-    """Return the file of an archive after a change of its parts."""
+def archive(change=lambda zipped: None, **more):
+    """Return the file of an archive of two or more arrays after a change."""
 
     def write(path):
         arrays = {"x": np.arange(5, dtype="u1"), "in/y": NUMBERS.reshape(5, 4)}
-        bp.savez(path, **arrays, scalar=np.int16(7), fields=FIELDS)
+        bp.savez(path, **arrays, **more)
 
     content = made(write, "sample.zip")["sample.zip"]
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
@@ -637,7 +637,7 @@ SAMPLES = {
     "superchunk-names": ("D6", lambda: made(table_of_names)),
     "superchunk-no-place": ("I6", lambda: no_place(superchunk(), "data/__2__.bin")),
     # Archives
-    "archive": ("Z1 Z3 Z4", archive),
+    "archive": ("Z1 Z3 Z4", lambda: archive(scalar=np.int16(7), fields=FIELDS)),
     "archive-without-digests": (
         "Z7",
         lambda: archive(lambda z: [m.update(digest=False) for m in z.members]),
