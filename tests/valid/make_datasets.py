@@ -381,17 +381,16 @@ GZIP += PLAIN + struct.pack("<2I", crc32(PLAIN), len(PLAIN))
 INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}]
 
 
-def sharded(*, start=True):
-    """Return an array of one shard, with the index at its start or end, unsigned."""
-    sharding = {
-        "chunk_shape": [1, 4],
-        "codecs": [BYTES],
-        "index_codecs": INDEX_CODECS,
-        "index_location": "start" if start else "end",
-    }
-    base = 32 * start
+def sharded(location="start", **keys):
+    """Return an array of one shard, with an index that `keys` describe, unsigned."""
+    sharding = {"chunk_shape": [1, 4], "codecs": [BYTES], **keys}
+    base = 32 * (location == "start")
     index = struct.pack("<2Q", base, 4) + MISSING
-    content = index + PLAIN[:4] if start else PLAIN[:4] + index
+    if keys:
+        sharding["index_location"] = location
+    else:
+        index = crc32c_of(index)
+    content = index + PLAIN[:4] if base else PLAIN[:4] + index
     codecs = [{"name": "sharding_indexed", "configuration": sharding}]
     return foreign(codecs, {"c/0/0": content}, shape=(2, 4))
 
@@ -467,6 +466,41 @@ def sizes_behind(zipped):
     for member in zipped.members:
         member["local"].update(flags=0x808, crc=0, size=0)
         member["entry"].update(flags=0x808)
+
+
+def change_member(zipped, name, change):
+    """Change the bytes of a member, and its sizes and checksums."""
+    member = zipped[name]
+    member["data"] = data = change({name: member["data"]}, name)[name]
+    for header in (member["local"], member["entry"]):
+        header.update(crc=crc32(data), size=len(data), stored=len(data))
+
+
+def without_trailer(files, name):
+    """Return files of which a shard lacks its trailer."""
+    parts = take_apart(files[name])
+    parts.tail = b""
+    return {**files, name: parts.join()}
+
+
+def not_listed(zipped):
+    """Add the document of an array of another program, without chunks."""
+    document = foreign([BYTES], {})["zarr.json"]
+    zipped.members += Zip({"o/zarr.json": document}).members
+
+
+def with_document(zipped):
+    """Add a document beside an array that is no shard."""
+    document = zipped["x/zarr.json"]["data"]
+    zipped.members += Zip({"s/zarr.json": document}).members
+
+
+def unfinished_extents(journal):
+    """Return an incomplete journal with an impossible number of extents."""
+    fields = bytearray(journal)
+    fields[9] = 0
+    fields[32:40] = struct.pack("<q", 2**40)
+    return bytes(fields)
 
 
 def journal_of(**keys):
@@ -569,8 +603,15 @@ SAMPLES = {
             encoding={"name": "v2", "configuration": {"separator": "/"}},
         ),
     ),
-    "zarr-index-at-start": ("V6 V9", sharded),
-    "zarr-index-without-digest": ("V6 V9", lambda: sharded(start=False)),
+    "zarr-index-at-start": (
+        "V6 V9",
+        lambda: sharded("start", index_codecs=INDEX_CODECS),
+    ),
+    "zarr-index-without-digest": (
+        "V6 V9",
+        lambda: sharded("end", index_codecs=INDEX_CODECS),
+    ),
+    "zarr-index-defaults": ("V6", lambda: sharded("end")),
     "zarr-fill-digits": (
         "V8",
         lambda: sparse(np.arange(8.0), "0x7ff8000000000001"),
@@ -677,11 +718,21 @@ SAMPLES = {
     ),
     "archive-code-page": ("Z2", lambda: archive(code_page)),
     "archive-sizes-behind": ("Z1", lambda: archive(sizes_behind)),
+    "archive-no-trailer": (
+        "Z3",
+        lambda: archive(lambda z: change_member(z, "x/c/0", without_trailer)),
+    ),
+    "archive-not-listed": ("Z8", lambda: archive(not_listed)),
+    "archive-document-of-others": ("Z8", lambda: archive(with_document, s=np.int16(7))),
     # Journals
     "journal": ("J1", interrupted),
     "journal-incomplete": (
         "J2",
         lambda: beside(states()[0], states()[2][:500]),
+    ),
+    "journal-incomplete-extents": (
+        "J2",
+        lambda: beside(states()[0], unfinished_extents(states()[2])),
     ),
     "journal-empty": ("J2", lambda: beside(states()[1], b"")),
     "journal-zeros": ("J2", lambda: beside(states()[1], bytes(600))),
@@ -689,6 +740,14 @@ SAMPLES = {
     "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
     "dataset-journal-shorter": ("J5", shorter),
     "dataset-journal-table": ("J5", pending_table),
+    "group-unfinished": (
+        "J6",
+        lambda: {
+            **group(),
+            "new/.bloscpack/unfinished": b"",
+            "new/c/0": array(NUMBERS[:3])["c/0"],
+        },
+    ),
     "dataset-uncommitted": (
         "J6",
         lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
