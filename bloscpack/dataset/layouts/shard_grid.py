@@ -23,6 +23,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from zlib import adler32
 
 import numpy
 
@@ -44,6 +45,7 @@ from ...args import MetadataArgs
 from ...constants import (
     BLOSCPACK_HEADER_LENGTH,
     MAX_BUFFERSIZE,
+    MAX_CLEVEL,
     METADATA_HEADER_LENGTH,
 )
 from ...exceptions import DamageError, UsageValueError
@@ -59,6 +61,13 @@ if TYPE_CHECKING:
 FRONT_NBYTES = 1024
 # Where the text of the metadata begins in a shard.
 _TEXT = BLOSCPACK_HEADER_LENGTH + METADATA_HEADER_LENGTH
+# How shards of this package begin: with offsets and metadata, and the checksum crc32c.
+_START = b"blpk\3\3\x09"
+# Where the metadata header says what the text is: stored as it is, with adler32.
+_KINDS = slice(BLOSCPACK_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH + 11)
+_PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
+# The rest of it: level, three sizes, user codec; ``nchunks`` and ``max_app_chunks``.
+_METADATA, _COUNTS = struct.Struct("<B3IQ"), struct.Struct("<qq")
 # A number that no shard has: sections have room for each smaller one.
 LAST_FILE = 2**63
 # About the plain size of a chunk, and of a shard, in bytes.
@@ -173,7 +182,7 @@ class Sharding:
         else:
             shape = lengths(grid.shard_box(number))
         text = self._expected(number, shape)
-        if front[_TEXT : _TEXT + len(text)] == text:
+        if _is_sound(front, text, storage.size):
             return shape
         metadata = read_beginning(StorageCursor(storage)).metadata
         for name, expected, found in self.differences(number, metadata):
@@ -208,6 +217,27 @@ class Sharding:
         for field, (expected, value) in pairs.items():
             if expected != value:
                 yield field, expected, value
+
+
+def _is_sound(front: bytes, text: bytes, size: int) -> bool:
+    """Return whether a file of `size` bytes begins as a shard with this metadata.
+
+    If it does not, it may still be one with other settings, or be damaged.
+    """
+    if front[_TEXT : _TEXT + len(text)] != text or not front.startswith(_START):
+        return False
+    level, nbytes, room, stored, user_codec = _METADATA.unpack_from(front, _KINDS.stop)
+    end = _TEXT + room
+    digest = int.from_bytes(front[end : end + 4], "little")
+    table_end = end + 4 + 8 * sum(_COUNTS.unpack_from(front, 16))
+    return (
+        front[_KINDS] == _PLAIN_JSON
+        and level <= MAX_CLEVEL
+        and nbytes == stored == len(text) <= room
+        and not user_codec
+        and digest == adler32(text)
+        and table_end <= size
+    )
 
 
 def _stated_grid(described: Description) -> Grid | None:
