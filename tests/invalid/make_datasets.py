@@ -296,7 +296,7 @@ SAMPLES = {
     "zarr-grid-missing": zarr("V4", chunk_grid=REMOVED),
     "zarr-encoding-missing": zarr("V7", chunk_key_encoding=REMOVED),
     "table-name-outside": (
-        "I9",
+        "V2 I9",
         lambda: {
             **edited(table(), "zarr.json", lambda d: order_of(d, ["x", "y/../y"])),
         },
@@ -333,7 +333,7 @@ SAMPLES = {
     "shard-of-another-array": ("I8", of_another),
     "shard-dtype": zarr("I8", data_type="uint32"),
     "shard-rows-of-chunks": (
-        "V9 I8",
+        "I8 V9",
         lambda: edited(array(FEW), "zarr.json", two_rows),
     ),
     "shard-rows": (
@@ -341,7 +341,7 @@ SAMPLES = {
         lambda: with_keys(array(NUMBERS), "zarr.json", shape=[24]),
     ),
     "shard-no-file": (
-        "V9 I8",
+        "I8 V9",
         lambda: {**array(FEW), "c/0": array(FEW)["c/0"][32:]},
     ),
     "shard-entries-exchanged": ("S6", swap_index),
@@ -464,7 +464,7 @@ SAMPLES = {
         lambda: without(superchunk(NUMBERS), "data/__2__.bin"),
     ),
     "superchunk-no-file": (
-        "V9 D8",
+        "D8 V9",
         lambda: {**superchunk(FEW), "data/__1__.bin": b"no chunks" * 9},
     ),
     "superchunk-short": (
@@ -476,11 +476,11 @@ SAMPLES = {
         lambda: swapped(superchunk(NUMBERS), "data/__1__.bin", "data/__2__.bin"),
     ),
     "leaves-exchanged": (
-        "V9 I8",
+        "I8 V9",
         lambda: swapped(superchunk(FIELDS), "data/x", "data/p/u"),
     ),
     "superchunk-columns-exchanged": (
-        "V9 I8",
+        "I8 V9",
         lambda: swapped(table(layout="superchunk"), "data/x", "data/y"),
     ),
     # Archives
