@@ -22,6 +22,7 @@ from bloscpack.exceptions import (
     FormatError,
     NotReadable,
     StorageError,
+    Unsupported,
     UsageError,
 )
 
@@ -29,9 +30,13 @@ ERRORS = (FormatError, NotReadable, StorageError, UsageError, DoesNotFit)
 
 
 class Refusal(NamedTuple):
-    """The reason of a reader: a rule, or the message of an error."""
+    """The reason of a reader: a rule, or the message of an error.
+
+    ``verdict`` is ``"unsupported"`` if an error says that nothing is damaged.
+    """
 
     reason: str
+    verdict: str = "damage"
 
 
 def refusing(read, *arguments):
@@ -42,7 +47,9 @@ def refusing(read, *arguments):
         return Refusal(str(error))
     except (*ERRORS, FileNotFoundError) as error:
         message = getattr(error, "message", str(error))
-        return Refusal(re.sub("'/[^']*'", "'PATH'", message))
+        damage = not isinstance(error, (UsageError, Unsupported))
+        verdict = "damage" if damage else "unsupported"
+        return Refusal(re.sub("'/[^']*'", "'PATH'", message), verdict)
 
 
 def read_here(path):

@@ -12,10 +12,13 @@ import shutil
 import struct
 import sys
 from pathlib import Path
+from zlib import crc32
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from fuzz.parts import set_offsets, take_apart  # noqa: E402
+from fuzz.trailers import add_trailer  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
     FIELDS,
     NUMBERS,
@@ -25,6 +28,7 @@ from valid.make_datasets import (  # noqa: E402
     archive,
     array,
     beside,
+    change_member,
     edited,
     foreign,
     group,
@@ -52,13 +56,14 @@ from bloscpack.exceptions import (  # noqa: E402
     UsageError,
 )
 
+FEW = NUMBERS[:8]
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 GZIP = {"name": "gzip", "configuration": {"level": 5}}
 
 
 def zarr(rules, *path, **changes):
     """Return a sample: an array with other values in its document."""
-    return rules, lambda: with_keys(array(NUMBERS), "zarr.json", *path, **changes)
+    return rules, lambda: with_keys(array(FEW), "zarr.json", *path, **changes)
 
 
 def other(rules, codecs, **changes):
@@ -72,7 +77,7 @@ def sharding(rules, **changes):
 
 def storage(rules, *path, **changes):
     """Return a sample: superchunks with other values in a document."""
-    return rules, lambda: with_keys(superchunk(), "meta/storage", *path, **changes)
+    return rules, lambda: with_keys(superchunk(FEW), "meta/storage", *path, **changes)
 
 
 def tables(rules, change):
@@ -109,7 +114,7 @@ def place(files, name, new):
 
 def of_another():
     """Return an array of which a shard is that of another array."""
-    files = array(NUMBERS)
+    files = array(FEW)
     value = json.loads(take_place(files["c/0"]))
     return place(files, "c/0", "f" * 16 + value[16:])
 
@@ -120,7 +125,7 @@ def take_place(content):
 
 
 def swap_index():
-    files = array(NUMBERS)
+    files = array(FEW)
     at = index_at(files, "c/0")
     entries = files["c/0"][at : at + 32]
     files = with_entry(files, "c/0", 0, entries[16:])
@@ -128,24 +133,78 @@ def swap_index():
 
 
 def chunk_flip():
-    files = array(NUMBERS)
+    files = array(FEW)
     start, size = struct.unpack_from("<QQ", files["c/0"], index_at(files, "c/0"))
     return patched(files, "c/0", start + size - 6, b"\x55")
 
 
+def short_entry():
+    """Return an array of which an index gives less bytes than a chunk has."""
+    files = array(FEW)
+    at = index_at(files, "c/0")
+    start, size = struct.unpack_from("<QQ", files["c/0"], at)
+    return with_entry(files, "c/0", 0, struct.pack("<QQ", start, size - 4))
+
+
+def unchecked(files, name):
+    """Return files of which a file of chunks has no digests."""
+    parts = take_apart(files[name])
+    rows = parts.chunks[0].record["nbytes"]
+    parts.header["checksum"] = 0
+    set_offsets(parts)
+    add_trailer(parts, rows)
+    return {**files, name: parts.join()}
+
+
+def grid():
+    return array(NUMBERS.reshape(5, 4), chunks=(2, 2), shards=(4, 2))
+
+
+def other_grid(document):
+    """Let a document state chunks of another shape and the same size."""
+    document["codecs"][0]["configuration"]["chunk_shape"] = [4, 1]
+
+
+def order_of(document, names):
+    document["attributes"]["column-order"] = names
+
+
+def with_shape(journal):
+    """Let the document in a journal have an impossible shape."""
+    text = journal["documents"]["zarr.json"].encode()
+    files = with_keys({"zarr.json": text}, "zarr.json", shape=[-1])
+    journal["documents"]["zarr.json"] = files["zarr.json"].decode()
+
+
+def deflated(z):
+    """Compress a member by ZIP itself, in one block that is a copy."""
+    member = z["x/c/0"]
+    data, checksum, size = member["data"], crc32(member["data"]), len(member["data"])
+    member["data"] = b"\1" + struct.pack("<HH", size, size ^ 0xFFFF) + data
+    stored = len(member["data"])
+    for key in HEADERS:
+        member[key].update(method=8, crc=checksum, size=size, stored=stored)
+
+
+def longer(header):
+    header["size"] = header["stored"] = 2000
+
+
+HEADERS = ("local", "entry")
+SLASH = {"configuration": {"separator": "/"}}
 INT64 = "<q"
 SAMPLES = {
     # Documents of the layout zarr
-    "zarr-cut": ("M7", lambda: cut(array(NUMBERS), "zarr.json", 50)),
+    "zarr-cut": ("M7", lambda: cut(array(FEW), "zarr.json", 50)),
     "zarr-no-object": (
         "V1",
-        lambda: {**unsigned(array(NUMBERS)), "zarr.json": b"[]"},
+        lambda: {**unsigned(array(FEW)), "zarr.json": b"[]"},
     ),
     "zarr-format-2": zarr("V1", zarr_format=2),
     "zarr-node-type": zarr("V1", node_type="column"),
     "zarr-attributes": (
         "V1",
-        lambda: with_keys(unsigned(array(NUMBERS)), "zarr.json", attributes=[]),
+        lambda: with_keys(unsigned(array(FEW)), "zarr.json", attributes=[]),
     ),
     "table-equal-columns": (
         "V2",
@@ -185,7 +244,7 @@ SAMPLES = {
     "zarr-part-of-a-chunk": sharding("V4", chunk_shape=[3]),
     "zarr-large-chunk": (
         "V4",
-        lambda: with_large_chunks(array(NUMBERS), 2**30),
+        lambda: with_large_chunks(array(FEW), 2**30),
     ),
     "zarr-many-chunks": (
         "V4",
@@ -209,7 +268,7 @@ SAMPLES = {
     "zarr-codec-behind-shards": (
         "V6",
         lambda: edited(
-            array(NUMBERS), "zarr.json", lambda d: d["codecs"].append({"name": "gzip"})
+            array(FEW), "zarr.json", lambda d: d["codecs"].append({"name": "gzip"})
         ),
     ),
     "zarr-index-codecs": sharding("V6", index_codecs=[{"name": "gzip"}]),
@@ -226,60 +285,97 @@ SAMPLES = {
         "V8",
         lambda: with_keys(array(NUMBERS * 0.5), "zarr.json", fill_value="nan"),
     ),
+    "zarr-data-type-length": zarr(
+        "V5",
+        data_type={
+            "name": "fixed_length_utf32",
+            "configuration": {"length_bytes": 6},
+        },
+    ),
+    "zarr-codecs-missing": zarr("V6", codecs=REMOVED),
+    "zarr-grid-missing": zarr("V4", chunk_grid=REMOVED),
+    "zarr-encoding-missing": zarr("V7", chunk_key_encoding=REMOVED),
+    "table-name-outside": (
+        "V2 I9",
+        lambda: {
+            **edited(table(), "zarr.json", lambda d: order_of(d, ["x", "y/../y"])),
+        },
+    ),
+    "table-column-group": (
+        "V2",
+        lambda: {**unsigned(table()), "x/zarr.json": group()["zarr.json"]},
+    ),
     # Shards
     "shard-index-digest": (
         "V9",
-        lambda: patched(array(NUMBERS), "c/0", -1, b"\x55"),
+        lambda: patched(array(FEW), "c/0", -1, b"\x55"),
     ),
-    "shard-cut": ("V9", lambda: cut(array(NUMBERS), "c/0", 20)),
+    "shard-cut": ("V9", lambda: cut(array(FEW), "c/0", 20)),
     "shard-entry-outside": (
         "V9",
-        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 2**40, 20)),
+        lambda: with_entry(array(FEW), "c/0", 0, struct.pack("<QQ", 2**40, 20)),
     ),
     "shard-entry-empty": (
         "V9",
-        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 100, 0)),
+        lambda: with_entry(array(FEW), "c/0", 0, struct.pack("<QQ", 100, 0)),
     ),
     "shard-entry-large": (
         "V9",
-        lambda: with_entry(array(NUMBERS), "c/0", 0, struct.pack("<QQ", 8, 200)),
+        lambda: with_entry(array(FEW), "c/0", 0, struct.pack("<QQ", 8, 200)),
     ),
     "shard-chunk": ("V9 C5", chunk_flip),
     "shard-chunk-missing": (
         "I7",
-        lambda: with_entry(array(NUMBERS), "c/0", 0, b"\xff" * 16),
+        lambda: with_entry(array(FEW), "c/0", 0, b"\xff" * 16),
     ),
     "shard-missing": ("I7", lambda: without(array(NUMBERS), "c/1")),
     "shards-exchanged": ("I8", lambda: swapped(array(NUMBERS), "c/0", "c/1")),
     "shard-of-another-array": ("I8", of_another),
     "shard-dtype": zarr("I8", data_type="uint32"),
     "shard-rows-of-chunks": (
-        "I8",
-        lambda: edited(array(NUMBERS), "zarr.json", two_rows),
+        "I8 V9",
+        lambda: edited(array(FEW), "zarr.json", two_rows),
     ),
-    "shard-rows": zarr("I8", shape=[24]),
+    "shard-rows": (
+        "I8",
+        lambda: with_keys(array(NUMBERS), "zarr.json", shape=[24]),
+    ),
     "shard-no-file": (
-        "I8",
-        lambda: {**array(NUMBERS), "c/0": array(NUMBERS)["c/0"][32:]},
+        "I8 V9",
+        lambda: {**array(FEW), "c/0": array(FEW)["c/0"][32:]},
     ),
+    "shard-entries-exchanged": ("S6", swap_index),
+    "shard-entry-in-index": (
+        "V9",
+        lambda: with_entry(
+            array(FEW),
+            "c/0",
+            1,
+            struct.pack("<QQ", index_at(array(FEW), "c/0") - 10, 36),
+        ),
+    ),
+    "shard-entry-short": ("V9 C3", short_entry),
+    "shard-checksum": ("V9 I8", lambda: unchecked(array(FEW), "c/0")),
+    "grid-shards-exchanged": ("I8", lambda: swapped(grid(), "c/0/0", "c/0/1")),
+    "grid-chunks": ("I8", lambda: edited(grid(), "zarr.json", other_grid)),
     # Identities
     "own-document-not-supported": (
         "I4",
         lambda: edited(
-            array(NUMBERS), "zarr.json", lambda d: d.update(other=1), sign=False
+            array(FEW), "zarr.json", lambda d: d.update(other=1), sign=False
         ),
     ),
     "storage-digest": (
         "I5",
         lambda: edited(
-            superchunk(), "meta/storage", lambda d: d.update(other=1), sign=False
+            superchunk(FEW), "meta/storage", lambda d: d.update(other=1), sign=False
         ),
     ),
     "storage-without-key": (
         "I5",
         lambda: {
-            **superchunk(),
-            "meta/storage": superchunk()["meta/storage"].replace(
+            **superchunk(FEW),
+            "meta/storage": superchunk(FEW)["meta/storage"].replace(
                 b"bloscpack-id", b"bloscpack-iD"
             ),
         },
@@ -287,31 +383,53 @@ SAMPLES = {
     "sizes-digest": (
         "I5",
         lambda: edited(
-            superchunk(), "meta/sizes", lambda d: d.update(nbytes=1), sign=False
+            superchunk(FEW), "meta/sizes", lambda d: d.update(nbytes=1), sign=False
         ),
     ),
     "sizes-of-another": (
         "I5",
         lambda: {
-            **superchunk(),
-            "meta/sizes": superchunk(FIELDS)["meta/sizes"].replace(b"[6]", b"[20]"),
+            **superchunk(FEW),
+            "meta/sizes": superchunk(FIELDS)["meta/sizes"].replace(b"[6]", b"[8]"),
         },
     ),
-    "sizes-missing": ("I5", lambda: without(superchunk(), "meta/sizes")),
-    "attributes-missing": ("I5", lambda: without(superchunk(), "meta/attributes")),
+    "sizes-missing": ("I5", lambda: without(superchunk(FEW), "meta/sizes")),
+    "attributes-missing": ("I5", lambda: without(superchunk(FEW), "meta/attributes")),
     "columns-missing": (
         "I5",
         lambda: without(table(layout="superchunk"), "meta/columns"),
     ),
+    "attributes-digest": (
+        "I5",
+        lambda: edited(
+            superchunk(FEW),
+            "meta/attributes",
+            lambda d: d["attributes"].update(unit="s"),
+            sign=False,
+        ),
+    ),
+    "attributes-no-key": (
+        "I5",
+        lambda: with_keys(superchunk(FEW), "meta/attributes", attributes=REMOVED),
+    ),
+    "columns-of-another": (
+        "I5",
+        lambda: edited(
+            table(layout="superchunk"),
+            "meta/columns",
+            lambda d: {**d, "bloscpack-id": "id=" + "f" * 16 + " crc32=00000000"},
+        ),
+    ),
+    "column-without-identity": tables("I5", lambda d: d["columns"][0].pop("id") and d),
     # Superchunks
-    "sizes-no-object": ("I5 D1", lambda: {**superchunk(), "meta/sizes": b"[]"}),
+    "sizes-no-object": ("I5 D1", lambda: {**superchunk(FEW), "meta/sizes": b"[]"}),
     "sizes-shape": (
         "D2",
-        lambda: with_keys(superchunk(), "meta/sizes", shape=[20, 2]),
+        lambda: with_keys(superchunk(FEW), "meta/sizes", shape=[20, 2]),
     ),
     "sizes-negative": (
         "D2",
-        lambda: with_keys(superchunk(), "meta/sizes", shape=[-1]),
+        lambda: with_keys(superchunk(FEW), "meta/sizes", shape=[-1]),
     ),
     "superchunk-version-2": storage("D3", superchunk=2),
     "superchunk-version-true": storage("D3", superchunk=True),
@@ -329,25 +447,40 @@ SAMPLES = {
     "superchunk-chunklen-true": storage("D4", chunklen=True),
     "superchunk-superchunklen": storage("D4", superchunklen=6),
     "superchunk-dflt": storage("D4", dflt="AAA="),
-    "superchunk-missing": ("D8", lambda: without(superchunk(), "data/__2__.bin")),
-    "superchunk-no-file": (
+    "superchunk-columns-missing": tables("D3", lambda d: d.pop("columns") and d),
+    "superchunk-large-item": storage("D4", dtype="'|V67108865'"),
+    "superchunk-large-chunk": storage("D4", chunklen=2**30, superchunklen=2**30),
+    "superchunk-chunklen-large": storage("D4", chunklen=2**31, superchunklen=2**31),
+    "superchunk-checksum": (
+        "V9 D8",
+        lambda: unchecked(superchunk(FEW), "data/__1__.bin"),
+    ),
+    "superchunk-of-another": (
+        "I8",
+        lambda: place(superchunk(FEW), "data/__1__.bin", "f" * 16 + "/__1__.bin"),
+    ),
+    "superchunk-missing": (
         "D8",
-        lambda: {**superchunk(), "data/__2__.bin": b"no chunks" * 9},
+        lambda: without(superchunk(NUMBERS), "data/__2__.bin"),
+    ),
+    "superchunk-no-file": (
+        "D8 V9",
+        lambda: {**superchunk(FEW), "data/__1__.bin": b"no chunks" * 9},
     ),
     "superchunk-short": (
         "I8",
-        lambda: with_keys(superchunk(), "meta/sizes", shape=[22]),
+        lambda: with_keys(superchunk(NUMBERS), "meta/sizes", shape=[22]),
     ),
     "superchunks-exchanged": (
         "I8",
-        lambda: swapped(superchunk(), "data/__1__.bin", "data/__2__.bin"),
+        lambda: swapped(superchunk(NUMBERS), "data/__1__.bin", "data/__2__.bin"),
     ),
     "leaves-exchanged": (
-        "I8",
+        "I8 V9",
         lambda: swapped(superchunk(FIELDS), "data/x", "data/p/u"),
     ),
     "superchunk-columns-exchanged": (
-        "I8",
+        "I8 V9",
         lambda: swapped(table(layout="superchunk"), "data/x", "data/y"),
     ),
     # Archives
@@ -386,8 +519,27 @@ SAMPLES = {
     "archive-without-chunks": zipped("Z8", lambda z: z.members.remove(z["x/c/0"])),
     "archive-both": zipped(
         "Z8",
-        lambda z: z.members.extend(Zip({"x.blp": z["fields.blp"]["data"]}).members),
+        lambda z: z.members.extend(Zip({"x.blp": z["x/c/0"]["data"]}).members),
     ),
+    "archive-deflated": zipped("Z1", deflated),
+    "archive-all-encrypted": zipped(
+        "Z1", lambda z: [z["x/c/0"][key].update(flags=0x801) for key in HEADERS]
+    ),
+    "archive-name-changed": entry("Z7", name=b"z/c/0", digest_of=b"x/c/0"),
+    "archive-member-in-directory": zipped(
+        "Z2", lambda z: [longer(z.members[-1][key]) for key in HEADERS]
+    ),
+    "archive-start": zipped("Z2", lambda z: z.end.update(start=2**20)),
+    "archive-codecs": zipped(
+        "Z3 Z8", lambda z: set_document(z, "x/zarr.json", codecs=[{"name": "bytes"}])
+    ),
+    "archive-names": zipped(
+        "Z3 Z8",
+        lambda z: set_document(
+            z, "x/zarr.json", chunk_key_encoding={"name": "v2", **SLASH}
+        ),
+    ),
+    "archive-checksum": zipped("Z3", lambda z: change_member(z, "x/c/0", unchecked)),
     "archive-chunk-crc32": zipped("Z1", lambda z: wrong_crc(z, "x/c/0")),
     "archive-without-group": zipped(
         "Z8", lambda z: z.members.remove(z["in/zarr.json"])
@@ -399,6 +551,8 @@ SAMPLES = {
     "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
     "journal-witness": journal("J3", 56, bytes(32)),
     "journal-extent": journal("J3", 88, struct.pack(INT64, 50)),
+    "journal-extent-outside": journal("J3", 96, struct.pack(INT64, 2**40)),
+    "journal-extents-many": journal("J3", 32, struct.pack(INT64, 2**40)),
     "journal-digest": (
         "J3",
         lambda: beside(interrupted()["sample.blp"], damaged_journal()),
@@ -429,6 +583,22 @@ SAMPLES = {
         "J5",
         lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
     ),
+    "dataset-journal-cut": (
+        "J5",
+        lambda: cut(pending(), ".bloscpack/journal", 30),
+    ),
+    "dataset-journal-new-name": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["files"].update({"../x": "x"})),
+    ),
+    "dataset-journal-removed-outside": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["removed"].append("../c/1")),
+    ),
+    "dataset-journal-damaged-document": (
+        "V4",
+        lambda: pending(change=with_shape),
+    ),
     "dataset-journal-removed": (
         "J5",
         lambda: pending(change=lambda journal: journal.update(removed="c/1")),
@@ -439,7 +609,25 @@ SAMPLES = {
     ),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
 }
-CHECKER = ("archive-chunk-crc32", "archive-without-group", "table-unequal")
+# What this package accepts, for now, and why.
+DIFFERS = {
+    "archive-checksum": "the checksum of a shard is left to verify",
+    "column-without-identity": "the places of its files are not compared",
+}
+# Verdicts of the format that differ from those of this package, for now.
+VERDICTS = {
+    "archive-disk": "damage",
+    "archive-large-directory": "damage",
+    "superchunk-large-item": "damage",
+    "zarr-endian": "unsupported",
+    "zarr-part-of-a-chunk": "damage",
+}
+CHECKER = (
+    "archive-chunk-crc32",
+    "archive-without-group",
+    "shard-entries-exchanged",
+    "table-unequal",
+)
 
 
 def with_many_chunks(files, columns):
@@ -494,6 +682,13 @@ def findings(path):
     return sorted({"%s %s" % (f.section, f.kind) for f in found if not is_note(f)})
 
 
+def verdict(name, refused):
+    """Return how a sample is judged: by readers, or by a checker alone."""
+    found = {each.verdict for each in refused.values()} or {"damage"}
+    known = {**VERDICTS, **dict.fromkeys(CHECKER, "checker")}
+    return known.get(name) or found.pop()
+
+
 def is_note(finding):
     return finding.severity == "note"
 
@@ -512,9 +707,12 @@ def main() -> None:
         entries[name] = {
             "rules": rules.split(),
             "path": path.name,
+            "verdict": verdict(name, refused),
             "refused": {place: each.reason for place, each in refused.items()},
             "findings": findings(path),
         }
+        if name in DIFFERS:
+            entries[name]["differs"] = DIFFERS[name]
     text = json.dumps(entries, indent=1)
     (folder / "MANIFEST.json").write_text(text + "\n", "ascii")
 

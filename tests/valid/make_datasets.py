@@ -231,8 +231,9 @@ class Zip:
             {"name": name, "data": data, "local": {}, "entry": {}, "digest": True}
             for name, data in members.items()
         ]
-        self.front = b""
+        self.front = self.comment = b""
         self.end = {}
+        self.zip64 = False
 
     def __getitem__(self, name):
         return next(member for member in self.members if member["name"] == name)
@@ -248,12 +249,15 @@ class Zip:
             local.update(member["local"])
             content += struct.pack(
                 self.LOCAL, b"PK\3\4", 45, local["flags"], local["method"], 0, 33,
-                local["crc"], local["size"], local["size"], len(local["name"]), 0,
+                local["crc"], local.get("stored", local["size"]), local["size"],
+                len(local["name"]), 0,
             ) + local["name"] + data  # fmt: skip
             digested = struct.pack(
                 "<2HIQ", *(entry[k] for k in ("flags", "method", "crc", "size"))
             )
-            digest = crc32(digested + entry["name"]) ^ entry.get("wrong", 0)
+            digest = crc32(
+                digested + entry.get("digest_of", entry["name"])
+            ) ^ entry.get("wrong", 0)
             extra = struct.pack("<2sHI", b"Bp", 4, digest) * member["digest"]
             entries += struct.pack(
                 self.ENTRY, b"PK\1\2", 45, 45, entry["flags"], entry["method"], 0, 33,
@@ -261,20 +265,28 @@ class Zip:
                 len(extra), 0, entry.get("disk", 0), 0, 0, entry["offset"],
             ) + entry["name"] + extra  # fmt: skip
         count = len(self.members)
-        end = {"disk": 0, "count": count, "nbytes": len(entries), **self.end}
         start = len(content) - len(self.front)
-        return content + entries + struct.pack(
-            "<4s4H2IH", b"PK\5\6", end["disk"], end["disk"], end["count"],
-            end["count"], end["nbytes"], start, 0,
-        )  # fmt: skip
+        end = {"disk": 0, "count": count, "nbytes": len(entries), "start": start}
+        end.update(self.end)
+        numbers = [*[end["disk"]] * 2, *[end["count"]] * 2, end["nbytes"], end["start"]]
+        content += entries
+        if self.zip64:
+            at = len(content) - len(self.front)
+            content += struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, *numbers)
+            content += struct.pack("<4sIQI", b"PK\6\7", 0, at, 1)
+            numbers = [0, 0, *[0xFFFF] * 2, *[0xFFFFFFFF] * 2]
+        size = len(self.comment)
+        return (
+            content + struct.pack("<4s4H2IH", b"PK\5\6", *numbers, size) + self.comment
+        )
 
 
-def archive(change=lambda zipped: None):
-    """Return the file of an archive after a change of its parts."""
+def archive(change=lambda zipped: None, **more):
+    """Return the file of an archive of two or more arrays after a change."""
 
     def write(path):
         arrays = {"x": np.arange(5, dtype="u1"), "in/y": NUMBERS.reshape(5, 4)}
-        bp.savez(path, **arrays, scalar=np.int16(7), fields=FIELDS)
+        bp.savez(path, **arrays, **more)
 
     content = made(write, "sample.zip")["sample.zip"]
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
@@ -369,17 +381,16 @@ GZIP += PLAIN + struct.pack("<2I", crc32(PLAIN), len(PLAIN))
 INDEX_CODECS = [{"name": "bytes", "configuration": {"endian": "little"}}]
 
 
-def sharded(*, start=True):
-    """Return an array of one shard, with the index at its start or end, unsigned."""
-    sharding = {
-        "chunk_shape": [1, 4],
-        "codecs": [BYTES],
-        "index_codecs": INDEX_CODECS,
-        "index_location": "start" if start else "end",
-    }
-    base = 32 * start
+def sharded(location="start", **keys):
+    """Return an array of one shard, with an index that `keys` describe, unsigned."""
+    sharding = {"chunk_shape": [1, 4], "codecs": [BYTES], **keys}
+    base = 32 * (location == "start")
     index = struct.pack("<2Q", base, 4) + MISSING
-    content = index + PLAIN[:4] if start else PLAIN[:4] + index
+    if keys:
+        sharding["index_location"] = location
+    else:
+        index = crc32c_of(index)
+    content = index + PLAIN[:4] if base else PLAIN[:4] + index
     codecs = [{"name": "sharding_indexed", "configuration": sharding}]
     return foreign(codecs, {"c/0/0": content}, shape=(2, 4))
 
@@ -406,6 +417,113 @@ def more_rows():
 
 def grid_file(path):
     bp.pack_ndarray_to_file(NUMBERS.reshape(5, 4), path, chunks=(2, 3), clevel=0)
+
+
+def sparse(items, fill_value):
+    """Return an array of nine items, the last of which is the fill value."""
+
+    def change(document):
+        document.update(shape=[9], fill_value=fill_value)
+        document["attributes"]["missing-shards"] = "fill_value"
+
+    return edited(array(items), "zarr.json", change)
+
+
+def reworded(document, change):
+    """Change the value of the identity of a node."""
+    attributes = document["attributes"]
+    attributes[documents.KEY] = change(attributes[documents.KEY])
+
+
+def with_copy(attributes):
+    """Change attributes so that the value of the identity is in them twice."""
+    value = attributes.pop(documents.KEY)
+    attributes.update({"copy": value, documents.KEY: value})
+    return attributes
+
+
+def no_place(files, name):
+    """Return files of which a file of chunks does not state its place."""
+    return in_shard(files, name, lambda value: value.pop("place"))
+
+
+def table_of_names(path):
+    columns = dict.fromkeys(("a/b", "%", ".", "é*"), NUMBERS[:2])
+    dataset.create_table(path, columns, layout="superchunk", **OPTIONS).close()
+
+
+def code_page(zipped):
+    """Rename an array, with names that are not in UTF-8."""
+    for member in zipped.members:
+        if member["name"].startswith("x/"):
+            name = b"caf\x82" + member["name"][1:].encode()
+            for header in (member["local"], member["entry"]):
+                header.update(name=name, flags=0)
+
+
+def sizes_behind(zipped):
+    """Leave checksums and sizes out of the local headers."""
+    for member in zipped.members:
+        member["local"].update(flags=0x808, crc=0, size=0)
+        member["entry"].update(flags=0x808)
+
+
+def change_member(zipped, name, change):
+    """Change the bytes of a member, and its sizes and checksums."""
+    member = zipped[name]
+    member["data"] = data = change({name: member["data"]}, name)[name]
+    for header in (member["local"], member["entry"]):
+        header.update(crc=crc32(data), size=len(data), stored=len(data))
+
+
+def without_trailer(files, name):
+    """Return files of which a shard lacks its trailer."""
+    parts = take_apart(files[name])
+    parts.tail = b""
+    return {**files, name: parts.join()}
+
+
+def not_listed(zipped):
+    """Add the document of an array of another program, without chunks."""
+    document = foreign([BYTES], {})["zarr.json"]
+    zipped.members += Zip({"o/zarr.json": document}).members
+
+
+def with_document(zipped):
+    """Add a document beside an array that is no shard."""
+    document = zipped["x/zarr.json"]["data"]
+    zipped.members += Zip({"s/zarr.json": document}).members
+
+
+def unfinished_extents(journal):
+    """Return an incomplete journal with an impossible number of extents."""
+    fields = bytearray(journal)
+    fields[9] = 0
+    fields[32:40] = struct.pack("<q", 2**40)
+    return bytes(fields)
+
+
+def journal_of(**keys):
+    return json.dumps({"files": {}, **keys}).encode()
+
+
+def shorter():
+    """Return an array of which a journal removes two of three files."""
+    new = array(NUMBERS[:8])["zarr.json"].decode()
+    journal = journal_of(documents={"zarr.json": new}, removed=["c/1", "c/2"])
+    return {**array(NUMBERS), ".bloscpack/journal": journal}
+
+
+def pending_table():
+    """Return a table of which a journal replaces files of both columns."""
+    new = made(
+        lambda path: dataset.create_table(
+            path, {"x": np.arange(6, dtype="i2") + 7, "y": np.ones((6, 2))}, **OPTIONS
+        ).close()
+    )
+    files = {"0.tmp": "x/c/0", "1.tmp": "y/c/0/0"}
+    moved = {".bloscpack/" + name: new[target] for name, target in files.items()}
+    return {**table(), **moved, ".bloscpack/journal": journal_of(files=files)}
 
 
 SAMPLES = {
@@ -485,8 +603,51 @@ SAMPLES = {
             encoding={"name": "v2", "configuration": {"separator": "/"}},
         ),
     ),
-    "zarr-index-at-start": ("V6 V9", sharded),
-    "zarr-index-without-digest": ("V6 V9", lambda: sharded(start=False)),
+    "zarr-index-at-start": (
+        "V6 V9",
+        lambda: sharded("start", index_codecs=INDEX_CODECS),
+    ),
+    "zarr-index-without-digest": (
+        "V6 V9",
+        lambda: sharded("end", index_codecs=INDEX_CODECS),
+    ),
+    "zarr-index-defaults": ("V6", lambda: sharded("end")),
+    "zarr-fill-digits": (
+        "V8",
+        lambda: sparse(np.arange(8.0), "0x7ff8000000000001"),
+    ),
+    "zarr-fill-complex": (
+        "V8",
+        lambda: sparse(np.arange(8) * 1j, ["-Infinity", "0x7ff8000000000001"]),
+    ),
+    "zarr-consolidated": (
+        "V2",
+        lambda: with_keys(group(), "zarr.json", consolidated_metadata={"metadata": 1}),
+    ),
+    "zarr-table-and-folder": (
+        "V2",
+        lambda: {
+            **table(),
+            **{"z/" + name: content for name, content in array(NUMBERS[:3]).items()},
+        },
+    ),
+    "zarr-words": (
+        "I2",
+        lambda: edited(
+            array(NUMBERS[:8]),
+            "zarr.json",
+            lambda d: reworded(d, lambda value: value.replace(" crc32", " x=0f crc32")),
+        ),
+    ),
+    "zarr-value-twice": (
+        "I3",
+        lambda: edited(
+            array(NUMBERS[:8]),
+            "zarr.json",
+            lambda d: {"zarr_format": 3, "attributes": with_copy(d["attributes"]), **d},
+        ),
+    ),
+    "zarr-no-place": ("I6", lambda: no_place(array(NUMBERS), "c/1")),
     # Superchunks
     "superchunk-array": ("D2 D4 D7", superchunk),
     "superchunk-two-axes": (
@@ -514,8 +675,10 @@ SAMPLES = {
         "D1",
         lambda: without(no_identity(superchunk()), "meta/attributes"),
     ),
+    "superchunk-names": ("D6", lambda: made(table_of_names)),
+    "superchunk-no-place": ("I6", lambda: no_place(superchunk(), "data/__2__.bin")),
     # Archives
-    "archive": ("Z1 Z3 Z4", archive),
+    "archive": ("Z1 Z3 Z4", lambda: archive(scalar=np.int16(7), fields=FIELDS)),
     "archive-without-digests": (
         "Z7",
         lambda: archive(lambda z: [m.update(digest=False) for m in z.members]),
@@ -544,16 +707,47 @@ SAMPLES = {
             )
         ),
     ),
+    "archive-zip64": ("Z2", lambda: archive(lambda z: setattr(z, "zip64", True))),
+    "archive-comment": (
+        "Z2",
+        lambda: archive(lambda z: setattr(z, "comment", b"PK\5\6, a comment")),
+    ),
+    "archive-folder-names": (
+        "Z2",
+        lambda: archive(lambda z: z.members.extend(Zip({"x/": b""}).members)),
+    ),
+    "archive-code-page": ("Z2", lambda: archive(code_page)),
+    "archive-sizes-behind": ("Z1", lambda: archive(sizes_behind)),
+    "archive-no-trailer": (
+        "Z3",
+        lambda: archive(lambda z: change_member(z, "x/c/0", without_trailer)),
+    ),
+    "archive-not-listed": ("Z8", lambda: archive(not_listed)),
+    "archive-document-of-others": ("Z8", lambda: archive(with_document, s=np.int16(7))),
     # Journals
     "journal": ("J1", interrupted),
     "journal-incomplete": (
         "J2",
         lambda: beside(states()[0], states()[2][:500]),
     ),
+    "journal-incomplete-extents": (
+        "J2",
+        lambda: beside(states()[0], unfinished_extents(states()[2])),
+    ),
     "journal-empty": ("J2", lambda: beside(states()[1], b"")),
     "journal-zeros": ("J2", lambda: beside(states()[1], bytes(600))),
     "dataset-journal": ("J4 J5", pending),
     "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
+    "dataset-journal-shorter": ("J5", shorter),
+    "dataset-journal-table": ("J5", pending_table),
+    "group-unfinished": (
+        "J6",
+        lambda: {
+            **group(),
+            "new/.bloscpack/unfinished": b"",
+            "new/c/0": array(NUMBERS[:3])["c/0"],
+        },
+    ),
     "dataset-uncommitted": (
         "J6",
         lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
