@@ -17,7 +17,7 @@ from ._storage.paths import shown_name
 from ._storage.stream import Cursor
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
-from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata
+from .serializers import CHUNKS, is_array, is_grid, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -434,15 +434,12 @@ def describe_shard(
     `size` is None for a file that can't seek.
     """
     header, metadata = beginning.header, beginning.metadata
-    if not is_shard(metadata) or header.nchunks < 1:
-        return None
-    from ._format.shard import count_slots, has_trailer
+    from ._format.shard import count_slots, has_trailer, inner_size
     from ._storage.local import storage_of
 
-    try:
-        slots = count_slots(header, metadata)
-    except FormatError:
+    if inner_size(metadata, header) is None:
         return None
+    slots = count_slots(header, metadata)
     rows, index = shard_rows(metadata) or metadata[CHUNKS][0], None
     if size is not None:
         position = fp.tell()

@@ -58,9 +58,9 @@ CUT_OFF = (
     "front of the shard index"
 )
 OTHER_CHUNKS = (
-    "the metadata say that the file is a Zarr shard of inner chunks of %s, but "
-    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
-    "'blpk repack --no-shard' an ordinary file"
+    "the metadata say that the file is a Zarr shard of inner chunks of %s, but it has "
+    "no offset table, or other chunks: 'blpk repack --shard' makes it a shard again, "
+    "and 'blpk repack --no-shard' an ordinary file"
 )
 
 

@@ -34,7 +34,7 @@ def read_shard(data: bytes) -> bytes | None:
     end = content.extents[-1][1]
     check("S4", data[end : end + 8] == SEPARATOR)
     header = content.header
-    nslots = header.nchunks + header.max_app_chunks * (header.options & 1)
+    nslots = header.nchunks + header.max_app_chunks
     index_at = len(data) - 4 - 16 * nslots
     check("S4", index_at >= end + 8)
     stored = data[index_at:-4]
@@ -69,6 +69,8 @@ def check_copy(data: bytes, start: int, stop: int, checksum: int, plain: bytes) 
 def inner_size(content: Content) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer."""
     header, metadata = content.header, content.metadata
+    if not header.options & 1:  # S2
+        return None
     if not isinstance(metadata, dict) or metadata.get("container") != "numpy":
         return None
     rows = metadata.get("shard")
