@@ -632,7 +632,7 @@ def _decode_inner(
     )
     word = found[0][1].get("endian")
     if word not in tuple(ENDIANS):  # a list has no hash
-        refuse("'endian' to be 'little' or 'big'", word)
+        raise _unsupported("its items have the byte order %s" % shown(word))
     endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):
