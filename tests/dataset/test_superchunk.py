@@ -313,6 +313,15 @@ def test_a_length_that_is_true(path):
         dataset.open(path)
 
 
+def test_a_column_without_identity(path):
+    dataset.create_table(path, {"a": [1], "b": [2]}, layout="superchunk").close()
+    value = json.loads((path / "meta/storage").read_text())
+    del value["columns"][1]["id"]
+    documents.write(path / "meta/storage", value)
+    with pytest.raises(FormatError, match=r"'id' of each column, found \['b'\]"):
+        dataset.open(path)
+
+
 def test_rows_that_no_file_has(path):
     options = {"layout": "superchunk", "chunks": 2, "shards": 4}
     dataset.create_array(path, np.arange(4), **options).close()

@@ -540,7 +540,11 @@ def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | Non
     storages = dict(map(_decode_column, stored))
     if len(storages) < len(stored):
         refuse("'columns' to have different names", list(storages))
-    return storages, document.get(KEY)
+    identity = document.get(KEY)
+    unnamed = [name for name, storage in storages.items() if storage.identity is None]
+    if identity is not None and unnamed:
+        refuse("an 'id' of each column", unnamed)
+    return storages, identity
 
 
 def _read_column(folder: Folder, name: str) -> JsonObject | None:
