@@ -17,7 +17,7 @@ from ._storage.paths import shown_name
 from ._storage.stream import Cursor
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
-from .serializers import CHUNKS, is_array, is_grid, shard_rows, user_metadata
+from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -434,6 +434,8 @@ def describe_shard(
     `size` is None for a file that can't seek.
     """
     header, metadata = beginning.header, beginning.metadata
+    if not is_shard(metadata):  # usually; NumPy is not needed then
+        return None
     from ._format.shard import count_slots, has_trailer, inner_size
     from ._storage.local import storage_of
 
