@@ -98,9 +98,8 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
         end = walk_chunks(cursor, header)[-1]
     except FormatError:
         return None
-    # If there is a table, it or a chunk is wrong: only a separator makes sure.
-    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
-    return end if certain else None
+    # The table or a chunk is wrong, or there is no table: only a separator makes sure.
+    return end if storage.read_at(end, len(SEPARATOR)) == SEPARATOR else None
 
 
 def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:
