@@ -344,20 +344,17 @@ def crc_of(index: Buffer) -> bytes:
 
 
 def has_trailer(
-    storage: Storage, header: BloscpackHeader, first: int, metadata: Json = None
+    storage: Storage, header: BloscpackHeader, first: int, metadata: Json
 ) -> bool:
     """Return whether the ends of a trailer are in place, at little cost.
 
-    `first` is the offset of the first chunk. The index is not read as a whole.
+    `first` is the offset of the first chunk; `inner_size` is not None. The index is not
+    read as a whole.
     """
-    nslots = count_slots(header, metadata)
-    start = storage.size - index_size(nslots)
-    if header.nchunks < 1 or start < first:
+    start = storage.size - index_size(count_slots(header, metadata))
+    if start < first:
         return False
-    last = slots_of(header, metadata)[-1]
-    if last >= nslots:
-        return False
-    at = start + ENTRY.size * last
+    at = start + ENTRY.size * slots_of(header, metadata)[-1]
     read = _reading_once(storage, first, at + ENTRY.size)
     offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:
