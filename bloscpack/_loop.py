@@ -13,6 +13,7 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each, run_length
 from ._format import chunks
 from ._format.blosc_header import decode_blosc_header
+from ._format.shard import check_table
 from ._storage.protocols import Buffer
 from .args import pack_settings
 from .checksums import Hash
@@ -109,6 +110,7 @@ def pack(
         log.debug(header.pformat())
     source.configure(chunk_size, last_chunk, nchunks)
     sink.configure(blosc_args, header)
+    check_table(metadata, header)
     sink.write_bloscpack_header()
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)

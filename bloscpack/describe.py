@@ -434,15 +434,14 @@ def describe_shard(
     `size` is None for a file that can't seek.
     """
     header, metadata = beginning.header, beginning.metadata
-    if not is_shard(metadata) or header.nchunks < 1:
+    if not is_shard(metadata):  # usually; NumPy is not needed then
         return None
-    from ._format.shard import count_slots, has_trailer
+    from ._format.shard import count_slots, has_trailer, inner_size
     from ._storage.local import storage_of
 
-    try:
-        slots = count_slots(header, metadata)
-    except FormatError:
+    if inner_size(metadata, header) is None:
         return None
+    slots = count_slots(header, metadata)
     rows, index = shard_rows(metadata) or metadata[CHUNKS][0], None
     if size is not None:
         position = fp.tell()

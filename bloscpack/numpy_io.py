@@ -292,7 +292,8 @@ def pack_ndarray(
     shard
         Whether the file is also a Zarr v3 shard, whose inner chunks are the chunks.
         They have whole rows: the chunk size is rounded down to them. The checksum is
-        then ``'crc32c'`` by default, which Zarr verifies. `sink` must write a file.
+        then ``'crc32c'`` by default, which Zarr verifies. `sink` must write a file
+        that can seek, with an offset table.
     auto
         As in `bloscpack.file_io.pack_file_to_file`, for the items of the array.
     nthreads, progress, settings

@@ -58,9 +58,9 @@ CUT_OFF = (
     "front of the shard index"
 )
 OTHER_CHUNKS = (
-    "the metadata say that the file is a Zarr shard of inner chunks of %s, but "
-    "its chunks are not: 'blpk repack --shard' makes it a shard again, and "
-    "'blpk repack --no-shard' an ordinary file"
+    "the metadata say that the file is a Zarr shard of inner chunks of %s, but it has "
+    "no offset table, or other chunks: 'blpk repack --shard' makes it a shard again, "
+    "and 'blpk repack --no-shard' an ordinary file"
 )
 
 
@@ -98,9 +98,8 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
         end = walk_chunks(cursor, header)[-1]
     except FormatError:
         return None
-    # If there is a table, it or a chunk is wrong: only a separator makes sure.
-    certain = not entries or storage.read_at(end, len(SEPARATOR)) == SEPARATOR
-    return end if certain else None
+    # The table or a chunk is wrong, or there is no table: only a separator makes sure.
+    return end if storage.read_at(end, len(SEPARATOR)) == SEPARATOR else None
 
 
 def _end_by_table(storage: Storage, header: BloscpackHeader, last: int) -> int | None:

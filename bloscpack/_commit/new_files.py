@@ -39,7 +39,13 @@ from .._storage.store import Store
 from ..exceptions import DamageError, StorageError, UsageValueError
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, attributes_in, is_new_folder
-from .trust import CHANGES, JOURNAL, REMEDY, check_in_dataset, folder_of_changes
+from .trust import (
+    CHANGES,
+    JOURNAL,
+    REMEDY_OF_DATASETS,
+    check_in_dataset,
+    folder_of_changes,
+)
 
 if TYPE_CHECKING:
     from ..serializers import Json
@@ -170,7 +176,7 @@ class Pending:
         ):
             raise DamageError(
                 "expected a journal with the names of files in the dataset, found "
-                "something else. " + REMEDY,
+                "something else. " + REMEDY_OF_DATASETS,
                 section="metadata",
                 filename=self.store.path(JOURNAL),
             )

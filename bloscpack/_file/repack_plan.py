@@ -26,6 +26,7 @@ from .._format.sections import (
 from .._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     SEPARATOR,
+    check_table,
     has_inner_chunks,
     row_nbytes,
     rows_for,
@@ -231,6 +232,7 @@ class RepackPlan:
         self.header = header_for(
             BloscArgs(typesize), args, self.geometry, room, has_metadata
         )
+        check_table(self.metadata, self.header)
 
     def _new_metadata(self, settings: Settings) -> Json:
         """Return the new metadata, still with the old rows of inner chunks."""

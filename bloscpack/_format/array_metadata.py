@@ -179,7 +179,7 @@ class Description:
     @staticmethod
     def _decode_shape(stored: object) -> tuple[int, ...]:
         shape = [stored] if type(stored) is int else stored
-        if not _are_lengths(shape, 0) or len(shape) > NUMPY_NDIM:
+        if not are_lengths(shape):
             refuse("a shape in the metadata", stored)
         return tuple(shape)
 
@@ -190,7 +190,7 @@ class Description:
             expected = "an array in C order with items, in chunks of every axis"
             refuse(expected, (self.order, shape))
         chunk, whole = metadata.get(CHUNKS), metadata.get(SHARD)
-        if not _are_lengths(chunk, 1) or len(chunk) != ndim:
+        if not are_lengths(chunk, 1) or len(chunk) != ndim:
             refuse("'chunks' of %d lengths in the metadata" % ndim, chunk)
         size = math.prod(chunk) * self.dtype.itemsize
         if not 0 < size <= MAX_BUFFERSIZE:
@@ -201,7 +201,7 @@ class Description:
         self.stored_nbytes = self.grid.nchunks * size
         if SHARD not in metadata:
             return
-        if not _are_lengths(whole, 1) or len(whole) != ndim:
+        if not are_lengths(whole, 1) or len(whole) != ndim:
             refuse("a 'shard' of %d lengths in the metadata" % ndim, whole)
         axes = list(zip(whole, chunk, shape, strict=True))
         if any(n % size or n < length for n, size, length in axes):
@@ -261,11 +261,16 @@ class Description:
         return "%s has '%d' bytes, but the chunks hold '%d'" % (array, size, nbytes)
 
 
-def _are_lengths(found: object, least: int) -> TypeGuard[Sequence[int]]:
+def is_whole(found: object, least: int = 0, most: int = MAX_NBYTES) -> TypeGuard[int]:
+    """Return whether a value from a file is a whole number: not ``true``, nor 1.0."""
+    return type(found) is int and least <= found <= most
+
+
+def are_lengths(found: object, least: int = 0) -> TypeGuard[Sequence[int]]:
     """Return whether a value from a file is a list of lengths of axes."""
-    return isinstance(found, (list, tuple)) and all(
-        type(n) is int and least <= n <= MAX_NBYTES for n in found
-    )
+    if not isinstance(found, (list, tuple)) or len(found) > NUMPY_NDIM:
+        return False
+    return all(is_whole(n, least) for n in found)
 
 
 def new_array(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal
 from ..checksums import Hash
 from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
-from ..exceptions import DoesNotFit, FormatError
+from ..exceptions import DoesNotFit, FormatError, UsageError
 from ..headers import BloscpackHeader
 from ..serializers import SHARD, is_grid, is_shard, shard_rows
 from .array_metadata import Description
@@ -156,9 +156,9 @@ def rows_in(chunk_size: int | str, size_of_row: int, nrows: int) -> int:
 def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
     """Return the plain size of an inner chunk; None if the file can't be a shard.
 
-    A shard needs metadata that say so, and chunks that are inner chunks.
+    A shard needs metadata that say so, an offset table, and inner chunks.
     """
-    if not is_shard(metadata) or header.nchunks < 1:
+    if not (is_shard(metadata) and header.offsets) or header.nchunks < 1:
         return None
     try:
         described = Description(metadata)
@@ -174,6 +174,16 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
         return None
     fits = header.chunk_size == size or (header.nchunks == 1 and header.chunk_size >= 0)
     return size if fits and 0 <= header.last_chunk <= size else None
+
+
+def check_table(metadata: object, header: BloscpackHeader) -> None:
+    """Raise `UsageError` for a shard without an offset table (S2)."""
+    if is_shard(metadata) and not header.offsets:
+        raise UsageError(
+            "a Zarr shard needs an offset table, which gives its index a size that "
+            "appending does not change: leave 'offsets' on, and write to a file that "
+            "can seek"
+        )
 
 
 def has_inner_chunks(described: Description, rows: int) -> bool:
@@ -334,20 +344,17 @@ def crc_of(index: Buffer) -> bytes:
 
 
 def has_trailer(
-    storage: Storage, header: BloscpackHeader, first: int, metadata: Json = None
+    storage: Storage, header: BloscpackHeader, first: int, metadata: Json
 ) -> bool:
     """Return whether the ends of a trailer are in place, at little cost.
 
-    `first` is the offset of the first chunk. The index is not read as a whole.
+    `first` is the offset of the first chunk; `inner_size` is not None. The index is not
+    read as a whole.
     """
-    nslots = count_slots(header, metadata)
-    start = storage.size - index_size(nslots)
-    if header.nchunks < 1 or start < first:
+    start = storage.size - index_size(count_slots(header, metadata))
+    if start < first:
         return False
-    last = slots_of(header, metadata)[-1]
-    if last >= nslots:
-        return False
-    at = start + ENTRY.size * last
+    at = start + ENTRY.size * slots_of(header, metadata)[-1]
     read = _reading_once(storage, first, at + ENTRY.size)
     offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:

@@ -30,7 +30,7 @@ import numpy
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
-from .array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
+from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
 from .packing import CODECS, OWN, Packing
@@ -326,14 +326,14 @@ def decode_data_type(stored: Json, endian: str) -> DType:
     name, found = _named(stored)
     for kind, (text_type, unit) in TEXT_TYPES.items():
         nbytes: Any = found.get("length_bytes")
-        is_size = type(nbytes) is int and 0 < nbytes < 2**31 and nbytes % unit == 0
+        is_size = is_whole(nbytes, 1, 2**31 - 1) and nbytes % unit == 0
         if name == text_type and is_size:
             return numpy.dtype("%s%s%d" % (endian, kind, nbytes // unit))
     for kind, time_type in TIME_TYPES.items():
         word, count = found.get("unit"), found.get("scale_factor", 1)
         # A word of letters: NumPy takes other texts for the dtypes of several fields.
         is_unit = isinstance(word, str) and word.isalpha()
-        if name == time_type and is_unit and type(count) is int and count > 0:
+        if name == time_type and is_unit and is_whole(count, 1):
             generic = word == "generic" and count == 1
             try:
                 code = kind + "8" if generic else "%s8[%d%s]" % (kind, count, word)
@@ -467,11 +467,7 @@ def _named(stored: Json) -> tuple[str | None, JsonObject]:
 
 
 def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
-    if (
-        not isinstance(stored, list)
-        or len(stored) > NUMPY_NDIM
-        or any(type(n) is not int or not least <= n <= MAX_NBYTES for n in stored)
-    ):
+    if not are_lengths(stored, least):
         refuse("'%s' to be a list of lengths" % key, stored)
     return tuple(stored)
 
@@ -482,7 +478,8 @@ def decode_array(document: JsonObject) -> ArrayDocument:
     Raises `FormatError` if it is damaged, and `UsageError` if the array has another
     structure than those of this library.
     """
-    if document.get("zarr_format") != 3 or document.get("node_type") != "array":
+    is_format_3 = is_whole(document.get("zarr_format"), 3, 3)
+    if not is_format_3 or document.get("node_type") != "array":
         refuse(
             "the document of a Zarr array of format 3",
             {key: document.get(key) for key in ("zarr_format", "node_type")},
@@ -635,16 +632,16 @@ def _decode_inner(
     )
     word = found[0][1].get("endian")
     if word not in tuple(ENDIANS):  # a list has no hash
-        refuse("'endian' to be 'little' or 'big'", word)
+        raise _unsupported("its items have the byte order %s" % shown(word))
     endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):
         blosc["cname"] = stored["cname"]
-    if stored.get("clevel") in range(10):
-        blosc["clevel"] = int(stored["clevel"])
+    if is_whole(stored.get("clevel"), 0, 9):
+        blosc["clevel"] = stored["clevel"]
     if stored.get("shuffle") in SHUFFLES:
         blosc["shuffle"] = SHUFFLES.index(stored["shuffle"])
-    if type(stored.get("typesize")) is int and 1 <= stored["typesize"] <= 255:
+    if is_whole(stored.get("typesize"), 1, 255):
         blosc["typesize"] = stored["typesize"]
     return endian, blosc, packing
 

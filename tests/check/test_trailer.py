@@ -39,7 +39,6 @@ CASES = {
     "full": {"rows": ROWS[:30]},
     "one": {"rows": ROWS[:3]},
     "empty": {"rows": ROWS[:0]},
-    "no table": {"offsets": False},
     "no room": {"max_app_chunks": 0},
     "adler32": {"checksum": "adler32"},
 }
@@ -78,10 +77,9 @@ def test_every_length_is_reported(case):
     assert ["no-trailer"] == [f.kind for f in found.findings]
 
 
-@pytest.mark.parametrize("case", [{}, {"offsets": False}])
-def test_a_shard_that_was_cut_off_is_truncated(case):
+def test_a_shard_that_was_cut_off_is_truncated():
     """No other program has changed the file."""
-    content = shard(**case)
+    content = shard()
     fp = io.BytesIO(content)
     CompressedFPSource(fp)  # it stops at the first chunk
     for end in range(fp.tell(), content.index(SEPARATOR)):
@@ -107,8 +105,6 @@ def test_a_wrong_entry_of_the_offset_table_hides_no_trailer(case):
     content = shard(**case)
     start = content.index(SEPARATOR)
     found = CompressedFPSource(io.BytesIO(content))
-    if not found.offsets:
-        return
     last = struct.pack("<q", found.offsets[-1])
     table = content.index(last) + 7
     wrong = content[:table] + b"\1" + content[table + 1 : -1]
@@ -192,7 +188,7 @@ def test_chunks_of_other_sizes():
     fp = io.BytesIO(packed)
     found = verify_fp(fp, nthreads=1)
     assert ["no-trailer"] == [f.kind for f in found.findings]
-    assert "but its chunks are not: " in found.findings[0].message
+    assert "no offset table, or other chunks: " in found.findings[0].message
 
 
 def test_recover_tells_about_a_file_behind_a_shard():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -34,7 +35,6 @@ def blpk(tmp_path, monkeypatch):
         (["-z", "10K"], 128, "crc32c"),
         (["-z", "max"], 300, "crc32c"),
         (["-k", "adler32"], 13107, "adler32"),
-        (["-o"], 13107, "crc32c"),
     ],
 )
 def test_compress(blpk, options, rows, checksum):
@@ -56,6 +56,17 @@ def test_checksum_of_the_user(blpk, monkeypatch):
 def test_needs_npy(blpk, capsys):
     assert 2 == blpk("compress", "--shard", "a.npy", "a.blp")
     assert "--shard needs --npy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [["-o", "a.npy", "a.blp"], ["a.npy", "-"]])
+def test_needs_a_table(blpk, capfdbinary, options):
+    read, write = os.pipe()
+    os.dup2(write, 1)
+    assert 2 == blpk("compress", "--npy", "--shard", *options)
+    assert b"a Zarr shard needs an offset table" in capfdbinary.readouterr().err
+    os.close(read)
+    os.close(write)
+    assert not os.path.exists("a.blp")
 
 
 def test_shown(blpk, capsys):

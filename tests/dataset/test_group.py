@@ -298,6 +298,7 @@ def test_zarr_json(path):
 
 
 DAMAGED = ["", "{", "[]", "5", '{"zarr_format": 2}', '{"zarr_format": 3}']
+DAMAGED += ['{"zarr_format": 3.0, "node_type": "group"}']
 DAMAGED += ['{"zarr_format": 3, "node_type": "group", "attributes": 5}']
 
 

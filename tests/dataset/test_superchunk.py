@@ -278,6 +278,8 @@ def test_spare_room(path, spare):
 
 WRONG = [
     ("meta/storage", {"superchunk": 2}, UsageError, "superchunks of version"),
+    ("meta/storage", {"superchunk": True}, UsageError, "found 'True'"),
+    ("meta/storage", {"superchunk": 1.0}, UsageError, "found '1.0'"),
     ("meta/storage", {"kind": "thing"}, FormatError, "'kind' to be"),
     ("meta/storage", {"dtype": "'O'"}, FormatError, "Python objects"),
     ("meta/storage", {"inner": [-1]}, FormatError, "'inner' to be"),
@@ -287,6 +289,7 @@ WRONG = [
     ("meta/storage", {"chunklen": 2**30, "superchunklen": 2**30}, FormatError, "most"),
     ("meta/sizes", {"shape": [-1]}, FormatError, "'shape' to be"),
     ("meta/sizes", {"shape": [4, 1]}, FormatError, "'shape' to be"),
+    ("meta/sizes", {"shape": [4.0]}, FormatError, "'shape' to be"),
     ("meta/sizes", {"shape": [2**62]}, FormatError, "most"),
     ("meta/sizes", {"shape": [2**70]}, FormatError, "'shape' to be"),
 ]
@@ -299,6 +302,23 @@ def test_wrong_descriptions(path, name, change, error, message):
     stored = json.loads((path / name).read_text())
     documents.write(path / name, {**stored, **change})
     with pytest.raises(error, match=message):
+        dataset.open(path)
+
+
+def test_a_length_that_is_true(path):
+    dataset.create_array(path, np.ones((4, 1)), layout="superchunk").close()
+    sizes = json.loads((path / "meta/sizes").read_text())
+    documents.write(path / "meta/sizes", {**sizes, "shape": [4, True]})
+    with pytest.raises(FormatError, match="'shape' to be"):
+        dataset.open(path)
+
+
+def test_a_column_without_identity(path):
+    dataset.create_table(path, {"a": [1], "b": [2]}, layout="superchunk").close()
+    value = json.loads((path / "meta/storage").read_text())
+    del value["columns"][1]["id"]
+    documents.write(path / "meta/storage", value)
+    with pytest.raises(FormatError, match=r"'id' of each column, found \['b'\]"):
         dataset.open(path)
 
 

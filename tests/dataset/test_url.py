@@ -17,6 +17,7 @@ from bloscpack import bigfile, dataset
 from bloscpack._commit.guard import NewChange
 from bloscpack._commit.new_files import UNFINISHED
 from bloscpack._commit.trust import JOURNAL
+from bloscpack._format.shard import NO_ENTRY, crc_of
 from bloscpack._storage import remote
 from bloscpack._storage.object_store import ObjectStore
 from bloscpack._storage.store import Conflict
@@ -237,6 +238,35 @@ def test_http_requests_for_a_shard(web, layout, file):
         # The wrong file is forgotten.
         (web.root / "cut/data/__1__.bin").write_bytes(right)
         assert items.tolist() == array[:].tolist()
+
+
+def test_http_requests_for_missing_chunks(web):
+    """They are not looked for in a file again that has just been opened."""
+    cut = {"chunks": 20, "shards": 400}
+    with dataset.create_array(web.root / "few", shape=400, dtype="u1", **cut) as array:
+        array[:] = 7
+    path = web.root / "few/c/0"
+    content = path.read_bytes()[: -15 * 16 - 4] + NO_ENTRY * 15
+    path.write_bytes(content + crc_of(content[-20 * 16 :]))
+    array = dataset.open(web.url + "/few")
+    web.requests.clear()
+    assert [7] * 100 + [0] * 300 == array[:].tolist()
+    assert 1 == web.requests.count(("GET", "few/c/0"))
+
+
+def test_http_requests_for_a_shard_with_free_space(web):
+    """Bytes that belong to no chunk are not read."""
+    nbytes = 17 * 2**20
+    cut = {"chunks": nbytes, "shards": 2 * nbytes, "clevel": 0}
+    dataset.create_array(web.root / "large", np.zeros(nbytes, "u1"), **cut).close()
+    path = web.root / "large/c/0"
+    content = path.read_bytes()
+    index = content[-2 * 16 - 4 :]
+    path.write_bytes(content[: -len(index)] + bytes(nbytes) + index)
+    array = dataset.open(web.url + "/large")
+    web.nbytes = 0
+    assert not array[:].any()
+    assert web.nbytes < 1.1 * nbytes
 
 
 def numpy_rows(name):

@@ -31,7 +31,7 @@ def read_shard(data: bytes) -> bytes | None:
     if inner is None:
         return None
     header, last, end = content.header, content.pieces[-1], content.extents[-1][1] + 8
-    nslots = header.nchunks + header.max_app_chunks * (header.options & 1)
+    nslots = header.nchunks + header.max_app_chunks
     index_at = len(data) - 4 - 16 * nslots
     check("S4", data[end - 8 : end] == b"shard\0\0\0" and index_at >= end)
     check("S7", struct.pack("<I", crc32c(data[index_at:-4])) == data[-4:])
@@ -64,6 +64,8 @@ def any_size(nbytes: int, stop: int) -> None:
 def inner_size(content: Content) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer."""
     header, metadata = content.header, content.metadata
+    if not header.options & 1:  # S2
+        return None
     rows = metadata.get("shard") if isinstance(metadata, dict) else None
     if type(rows) is not int or rows < 1 or metadata.get("container") != "numpy":  # S1
         return None

@@ -164,7 +164,7 @@ def test_the_rules_of_trailers(path):
 @pytest.mark.parametrize("nrows", [0, 1, 7, 8, 9, 24, 30])
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"checksum": "adler32"}, {"checksum": "None"}, {"offsets": False},
+    [{}, {"checksum": "adler32"}, {"checksum": "None"},
      {"max_app_chunks": 0}, {"cname": "zstd", "shuffle": 2}],
     ids=str,
 )  # fmt: skip

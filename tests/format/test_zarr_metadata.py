@@ -105,6 +105,9 @@ OTHERS = {
         codecs=[{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 99}}]
     ),
     "codec behind": document(codecs=[*document()["codecs"], {"name": "gzip"}]),
+    "have the byte order 'middle'": sharding(
+        codecs=[{"name": "bytes", "configuration": {"endian": "middle"}}]
+    ),
     "index of its shards": sharding(index_codecs=[{"name": "bytes"}]),
     "index of .* form": sharding(index_location="middle"),
     "no multiple of": grid(21, 2),

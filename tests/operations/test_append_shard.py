@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from bloscpack._commit.end_changes import JournaledChange
 from bloscpack._format.array_metadata import describe
 from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata
-from bloscpack.exceptions import DoesNotFit, FormatError, NotANumpyArray
+from bloscpack.exceptions import DoesNotFit, FormatError, NotANumpyArray, UsageError
 from bloscpack.file_io import CompressedFPSource
 from bloscpack.repacking import repack
 
@@ -109,7 +110,6 @@ def test_metadata_of_the_user(tmp_path, grow):
     [
         ({"cname": "zstd"}, 10),
         ({"checksum": "adler32"}, 10),
-        ({"offsets": False}, 10),
         ({"max_app_chunks": 0}, 10),
         ({"chunk_size": 100}, 12),
         ({"chunk_size": "max"}, 35),
@@ -123,6 +123,18 @@ def test_repack(tmp_path, settings, rows):
     pack(path, 35)
     repack(path, **settings)
     check(path, 35, rows)
+
+
+def test_a_shard_needs_an_offset_table(tmp_path):
+    path = tmp_path / "a.blp"
+    pack(path, 35)
+    before = path.read_bytes()
+    for change in partial(pack, path, 35), partial(repack, path):
+        with pytest.raises(UsageError, match="needs an offset table"):
+            change(offsets=False)
+    assert before == path.read_bytes()
+    repack(path, offsets=False, shard=False)
+    assert bp.info(path).shard is None
 
 
 def test_repack_of_a_single_chunk(tmp_path):

@@ -434,9 +434,9 @@ FILES: dict[str, Case] = {
     **in_shard("shard-one-full-chunk", "S2", {}, in_pieces(PLAIN), rows=10),
     **in_shard("shard-empty-last", "S6", {}, in_pieces(PLAIN, b""), rows=10),
     **in_shard("shard-zero-rows", "S6", {"shape": [0]}, in_pieces(b""), plain=b""),
-    **in_shard("shard-no-table", "S6", {}, no_table),
+    **in_shard("shard-no-table", "S2", {}, no_table, notes=("no-trailer",)),
     **in_shard(
-        "shard-free-without-table", "S6 H5", {}, no_table, header(max_app_chunks=7),
+        "shard-free-without-table", "S2 H5", {}, no_table, header(max_app_chunks=7),
         errors=("header header",),
     ),
     **in_shard("shard-adler32", "S8", {}, header(checksum=1)),

@@ -26,7 +26,7 @@ import numpy
 
 from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
+from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from ..._format.codecs import read_by
 from ..._format.dtypes import DType, decode_dtype, holds_objects, refuse
 from ..._format.grid import Grid, Shape
@@ -89,11 +89,7 @@ def _decode_shape(folder: Folder) -> tuple[int, ...]:
     shape = folder.read_description(SIZES).get("shape")
     if type(shape) is int:  # no release wrote this
         shape = [shape]
-    if (
-        not isinstance(shape, list)
-        or not 1 <= len(shape) <= NUMPY_NDIM
-        or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in shape)
-    ):
+    if not are_lengths(shape) or not shape:
         refuse("'shape' to be a list of sizes", shape)
     return tuple(shape)
 
@@ -302,7 +298,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
                 "shape %s with items of %d bytes" % (shape, self.dtype.itemsize),
             )
         most, rows = MAX_BUFFERSIZE // row, self.storage.get("chunklen")
-        if type(rows) is not int or not 1 <= rows <= most:
+        if not is_whole(rows, 1, most):
             with naming_errors(folder.path(STORAGE)):
                 refuse("'chunklen' to be 1 to %d" % most, rows)
         self.grid = Grid.of_rows(shape, rows)
@@ -396,7 +392,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         bcolz divides by it.
         """
         stored = self.folder.read_description(SIZES).get("cbytes")
-        if type(stored) is not int or stored <= 0:
+        if not is_whole(stored, 1):
             stored = self.chunks[0] * row
         if length >= self.shape[0]:
             return stored

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..._commit.new_files import Change, encode_line
 from ..._file.array_reader import ArrayReader
-from ..._format.array_metadata import MAX_NBYTES
+from ..._format.array_metadata import MAX_NBYTES, are_lengths, is_whole
 from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
@@ -90,7 +90,7 @@ def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
     if kind is None:
         return stored
     version = stored.get("superchunk")
-    if version != VERSION or type(version) is not int:
+    if not is_whole(version, VERSION, VERSION):
         raise UsageError(
             "this version reads superchunks of version '%d', found '%.200s': '%s'"
             % (VERSION, version, folder.path(STORAGE))
@@ -146,13 +146,10 @@ class Documents:
     def read_length(self, inner: tuple[int, ...] = ()) -> int:
         """Return the number of rows, which have the shape `inner`."""
         shape = self.read(SIZES).get("shape")
-        length: Any
-        length, *rest = shape if isinstance(shape, list) and shape else [None]
-        is_size = type(length) is int and 0 <= length <= MAX_NBYTES
-        if not is_size or tuple(rest) != inner:
+        if not are_lengths(shape) or not shape or tuple(shape[1:]) != inner:
             with naming_errors(self.folder.path(SIZES)):
                 refuse("'shape' to be a number of rows, and %s" % (inner,), shape)
-        return int(length)
+        return shape[0]
 
     def encode_sizes(self, shape: tuple[int, ...], nbytes: int, cbytes: int) -> bytes:
         """Return the content of the sizes file."""
@@ -544,7 +541,11 @@ def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | Non
     storages = dict(map(_decode_column, stored))
     if len(storages) < len(stored):
         refuse("'columns' to have different names", list(storages))
-    return storages, document.get(KEY)
+    identity = document.get(KEY)
+    unnamed = [name for name, storage in storages.items() if storage.identity is None]
+    if identity is not None and unnamed:
+        refuse("an 'id' of each column", unnamed)
+    return storages, identity
 
 
 def _read_column(folder: Folder, name: str) -> JsonObject | None:

@@ -30,7 +30,12 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._file.array_reader import ArrayReader
 from ..._file.indexing import ArrayIndex, PositionList, Steps, split_names
-from ..._format.array_metadata import MAX_NBYTES, NUMPY_NDIM, check_itemsize
+from ..._format.array_metadata import (
+    NUMPY_NDIM,
+    are_lengths,
+    check_itemsize,
+    is_whole,
+)
 from ..._format.blosc_header import decode_header
 from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
 from ..._format.grid import Grid
@@ -249,16 +254,12 @@ def decode_storage(stored: Json) -> StorageDocument:
     dtype = decode_dtype(stored.get("dtype"))
     check_itemsize(dtype)
     inner = stored.get("inner")
-    if (
-        not isinstance(inner, list)
-        or len(inner) >= NUMPY_NDIM
-        or any(type(n) is not int or not 0 <= n <= MAX_NBYTES for n in inner)
-    ):
+    if not are_lengths(inner) or len(inner) == NUMPY_NDIM:
         refuse("'inner' to be a list of lengths", inner)
     rows, file_rows = stored.get("chunklen"), stored.get("superchunklen")
-    if type(rows) is not int or not 1 <= rows <= MAX_BUFFERSIZE:
+    if not is_whole(rows, 1, MAX_BUFFERSIZE):
         refuse("'chunklen' to be a number of rows", rows)
-    if type(file_rows) is not int or file_rows < 1 or file_rows % rows:
+    if not is_whole(file_rows, 1) or file_rows % rows:
         refuse("'superchunklen' to be a multiple of %d rows" % rows, file_rows)
     storage = StorageDocument(
         dtype,

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..._commit.new_files import Change
+from ..._format.array_metadata import is_whole
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import (
     CONSOLIDATED,
@@ -75,7 +76,7 @@ def check_node(folder: Folder, value: Json) -> tuple[str, JsonObject]:
     document = value if isinstance(value, dict) else {}
     kind, attributes = document.get("node_type"), document.get("attributes", {})
     for name, is_right in (
-        ("zarr_format", document.get("zarr_format") == 3),
+        ("zarr_format", is_whole(document.get("zarr_format"), 3, 3)),
         ("node_type", kind in ("array", "group")),
         ("attributes", isinstance(attributes, dict)),
     ):
