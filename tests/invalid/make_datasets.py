@@ -341,7 +341,7 @@ SAMPLES = {
         lambda: with_keys(array(NUMBERS), "zarr.json", shape=[24]),
     ),
     "shard-no-file": (
-        "I8 V9",
+        "T1 I8 V9",
         lambda: {**array(FEW), "c/0": array(FEW)["c/0"][32:]},
     ),
     "shard-entries-exchanged": ("S6", swap_index),
