@@ -7,11 +7,13 @@ the new content, and so must a writer, whose next change must succeed.
 
 from __future__ import annotations
 
+import os
 import shutil
 from functools import partial
 
 import numpy as np
 import pytest
+from format.agreement import read_here, read_there, without_reasons
 
 from bloscpack import dataset
 from bloscpack.dataset.parallel import target_of
@@ -440,7 +442,14 @@ def findings(name):
 
 
 def check_after_crash(place, found):
-    """Check that a writer sees what readers see, tidies up and goes on."""
+    """Check that a writer sees what readers see, tidies up and goes on.
+
+    In a local folder another reader, written from docs/format.rst alone, sees the same.
+    """
+    names = {os.path.basename(name) for name in place.files()}
+    if place.is_atomic and not names & {"__attrs__", "__rootdirs__"}:  # those of bcolz
+        here, there = read_here(place.name), read_there(place.name)
+        assert without_reasons(here) == without_reasons(there)
     with dataset.open(place.name, "r+", sync=False) as opened:
         assert found == content(place.name)
         if isinstance(opened, dataset.Array):

@@ -39,6 +39,10 @@ class Refusal(NamedTuple):
     verdict: str = "damage"
 
 
+# An array that zarr-python reads, if it is installed, and this package does not.
+BY_OTHERS = Refusal("not read by this package", "unsupported")
+
+
 def refusing(read, *arguments):
     """Return what a function reads, or its refusal."""
     try:
@@ -47,6 +51,8 @@ def refusing(read, *arguments):
         return Refusal(str(error))
     except (*ERRORS, FileNotFoundError) as error:
         message = getattr(error, "message", str(error))
+        if "zarr' can't be imported" in message:
+            return BY_OTHERS
         damage = not isinstance(error, (UsageError, Unsupported))
         verdict = "damage" if damage else "unsupported"
         return Refusal(re.sub("'/[^']*'", "'PATH'", message), verdict)
@@ -76,6 +82,8 @@ def _member(archive, name):
 
 
 def _node(opened):
+    if opened.layout == "zarr-python":
+        return BY_OTHERS
     attributes = dict(opened.attrs)
     if isinstance(opened, dataset.Group):
         members = {name: refusing(_opened, opened, name) for name in opened}
