@@ -63,7 +63,7 @@ FRONT_NBYTES = 1024
 _TEXT = BLOSCPACK_HEADER_LENGTH + METADATA_HEADER_LENGTH
 # How shards of this package begin: with offsets and metadata, and the checksum crc32c.
 _START = b"blpk\3\3\x09"
-# Where the metadata header says what the text is: stored as it is, with adler32.
+# The first fields of the metadata header: JSON, with adler32, and not compressed.
 _KINDS = slice(BLOSCPACK_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH + 11)
 _PLAIN_JSON = b"JSON\0\0\0\0\0\1\0"
 # The rest of it: level, three sizes, user codec; ``nchunks`` and ``max_app_chunks``.
