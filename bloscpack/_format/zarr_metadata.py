@@ -425,15 +425,17 @@ def _decode_item(dtype: DType, stored: Json) -> Any:
     if kind == "f":
         return _decode_float(dtype, stored)
     if kind == "S":
-        return numpy.array(base64.b64decode(stored, validate=True), dtype)[()]
+        stored = base64.b64decode(stored, validate=True)
     if kind in TIME_TYPES:
         number = -(2**63) if stored == "NaT" else stored
         if type(number) is not int:
             raise TypeError
         return numpy.array(number, "i8").astype(dtype)[()]
-    expected: Any = {"b": bool, "U": str}.get(kind, int)
+    expected: Any = {"b": bool, "S": bytes, "U": str}.get(kind, int)
     if type(stored) is not expected:
         raise TypeError
+    if kind in TEXT_TYPES and len(stored) * TEXT_TYPES[kind][1] > dtype.itemsize:
+        raise ValueError  # NumPy would cut it
     return numpy.array(stored, dtype)[()]
 
 

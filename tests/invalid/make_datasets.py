@@ -14,6 +14,8 @@ import sys
 from pathlib import Path
 from zlib import crc32
 
+import numpy as np
+
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
@@ -280,6 +282,10 @@ SAMPLES = {
     ),
     "zarr-fill-value": zarr("V8", fill_value="x"),
     "zarr-fill-value-large": zarr("V8", fill_value=2**31),
+    "zarr-fill-value-long": (
+        "V8",
+        lambda: with_keys(array(np.array(["a"])), "zarr.json", fill_value="ab"),
+    ),
     "zarr-fill-value-missing": zarr("V8", fill_value=REMOVED),
     "zarr-fill-value-float": (
         "V8",
