@@ -83,7 +83,6 @@ def test_description(tmp_path):
     [
         ({}, "crc32c"),
         ({"checksum": "None"}, "None"),
-        ({"bloscpack_args": {"offsets": False}}, "crc32c"),
         ({"bloscpack_args": {"checksum": "md5"}}, "md5"),
         ({"bloscpack_args": BloscpackArgs()}, "adler32"),
     ],

@@ -56,17 +56,18 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     ends = [*struct.unpack_from(f"<{2 * count}q", journal, 88)]
     (head_size,) = struct.unpack_from("<q", journal, at - 8)
     extents = [*zip(ends[::2], ends[1::2])]
+    expected = at + head_size + sum(b - a for a, b in extents) + 32
+    digest = hashlib.sha256(journal[:9] + b"\0" + journal[10:-32]).digest()
+    is_whole = len(journal) == expected and digest == journal[-32:]
+    if not is_whole and flag != b"\1":  # J2
+        return data
     check("J3", journal[10:16] == bytes(6) and 0 <= length <= len(data))
     check("J3", all(a < b for a, b in itertools.pairwise(ends)))
     check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
     check("J3", size >= 64 and 0 <= start <= length - size)
     check("J3", all(b <= start or a >= start + size for a, b in extents))
     head, at = journal[at : at + head_size], at + head_size
-    expected = at + sum(b - a for a, b in extents) + 32
-    digest = hashlib.sha256(journal[:9] + b"\0" + journal[10:-32]).digest()
-    if len(journal) != expected or digest != journal[-32:]:  # J2
-        check("J3", flag != b"\1")
-        return data
+    check("J3", is_whole)
     old = bytearray(data[:length])
     for a, b in extents:
         old[a:b], at = journal[at : at + b - a], at + b - a

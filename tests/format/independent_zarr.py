@@ -115,12 +115,16 @@ def describe_array(node: dict, document: dict, *, damaged: bool) -> None:
     middle = names[1 : len(names) - crc]
     supports("V6", names[:1] == ["bytes"])
     supports("V6", middle in ([], ["blosc"], ["zstd"], ["gzip"]))
+    if middle and middle != ["blosc"]:
+        level = named(codecs[1])[1].get("level")
+        least, most = (-131072, 22) if middle == ["zstd"] else (0, 9)
+        supports("V6", type(level) is int and least <= level <= most)
     if is_sharded:
         of_index = settings.get("index_codecs", INDEX)
         supports("V6", index in ("start", "end") and of_index in (INDEX[:1], INDEX))
         index_crc = len(of_index) == 2
     endian = named(codecs[0])[1].get("endian", sys.byteorder)
-    check("V5", endian in ("little", "big"))
+    supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document, "<" if endian == "little" else ">", supports)
     fill = item_of(document.get("fill_value"), dtype, size)
     check("V4", size * math.prod(n or 1 for n in shape) <= LARGEST)

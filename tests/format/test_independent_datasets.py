@@ -51,6 +51,13 @@ def test_first_rule(name, tmp_path):
 OTHER_MESSAGES = {
     "zlib can't decompress the chunk:": {"V9"},
     "… (…) is larger than … (…)": {"H1"},
+    "an array of shape (…,) and dtype … has … bytes, but the chunks hold …": {
+        "A7",
+        "F4",
+    },
+    "expected the index of a shard of … chunks in the first … bytes, found": {"V9"},
+    "the reserved bytes of a layout … header must be zero, not b…; this is a layout "
+    "that no release of Bloscpack wrote": {"L5"},
 }
 
 
