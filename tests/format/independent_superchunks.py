@@ -86,7 +86,7 @@ def check_storage(storage: dict) -> None:
     for names, _, leaf, shape in leaves(dtype):
         check("D4", "" not in names)  # A3
         check("D4", rows * leaf * math.prod(inner + shape) <= LARGEST_CHUNK)
-    check("D4", "dflt" in storage and (default is None or len(item) == size))
+    check("D4", default is None or len(item) == size)
     storage |= {"dtype": normal(dtype), "size": size}
 
 

@@ -51,7 +51,7 @@ def test_first_rule(name, tmp_path):
 OTHER_MESSAGES = {
     "zlib can't decompress the chunk:": {"V9"},
     "… (…) is larger than … (…)": {"H1"},
-    "an array of shape (…,) and dtype … has … bytes, but the chunks hold …": {
+    "an array of shape (…) and dtype … has … bytes, but the chunks hold …": {
         "A7",
         "F4",
     },
@@ -81,7 +81,8 @@ def rules_by_message():
 def pattern_of(message):
     """Return a message without its values, in which messages of a kind differ."""
     message = re.sub(r"(?s)(found|:) .*", r"\1", message)
-    return re.sub(r"'[^']*'|\d+", "…", message)
+    message = re.sub(r"'[^']*'|\d+", "…", message)
+    return re.sub(r"\([…, ]*\)", "(…)", message)
 
 
 def flipped(files, generator):
@@ -121,6 +122,8 @@ def test_flipped_bits(count, tmp_path):
         path = generator.choice(paths)
         files = files_of(path)
         name, content = flipped(files, generator)
+        if re.search(rb"'[=|][icfU]\d", content):
+            continue  # a reader may take such spellings (A5)
         place = path / name if path.is_dir() else path.parent / name
         place.write_bytes(content)
         try:

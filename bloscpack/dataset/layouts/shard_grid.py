@@ -43,6 +43,7 @@ from ..._storage.base import Storage
 from ..._storage.stream import StorageCursor
 from ...args import MetadataArgs
 from ...constants import (
+    BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     MAX_BUFFERSIZE,
     MAX_CLEVEL,
@@ -229,14 +230,16 @@ def _is_sound(front: bytes, text: bytes, size: int) -> bool:
     level, nbytes, room, stored, user_codec = _METADATA.unpack_from(front, _KINDS.stop)
     end = _TEXT + room
     digest = int.from_bytes(front[end : end + 4], "little")
-    table_end = end + 4 + 8 * sum(_COUNTS.unpack_from(front, 16))
+    nchunks, free = _COUNTS.unpack_from(front, 16)
+    # Behind the table each chunk takes at least a header and a digest.
+    least = end + 4 + 8 * (nchunks + free) + (BLOSC_HEADER_LENGTH + 4) * nchunks
     return (
         front[_KINDS] == _PLAIN_JSON
         and level <= MAX_CLEVEL
         and nbytes == stored == len(text) <= room
         and not user_codec
         and digest == adler32(text)
-        and table_end <= size
+        and least <= size
     )
 
 
