@@ -1,22 +1,42 @@
 """A reader of files and folders of all kinds, written from docs/format.rst alone.
 
 `read` returns a tree of dictionaries; a part that must be refused is an instance of
-`Refused` in it.
+`Refused` in it. `independent_reader` has what single files and datasets share.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
+import itertools
+import math
 import os
+import pwd
+import re
+import stat
+import struct
+import sys
 import unicodedata
 import zlib
+from collections import defaultdict, namedtuple
+from pathlib import Path
 
-from format.independent_archives import read_archive
-from format.independent_arrays import read_array
-from format.independent_journals import Folder, file_bytes
-from format.independent_reader import Refused, check, parse_json
-from format.independent_reader import read as read_plain
-from format.independent_superchunks import read_superchunks
-from format.independent_zarr import describe_node, identity_of, read_items
+import numpy as np
+from format import independent_reader as blp
+from format.independent_reader import (
+    LARGEST,
+    LARGEST_CHUNK,
+    MISSING,
+    NotSupported,
+    Refused,
+    check,
+    is_shape,
+    parse_json,
+)
+
+LARGEST_DOCUMENT = 64 << 20
+LARGEST_RESULT = 2**28  # a limit of this program
 
 
 def read(path: str) -> dict:
@@ -27,11 +47,163 @@ def read(path: str) -> dict:
         return tree
     data = file_bytes(path)
     tree = read_archive(data) if data[:4] != b"blpk" else None
-    tree = tree or read_array(data)
+    tree = tree or blp.read_array(data)
     if tree is None:
-        plain, metadata = read_plain(data)
-        return {"kind": "bytes", "metadata": metadata, "bytes": plain}
+        plain, metadata = blp.read(data)
+        tree = {"kind": "bytes", "metadata": metadata, "bytes": plain}
     return tree
+
+
+# Journals
+
+
+def file_bytes(path: str) -> bytes:
+    """Return the content of a file, as its journal has it (J1)."""
+    data, status, journal = Path(path).read_bytes(), os.stat(path), path + ".journal"
+    if not os.path.lexists(journal):
+        return data
+    found = os.lstat(journal)
+    check("J3", stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
+    check("J3", may_write(found.st_uid, status) and not found.st_mode & stat.S_IWOTH)
+    check("J3", found.st_size <= 2 * len(data) + 176)
+    return old_content(data, Path(journal).read_bytes(), status.st_ino)
+
+
+def may_write(uid: int, status: os.stat_result) -> bool:
+    """Return whether the permission bits of a file allow a user to write it."""
+    if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
+        return True
+    try:
+        user = pwd.getpwuid(uid)
+    except KeyError:
+        return False
+    groups = os.getgrouplist(user.pw_name, user.pw_gid)
+    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
+
+
+def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
+    """Return the content of a file before the change that a journal belongs to."""
+    if not journal or journal[:512] == bytes(512):  # J2
+        return data
+    check("J3", b"blpkjrnl\1".startswith(journal[:9]) and journal[9:10] <= b"\1")
+    count = int.from_bytes(journal[32:40], "little") if len(journal) >= 88 else 1
+    at, extents, is_whole = 96 + 16 * count, [], False
+    if 1 <= count <= 3 and len(journal) >= at + 32:
+        fields = struct.unpack_from(f"<qQqqq32s{2 * count}qq", journal, 16)
+        length, number, _, start, size, witness, *ends, head_size = fields
+        extents = [*zip(ends[::2], ends[1::2])]
+        expected = at + head_size + sum(b - a for a, b in extents) + 32
+        digest = hashlib.sha256(journal[:9] + b"\0" + journal[10:-32]).digest()
+        is_whole = len(journal) == expected and digest == journal[-32:]
+    if not is_whole and journal[9:10] != b"\1":  # J2
+        return data
+    check("J3", extents and journal[10:16] == bytes(6) and 0 <= length <= len(data))
+    check("J3", all(a < b for a, b in itertools.pairwise(ends)))
+    check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
+    check("J3", size >= 64 and 0 <= start <= length - size)
+    check("J3", all(b <= start or a >= start + size for a, b in extents) and is_whole)
+    head, at, old = journal[at : at + head_size], at + head_size, bytearray(data)
+    for a, b in extents:
+        old[a:b], at = journal[at : at + b - a], at + b - a
+    old = old[:length]
+    check("J3", are_overwritten(bytes(old), extents))
+    starts = [*range(start, start + size, max(4096, -(-size // 16)))]
+    starts.append(max(start, start + size - 4096))
+    samples = [data[i : min(i + 4096, start + size)] for i in starts]
+    check("J3", hashlib.blake2b(b"".join(samples), digest_size=32).digest() == witness)
+    check("J3", all(n in (a, b, 0) for n, a, b in zip(data, old, head)))
+    check("J3", inode == number or data[:head_size] != head)
+    return bytes(old)
+
+
+def are_overwritten(old: bytes, extents: list[tuple[int, int]]) -> bool:
+    """Return whether a change overwrites these: head, free entries, last chunk on."""
+    try:
+        file = blp.read_front(old)
+    except Refused as error:
+        raise Refused("J3") from error
+    rest, has_table = extents[1:], file.options & 1 and file.nchunks != -1
+    entries = file.position - 8 * file.free * has_table
+    table = entries - 8 * file.nchunks * has_table
+    if rest and rest[-1][0] >= file.position and rest.pop()[1] != len(old):
+        return False
+    inside = all(entries <= a and b <= file.position for a, b in rest)
+    return inside and extents[0][1] in (32, table)
+
+
+def is_name(name: object) -> bool:
+    """Return whether a text is the relative name of a file in a dataset (I9)."""
+    is_text = isinstance(name, str) and not re.search(r"[\\\0]", name)
+    return is_text and not {"", ".", ".."} & {*name.split("/")}
+
+
+class Folder:
+    """A folder of a dataset, whose files are read through its journal."""
+
+    def __init__(self, path: str, outer: Folder | None = None) -> None:
+        """Take a folder; a column of a table has the journal of the table, too."""
+        self.path, start = path, os.path.basename(path) + "/"
+        new = outer.new.items() if outer else ()
+        self.new = {n[len(start) :]: found for n, found in new if n.startswith(start)}
+        if os.path.lexists(path + "/.bloscpack/journal"):
+            self.read_journal(path + "/.bloscpack")
+
+    def read_journal(self, hidden: str) -> None:
+        """Find the new contents of files, or where these are (J5, J6)."""
+        around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
+        check("J6", stat.S_ISDIR(around.st_mode) and stat.S_ISREG(journal.st_mode))
+        check("J6", journal.st_nlink == 1 and journal.st_size <= LARGEST_DOCUMENT)
+        folder = os.stat(self.path)
+        sticky = folder.st_mode & stat.S_ISVTX
+        for status in (around, journal):
+            known = status.st_uid in (0, folder.st_uid)
+            known = known or (status is around and status.st_uid == os.getuid())
+            check("J6", known or (not sticky and may_write(status.st_uid, folder)))
+            allowed = folder.st_mode & (0o22 if folder.st_gid == status.st_gid else 2)
+            others = status.st_mode & 0o22
+            check("J6", not others or (not sticky and allowed & others == others))
+        value = parse_json(Path(hidden + "/journal").read_bytes(), "J5")
+        check("J5", isinstance(value, dict))
+        files, removed = value.get("files"), value.get("removed", [])
+        texts = value.get("documents", {})
+        check("J5", isinstance(files, dict) and isinstance(texts, dict))
+        check("J5", isinstance(removed, list))
+        check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
+        check("J5", all(isinstance(text, str) for text in texts.values()))
+        for name, target in files.items():
+            if is_file(hidden, name):
+                self.new[target] = f"{hidden}/{name}"
+        for name, text in texts.items():
+            self.new[name] = text.encode("utf-8", "surrogatepass")
+
+    def has(self, name: str) -> bool:
+        return name in self.new or is_file(self.path, name)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the content of a file in the folder; None if there is none."""
+        if not self.has(name):
+            return None
+        found = self.new.get(name, f"{self.path}/{name}")
+        return found if isinstance(found, bytes) else Path(found).read_bytes()
+
+    def document(self, name: str) -> bytes | None:
+        """Return a document of at most 64 MiB."""
+        raw = self.read(name)
+        check("M7", raw is None or len(raw) <= LARGEST_DOCUMENT)
+        return raw
+
+
+def is_file(folder: str, name: str) -> bool:
+    """Return whether a regular file is there; links are refused (I9)."""
+    paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)][1:]
+    for path in paths:
+        check("I9", not os.path.islink(path))
+        if not (os.path.isfile(path) if path == paths[-1] else os.path.isdir(path)):
+            return False
+    return True
+
+
+# Folders
 
 
 def kind_of(folder: Folder) -> str | None:
@@ -70,11 +242,10 @@ def has_dataset(path: str) -> bool:
 
 def read_node(folder: Folder) -> dict:
     """Return the tree of a node of Zarr."""
-    raw = folder.document("zarr.json") or b""
-    node = describe_node(parse_json(raw), raw)
-    kind, attributes = node["kind"], node["attributes"]
-    tree = {"kind": kind, "attributes": attributes}
-    if kind == "array":
+    node = describe_node(folder.document("zarr.json") or b"")
+    attributes = node["attributes"]
+    tree = {"kind": node["kind"], "attributes": attributes}
+    if node["kind"] == "array":
         items = read_items(folder, node)
         return tree | {"dtype": node["dtype"], "shape": node["shape"], "items": items}
     if "column-order" not in attributes:
@@ -96,16 +267,13 @@ def read_column(folder: Folder, name: str, own: dict | None) -> dict | Refused:
     crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
     try:
         document = parse_json(raw)
+        attributes = document.get("attributes") if isinstance(document, dict) else None
+        words = identity_of(attributes, raw) if own else None
+        wrong = words and words.get("column", crc32) != crc32
+        tree = None if wrong else read_node(column)
     except Refused as error:
         return error
-    attributes = document.get("attributes") if isinstance(document, dict) else None
-    words = identity_of(attributes, raw) if own else None
-    check("V2", not words or words.get("column", crc32) == crc32)
-    try:
-        tree = read_node(column)
-    except Refused as error:
-        return error
-    check("V2", tree["kind"] == "array")
+    check("V2", tree and tree["kind"] == "array")
     return tree
 
 
@@ -128,3 +296,590 @@ def is_member(name: str) -> bool:
     refused = refused or any(part in name for part in ("/", "\\", ".bloscpack"))
     spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
     return not refused and not spaces
+
+
+# Nodes of Zarr
+
+INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
+KEYS = "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value "
+KEYS += "codecs attributes dimension_names storage_transformers"
+TYPES = "bool=b1 int8=i1 int16=i2 int32=i4 int64=i8 uint8=u1 uint16=u2 uint32=u4 "
+TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16 "
+TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
+TYPES += "numpy.timedelta64=m8"
+UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
+CODECS = re.compile("bytes(?:,(blosc|zstd|gzip))?(,crc32c)?")
+LEVELS = {"zstd": range(-131072, 23), "gzip": range(10)}
+
+
+def supports(rule: str, holds: object) -> None:
+    check(rule, holds, NotSupported)
+
+
+def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
+    """Return the words of an identity in an object; None if its digest is wrong."""
+    value = place.get("bloscpack-id") if isinstance(place, dict) else None
+    stored = value.encode("utf-8", "replace") if isinstance(value, str) else b""
+    found, at = WORDS.fullmatch(stored), raw.rfind(stored) + len(stored)
+    if not found or at < len(stored):
+        return None
+    right = zlib.crc32(raw[: at - 8] + b"0" * 8 + raw[at:]) == int(found[2], 16)
+    return dict(w.split("=") for w in value.split()) if right else None
+
+
+def describe_node(raw: bytes) -> dict:
+    """Return what the document of a node says."""
+    document = parse_json(raw)
+    check("V1", isinstance(document, dict) and type(document.get("zarr_format")) is int)
+    kind, attributes = document.get("node_type"), document.get("attributes", {})
+    check("V1", document["zarr_format"] == 3 and kind in ("array", "group"))
+    check("V1", isinstance(attributes, dict))
+    words, user, text = identity_of(attributes, raw), {**attributes}, None
+    user.pop("bloscpack-id", None)
+    node = {"kind": kind, "own": words, "attributes": user}
+    if kind == "array":
+        damaged = not words and (b"bloscpack-id" in raw or WORDS.search(raw))
+        try:
+            describe_array(node, document, damaged)
+        except NotSupported as error:
+            raise (Refused("I4") if damaged else error) from error
+        sparse = user.pop("missing-shards", MISSING) is not MISSING
+        node["sparse"] = sparse or not words or not node["ours"]
+        text = user.get("_FillValue") if node["dtype"][1] == "f" else None
+    with contextlib.suppress(ValueError, struct.error, TypeError):  # V11
+        (user["_FillValue"],) = struct.unpack("<d", base64.b64decode(text, None, True))
+    return node
+
+
+def named(value: object) -> tuple[object, dict]:
+    """Return name and configuration of a codec, a data type, and so on."""
+    if not isinstance(value, dict):
+        return value if isinstance(value, str) else None, {}
+    settings = value.get("configuration", {})
+    return value.get("name"), settings if isinstance(settings, dict) else {}
+
+
+def describe_array(node: dict, document: dict, damaged: object) -> None:
+    """Add what the document of an array says, in the order of the checks."""
+    for other in [document[key] for key in {*document} - {*KEYS.split()}]:
+        is_object = isinstance(other, dict)
+        supports("V3", is_object and other.get("must_understand") is False)
+    supports("V3", document.get("storage_transformers", []) == [])
+    shape, (grid, settings) = document.get("shape"), named(document.get("chunk_grid"))
+    check("V4", is_shape(shape))
+    supports("V4", grid == "regular")
+    chunk = shard = settings.get("chunk_shape")
+    check("V4", is_shape(shard, 1) and len(shard) == len(shape))
+    encoding, settings = named(document.get("chunk_key_encoding"))
+    separator = settings.get("separator", "/" if encoding == "default" else ".")
+    supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
+    codecs, index, of_index = document.get("codecs"), None, []
+    ours = (encoding, separator) == ("default", "/")
+    supports("V7", ours or not damaged)
+    supports("V6", isinstance(codecs, list) and len(codecs) > 0)
+    name, settings = named(codecs[0])
+    if name == "sharding_indexed":
+        supports("V6", len(codecs) == 1)
+        index = settings.get("index_location", "end")
+        of_index = settings.get("index_codecs", INDEX)
+        chunk, codecs = settings.get("chunk_shape"), settings.get("codecs")
+        check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
+        supports("V6", isinstance(codecs, list))
+    found = CODECS.fullmatch(",".join(str(named(codec)[0]) for codec in codecs))
+    supports("V6", found)
+    codec, crc = found[1], bool(found[2])
+    level = named(codecs[-1 - crc])[1].get("level")
+    right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
+    supports("V6", right and index in (None, "start", "end"))
+    supports("V6", of_index in ([], INDEX[:1], INDEX))
+    endian = named(codecs[0])[1].get("endian", sys.byteorder)
+    supports("V5", endian in ("little", "big"))
+    dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
+    fill = item_of(document.get("fill_value"), dtype[0], dtype[1], size)
+    check("V4", size * math.prod(n or 1 for n in shape) <= LARGEST)
+    supports("V4", all(s % c == 0 for s, c in zip(shard, chunk)))
+    supports("V4", size * math.prod(chunk) <= LARGEST_CHUNK)
+    per = [s // c for s, c in zip(shard, chunk)]
+    supports("V4", math.prod(per) <= 2**20 or math.prod(per[1:]) == 1)
+    axes = document.get("dimension_names")
+    check("V3", axes is None or (isinstance(axes, list) and len(axes) == len(shape)))
+    check("V3", all(axis is None or isinstance(axis, str) for axis in axes or []))
+
+    def name_of(place: tuple[int, ...]) -> str:
+        parts = ["c"] * (encoding == "default") + [*map(str, place)]
+        return separator.join(parts or "0")
+
+    node |= {"shape": shape, "shard": shard, "chunk": chunk, "name": name_of}
+    node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
+    node |= {"codec": codec, "crc": crc, "index": index}
+    node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
+    node["ours"] = (index, of_index, codec, crc) == ("end", INDEX, "blosc", True)
+
+
+def type_of(value: object, order: str) -> tuple[str, int]:
+    """Return type and item size (V5)."""
+    name, settings = named(value)
+    kind = dict(each.split("=") for each in TYPES.split()).get(str(name))
+    supports("V5", kind)
+    if kind in ("S", "U"):
+        size, unit = settings.get("length_bytes"), 4 if kind == "U" else 1
+        supports("V5", is_shape([size]) and size % unit == 0)
+        return f"{order}{kind}{size // unit}", size
+    if kind in ("M8", "m8"):
+        unit, scale = settings.get("unit"), settings.get("scale_factor", 1)
+        supports(
+            "V5",
+            UNITS.fullmatch(str(unit)) and type(scale) is int and 1 <= scale < 2**31,
+        )
+        if unit != "generic":
+            kind += f"[{scale if scale > 1 else ''}{unit}]"
+    return order + kind, int(kind[1:].split("[")[0])
+
+
+def item_of(value: object, order: str, kind: str, size: int) -> bytes:
+    """Return the bytes of a fill value (V8)."""
+    endian, is_text = "big" if order == ">" else "little", isinstance(value, str)
+    if kind == "c" and isinstance(value, list) and len(value) == 2:
+        return b"".join(item_of(part, order, "f", size // 2) for part in value)
+    if kind in "Mm" and value == "NaT":
+        value = -(2**63)
+    try:
+        if kind == "b" and isinstance(value, bool):
+            return bytes([value])
+        if kind in "iuMm" and type(value) is int:
+            return value.to_bytes(size, endian, signed=kind != "u")
+        if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
+            check("V8", len(value) == 2 + 2 * size)
+            return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
+        if kind == "f" and (
+            value in ("NaN", "Infinity", "-Infinity") or type(value) in (int, float)
+        ):
+            return struct.pack(order + {2: "e", 4: "f", 8: "d"}[size], float(value))
+        check("V8", kind in "SU" and is_text)
+        code = f"utf-32-{endian[0]}e"
+        stored = value.encode(code) if kind == "U" else base64.b64decode(value, None, 1)
+    except (ValueError, OverflowError, struct.error) as error:
+        raise Refused("V8") from error
+    check("V8", len(stored) <= size)
+    return stored.ljust(size, b"\0")
+
+
+# Files of chunks
+
+
+def read_items(folder: Folder, node: dict) -> bytes:
+    """Return the items of an array in C order."""
+    shape, size, sparse = node["shape"], node["size"], node["sparse"]
+    total = size * math.prod(shape)
+    if not total:
+        return b""
+    check("F4", not sparse or total <= LARGEST_RESULT)
+    parts = []
+    counts = [-(-n // s) for n, s in zip(shape, node["shard"])]
+    for number in range(math.prod(counts)):
+        place = tuple(map(int, np.unravel_index(number, counts)))
+        data = folder.read(node.get("prefix", "") + node["name"](place))
+        check(node.get("missing", "I7"), data is not None or sparse)
+        if data is not None:
+            parts += read_shard_file(data, node, place)
+    check("F4", total <= LARGEST_RESULT)
+    target = np.frombuffer(bytearray(node["fill"] * (total // size)), f"V{size}")
+    for at, piece in parts:
+        blp.copy_box(target.reshape(shape), at, piece, node["chunk"])
+    return target.tobytes()
+
+
+def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, bytes]]:
+    """Return the chunks of a file that have items, with their places in the array."""
+    shard, chunk, rule = node["shard"], node["chunk"], node.get("missing")
+    if not node["index"]:
+        return [(place, plain_of(data, node))]
+    part = [min(s, n - p * s) for n, s, p in zip(node["shape"], shard, place)]
+    per = [s // c for s, c in zip(shard, chunk)]
+    size, may_lack = node["index-size"], node["sparse"]
+    start = len(data) - size if node["index"] == "end" else 0
+    first, last = (0, start) if start else (size, len(data))
+    check(rule or "V9", size <= len(data))
+    index = data[start : start + size]
+    if size % 16:
+        check(rule or "V9", blp.digest_of(9, index[:-4]) == index[-4:])
+    entries = [*struct.iter_unpack("<QQ", index[: size // 16 * 16])]
+    starts = {at for at, n in entries if (at, n) != MISSING}
+    if node["ours"] and not rule and (not starts or 0 in starts):
+        may_lack = True  # I7: of another program
+    elif node["ours"]:
+        compare(data, node, node["name"](place), part)
+    found = []
+    for inner in itertools.product(*(range(-(-m // c)) for m, c in zip(part, chunk))):
+        at, n = entries[np.ravel_multi_index(inner, per) if per else 0]
+        if (at, n) == MISSING:
+            check(rule or "I7", may_lack)
+            continue
+        check("V9", first <= at and at + n <= last)
+        where = tuple(p * w + i for p, w, i in zip(place, per, inner))
+        found.append((where, plain_of(data[at : at + n], node)))
+    return found
+
+
+def plain_of(data: bytes, node: dict) -> bytes:
+    """Return the plain bytes of a chunk (V9)."""
+    n, codec = node["size"] * math.prod(node["chunk"]), node["codec"]
+    size = len(data) - 4 * node["crc"]
+    most = {"blosc": n + 16, None: n}.get(codec, n + n // 64 + 1040)
+    check("V9", (1 if codec else n) <= size <= most)
+
+    def check_size(nbytes: int, stop: int) -> None:
+        check("V9", (nbytes, stop) == (n, len(data)))
+
+    plain = stored = data[:size]
+    try:
+        if codec == "blosc":
+            chunk, _ = blp.read_frame(data, 0, 9 * node["crc"], check_size)
+            return blp.decompress(chunk)
+        check("V9", not node["crc"] or blp.digest_of(9, stored) == data[size:])
+        if codec == "gzip":
+            plain = blp.inflated(stored, n, 31, "V9")
+        elif codec == "zstd":  # as the only stream of a chunk of Blosc
+            check("V9", n <= 32768 * size)
+            if size == n:  # B3 takes it for a copy: a frame to be skipped follows
+                stored += b"\x50\x2a\x4d\x18" + bytes(4)
+            fields = 2, 1, 0x90, 1, n, n, 24 + len(stored), 20, len(stored)
+            plain = blp.decompress(struct.pack("<4B5I", *fields) + stored)
+    except Refused as error:
+        raise Refused("C11" if error.args == ("C11",) else "V9") from error
+    check("V9", len(plain) == n)
+    return plain
+
+
+def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
+    """Compare header and metadata of a file of chunks with the documents (I8)."""
+    metadata = blp.read_front(data).metadata
+    try:
+        dtype, _, shape, _ = blp.describe(metadata)
+    except Refused as error:
+        raise Refused("I8") from error
+    chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
+    stated = metadata.get("chunks"), metadata.get("shard")
+    check("I8", dtype == node["dtype"] and len(shape) == len(part))
+    if metadata["container"] == "numpy":
+        check("I8", shape[1:] == node["shape"][1:] == chunk[1:])
+        stated, expected = (stated[1], type(stated[1])), (chunk[0], int)
+    check("I8", stated == expected)
+    if (place := metadata.get("place")) is not None:
+        check("I8", isinstance(place, str) and place[16:] == "/" + name)
+        check("I8", not own or place[:16] == own["id"])
+    check("I8", node["sparse"] or all(a >= b for a, b in zip(shape, part)))
+
+
+# Superchunks
+
+
+def read_superchunks(folder: Folder) -> dict:
+    """Return an array or a table (D)."""
+    raw = folder.document("meta/storage") or b""
+    storage = parse_json(raw)
+    words = identity_of(storage, raw)
+    has_key = isinstance(storage, dict) and "bloscpack-id" in storage
+    check("I5", words is not None if has_key else b"crc32=" not in raw)
+    check("D1", isinstance(storage, dict))
+    identity, kind = words and words["id"], storage.get("kind")
+    check("D3", type(storage.get("superchunk")) is int and storage["superchunk"] == 1)
+    check("D3", kind in ("array", "table"))
+    columns = storage.get("columns") if kind == "table" else [storage]
+    if kind == "table":
+        check("D3", isinstance(columns, list) and len(columns) > 0)
+        check("D3", all(isinstance(column, dict) for column in columns))
+        names = [column.get("name") for column in columns]
+        check("D3", all(isinstance(name, str) and name for name in names))
+        check("D3", len({*names}) == len(names))
+        ids = [str(column.get("id")) for column in columns if identity]
+        check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
+    for column in columns:
+        check_storage(column)
+    shape = read_document(folder, "sizes", identity).get("shape")
+    check("D2", is_shape(shape) and len(shape) > 0)
+    check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
+    user = read_document(folder, "attributes", identity)
+    if kind == "array":
+        return read_part(folder, storage, shape, identity, "data/") | {
+            "attributes": user
+        }
+    of_columns, trees = read_document(folder, "columns", identity), {}
+    for column in columns:
+        name, own = column["name"], identity and column["id"]
+        attributes = of_columns.get(name, {})
+        check("D3", isinstance(attributes, dict))
+        place = f"data/{folder_name(name)}/"
+        try:
+            tree = read_part(folder, column, shape + column["inner"], own, place)
+            trees[name] = tree | {"attributes": attributes}
+        except Refused as error:
+            trees[name] = error
+    return {"kind": "table", "attributes": user, "columns": trees}
+
+
+def read_document(folder: Folder, name: str, identity: str | None) -> dict:
+    """Return sizes, or the attributes in another document (I5, D1)."""
+    raw = folder.document("meta/" + name)
+    check("I5", raw is not None or not identity)
+    check("D2", raw is not None or name != "sizes")
+    document = {} if raw is None else parse_json(raw)
+    if identity:
+        words = identity_of(document, raw)
+        check("I5", words is not None and words["id"] == identity)
+        document = document if name == "sizes" else document.get(name)
+        check("I5", isinstance(document, dict))
+    check("D1", isinstance(document, dict))
+    check("D1", identity is not None or "bloscpack-id" not in document)
+    return document
+
+
+def check_storage(storage: dict) -> None:
+    """Check the storage of an array or a column, and add type and item size (D4)."""
+    text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
+    check("D4", isinstance(text, str) and text[:1] in ("'", '"', "["))
+    check("D4", is_shape(inner))
+    try:
+        metadata = {"container": "numpy", "dtype": text, "shape": inner}
+        dtype, size, *_ = blp.describe(metadata)
+        item = base64.b64decode(default or "", validate=True)
+    except (Refused, ValueError, TypeError) as error:
+        raise Refused("D4") from error
+    rows, more = storage.get("chunklen"), storage.get("superchunklen")
+    check("D4", size <= 64 << 20)
+    check("D4", type(rows) is int and 1 <= rows <= LARGEST_CHUNK)
+    check("D4", type(more) is int and more >= 1 and more % rows == 0)
+    for names, _, leaf, shape in leaves(dtype):
+        check("D4", "" not in names)  # A3
+        check("D4", rows * leaf * math.prod(inner + shape) <= LARGEST_CHUNK)
+    check("D4", default is None or len(item) == size)
+    storage |= {"dtype": dtype, "size": size}
+
+
+def leaves(dtype: object) -> list[tuple[list[str], object, int, list[int]]]:
+    """Return names, type, item size and shape of the leaves of a type (D5)."""
+    if isinstance(dtype, str):
+        return [([], dtype, blp.describe_type(dtype)[1], [])]
+    found = []
+    for name, kind, *shape in dtype:
+        name = name if isinstance(name, str) else name[1]
+        for names, leaf, size, inner in leaves(kind):
+            found.append(
+                ([name, *names], leaf, size, [*itertools.chain(*shape), *inner])
+            )
+    return found
+
+
+def folder_name(name: str) -> str:
+    """Return the name of a folder for a field or a column (D6)."""
+    if name in (".", "..", ""):
+        return name.replace(".", "%2E") or "%"
+    return re.sub(r'["%*/:<>?\\|\0-\x1f\x7f]', lambda m: f"%{ord(m[0]):02X}", name)
+
+
+def read_part(
+    folder: Folder, part: dict, shape: list, own: str | None, prefix: str
+) -> dict:
+    """Return an array or a column without its attributes."""
+    dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
+    check("D2", part["size"] * math.prod(n or 1 for n in shape) <= LARGEST)
+    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
+    node |= {"own": own and {"id": own}, "prefix": prefix, "missing": "D8"}
+    node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
+    items = []
+    for names, leaf, size, inner in leaves(dtype):
+        path, row = (
+            "".join(folder_name(name) + "/" for name in names),
+            shape[1:] + inner,
+        )
+        node |= {"shape": shape[:1] + row, "dtype": leaf, "size": size}
+        node |= {"shard": [more, *row], "chunk": [rows, *row], "fill": bytes(size)}
+        node["name"] = lambda place, path=path: f"{path}__{place[0] + 1}__.bin"
+        items.append(read_items(folder, node))
+    joined = join(dtype, items[::-1], math.prod(shape)).tobytes()
+    return {"kind": "array", "dtype": dtype, "shape": shape, "items": joined}
+
+
+def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
+    """Return items as rows of bytes; takes the last ones of the leaves of fields."""
+    rest = -1 if count else 0
+    if isinstance(dtype, str):
+        return np.frombuffer(leaves.pop(), "u1").reshape(count, rest)
+    fields = [np.empty((count, 0), "u1")]
+    for _, kind, *shape in dtype:
+        inner = join(kind, leaves, count * math.prod(itertools.chain(*shape)))
+        fields.append(inner.reshape(count, rest))
+    return np.concatenate(fields, axis=1)
+
+
+# Archives
+
+Entry = namedtuple("Entry", "flags method crc32 stored size start name digest end")
+
+
+def read_archive(data: bytes) -> dict | None:
+    """Return the arrays of an archive; None if the file is none (Z)."""
+    is_archive = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    try:
+        entries, end = read_directory(data)
+        names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
+    except (Refused, ValueError) as error:
+        if not is_archive:
+            return None
+        raise Refused("Z2") from error
+    if not is_archive and "zarr.json" not in names:
+        return None
+    members = {}
+    for entry in sorted(entries, key=lambda entry: entry.start)[::-1]:
+        check("Z2", 0 <= entry.start <= end - 30 - len(entry.name) - entry.stored)
+        fields = entry.flags, entry.method, entry.crc32, entry.size
+        digest = zlib.crc32(struct.pack("<HHIQ", *fields) + entry.name)
+        check("Z7", entry.digest in (None, struct.pack("<I", digest)))
+        members[entry] = entry._replace(end=end)
+        end = entry.start
+    archive = Archive(data, {})
+    for name, entry in zip(names, entries):
+        if not name.endswith("/"):
+            archive.members[name] = members[entry]
+    arrays = {name: archive.array(name, chunks) for name, chunks in archive.arrays()}
+    return {"kind": "group", "attributes": {}, "members": arrays}
+
+
+def read_directory(data: bytes) -> tuple[list[Entry], int]:
+    """Return the entries of the directory, and where it begins (Z2)."""
+    end, found = len(data), -1
+    while found != len(data):
+        end = data.rfind(b"PK\5\6", 0, end + 3)
+        check("Z2", end >= 0)
+        found = end + 22 + int.from_bytes(data[end + 20 : end + 22], "little")
+    fields = struct.unpack_from("<4H2I", data, end + 4)
+    if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
+        end -= 76
+        check("Z2", data[end : end + 4] == b"PK\6\6")
+        fields = struct.unpack_from("<2I4Q", data, end + 16)
+    disk, first, here, total, size, offset = fields
+    check("Z2", disk == first == 0 and here == total and size <= min(end, 2**24))
+    start = at = end - size
+    check("Z2", offset <= start)
+    entries: list[Entry] = []
+    while at < end:
+        check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
+        fields = struct.unpack_from("<2H4I5H2I", data, at + 8)
+        flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
+        name_end, at = at + 46 + sizes[0], at + 46 + sum(sizes)
+        check("Z2", at <= end)
+        extra = extra_fields(data[name_end : name_end + sizes[1]])
+        size, stored, where = large([size, stored, where], extra)
+        check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
+        numbers = flags, method, crc32, stored, size, where + start - offset
+        name = data[name_end - sizes[0] : name_end]
+        entries.append(Entry(*numbers, name, extra.get(28738), 0))
+    check("Z2", len(entries) == total)
+    return entries, start
+
+
+def extra_fields(extra: bytes) -> dict[int, bytes]:
+    fields = {}
+    while len(extra) >= 4:
+        number, size = struct.unpack_from("<HH", extra)
+        fields.setdefault(number, extra[4 : 4 + size])
+        extra = extra[4 + size :]
+    return fields
+
+
+def large(numbers: list[int], extra: dict[int, bytes]) -> list[int]:
+    """Return numbers of which some may be in the field of Zip64."""
+    field = extra.get(1, b"")
+    for i, number in enumerate(numbers):
+        if number == 2**32 - 1 and len(field) >= 8:
+            numbers[i], field = int.from_bytes(field[:8], "little"), field[8:]
+    return numbers
+
+
+class Archive(namedtuple("Archive", "data members")):
+    """The members of an archive by their names."""
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a member (Z1)."""
+        entry, data = self.members[name], self.data
+        at = entry.start
+        check("Z1", entry.method == 0 and not entry.flags & 0x2041)
+        check("Z1", data[at : at + 4] == b"PK\3\4")
+        fields = struct.unpack_from("<2H4I2H", data, at + 6)
+        flags, method, _, crc32, stored, size, length, more = fields
+        begin = at + 30 + length + more
+        check("Z1", data[at + 30 : at + 30 + length] == entry.name)
+        check("Z1", method == 0 and not (flags ^ entry.flags) & 2048)
+        size, stored = large([size, stored], extra_fields(data[begin - more : begin]))
+        free = (0,) if flags & 8 else ()
+        check("Z1", not flags & 0x2041 and crc32 in (entry.crc32, *free))
+        check("Z1", {size, stored} <= {entry.size, *free})
+        check("Z1", begin + entry.size <= entry.end)
+        return data[begin : begin + entry.size]
+
+    def document(self, name: str) -> dict:
+        """Return the node of a document."""
+        raw = self.read(name)
+        check("Z1", zlib.crc32(raw) == self.members[name].crc32)
+        return describe_node(raw)
+
+    def arrays(self) -> list[tuple[str, str | None]]:
+        """Return the names of all arrays, each with the member of its chunks (Z8)."""
+        chunks, others, documents = defaultdict(list), set(), []
+        for path in self.members:
+            found = re.fullmatch(r"(.+?)/c(|/.*)", path, re.DOTALL)
+            if path.endswith(".blp"):
+                chunks[path[:-4]].append(path)
+            elif path.endswith("/zarr.json"):
+                documents.append(path[:-10])
+            elif found and re.fullmatch("(/0)+", found[2]):
+                chunks[found[1]].append(path)
+            elif found:
+                others.add(found[1])
+        arrays: list[tuple[str, str | None]] = []
+        for name, paths in chunks.items():
+            if name not in others or name + ".blp" in paths:
+                check("Z8", len(paths) == 1)
+                arrays.append((name, paths[0]))
+        lost = [n for n in documents if n not in chunks.keys() | others]
+        return arrays + [(name, None) for name in lost if self.is_lost(name)]
+
+    def is_lost(self, name: str) -> bool:
+        """Return whether a document without chunks is that of an array."""
+        try:
+            return is_of_shard(self.document(name + "/zarr.json"))
+        except NotSupported:
+            return False
+        except Refused:
+            return sum(n.startswith(name + "/") for n in self.members) == 1
+
+    def array(self, name: str, chunks: str | None) -> dict | Refused:
+        """Return an array, or why it is refused."""
+        try:
+            check("Z8", chunks is not None)
+            document = None
+            if chunks != name + ".blp":
+                check("Z8", name + "/zarr.json" in self.members)
+                document = self.document(name + "/zarr.json")
+                check("Z3", is_of_shard(document))
+            data = self.read(chunks)
+            tree = blp.read_array(data)
+            check("A12", tree is not None)
+            if document:
+                check("Z3", blp.read_header(data).layout == 3)
+                check(
+                    "Z3", all(document[key] == tree[key] for key in ("shape", "dtype"))
+                )
+                check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
+                tree["attributes"] = {}
+        except Refused as error:
+            return error
+        return tree
+
+
+def is_of_shard(node: dict) -> bool:
+    """Return whether a document is one of Z3."""
+    place = (0,) * len(node.get("shape", []))
+    name = "c" + "/0" * len(place)
+    return node["kind"] == "array" and node["ours"] and node["name"](place) == name
