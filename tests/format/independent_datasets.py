@@ -24,16 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from format import independent_reader as blp
-from format.independent_reader import (
-    LARGEST,
-    LARGEST_CHUNK,
-    MISSING,
-    NotSupported,
-    Refused,
-    check,
-    is_shape,
-    parse_json,
-)
+from format.independent_reader import MISSING, NotSupported, Refused, check, is_shape
 
 LARGEST_DOCUMENT = 64 << 20
 LARGEST_RESULT = 2**28  # a limit of this program
@@ -162,7 +153,7 @@ class Folder:
             allowed = folder.st_mode & (0o22 if folder.st_gid == status.st_gid else 2)
             others = status.st_mode & 0o22
             check("J6", not others or (not sticky and allowed & others == others))
-        value = parse_json(Path(hidden + "/journal").read_bytes(), "J5")
+        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
         check("J5", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
         texts = value.get("documents", {})
@@ -179,17 +170,13 @@ class Folder:
     def has(self, name: str) -> bool:
         return name in self.new or is_file(self.path, name)
 
-    def read(self, name: str) -> bytes | None:
-        """Return the content of a file in the folder; None if there is none."""
+    def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
+        """Return the content of a document or file; None if there is none."""
         if not self.has(name):
             return None
         found = self.new.get(name, f"{self.path}/{name}")
-        return found if isinstance(found, bytes) else Path(found).read_bytes()
-
-    def document(self, name: str) -> bytes | None:
-        """Return a document of at most 64 MiB."""
-        raw = self.read(name)
-        check("M7", raw is None or len(raw) <= LARGEST_DOCUMENT)
+        raw = found if isinstance(found, bytes) else Path(found).read_bytes()
+        check("M7", len(raw) <= most)
         return raw
 
 
@@ -210,7 +197,7 @@ def kind_of(folder: Folder) -> str | None:
     """Return what a folder is by its own files."""
     if folder.has("zarr.json"):
         return "zarr"
-    storage = folder.read("meta/storage") or b""
+    storage = folder.read("meta/storage", sys.maxsize) or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
         return "superchunks"
     others = "__rootdirs__", "meta/storage", ".zarray", ".zgroup"
@@ -240,41 +227,28 @@ def has_dataset(path: str) -> bool:
     return False
 
 
-def read_node(folder: Folder) -> dict:
-    """Return the tree of a node of Zarr."""
-    node = describe_node(folder.document("zarr.json") or b"")
-    attributes = node["attributes"]
+def read_node(folder: Folder, column: str | None = None) -> dict:
+    """Return the tree of a node of Zarr, which may be a column with this CRC-32."""
+    node = describe_node(folder.read("zarr.json") or b"")
+    attributes, own = node["attributes"], node["own"] or {}
     tree = {"kind": node["kind"], "attributes": attributes}
+    check("V2", column is None or own.get("column", column) == column)
     if node["kind"] == "array":
         items = read_items(folder, node)
         return tree | {"dtype": node["dtype"], "shape": node["shape"], "items": items}
     if "column-order" not in attributes:
         return tree | {"members": read_members(folder)}
-    order = attributes.pop("column-order")
+    order, columns = attributes.pop("column-order"), {}
     check("V2", isinstance(order, list) and all(isinstance(n, str) for n in order))
     check("V2", len({*order}) == len(order))
-    columns = {name: read_column(folder, name, node["own"]) for name in order}
+    for name in order:
+        check("V2", is_member(name) and os.path.isdir(f"{folder.path}/{name}"))
+        inner = Folder(f"{folder.path}/{name}", folder)
+        check("V2", inner.has("zarr.json"))
+        crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
+        columns[name] = read_node(inner, crc32 if own else None)
+        check("V2", columns[name]["kind"] == "array")
     return tree | {"kind": "table", "columns": columns}
-
-
-def read_column(folder: Folder, name: str, own: dict | None) -> dict | Refused:
-    """Return a column of a table, or why it is refused."""
-    path = os.path.join(folder.path, name)
-    check("V2", is_member(name) and os.path.isdir(path))
-    column = Folder(path, folder)
-    raw = column.document("zarr.json")
-    check("V2", raw is not None)
-    crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-    try:
-        document = parse_json(raw)
-        attributes = document.get("attributes") if isinstance(document, dict) else None
-        words = identity_of(attributes, raw) if own else None
-        wrong = words and words.get("column", crc32) != crc32
-        tree = None if wrong else read_node(column)
-    except Refused as error:
-        return error
-    check("V2", tree and tree["kind"] == "array")
-    return tree
 
 
 def read_members(folder: Folder) -> dict[str, dict | Refused]:
@@ -330,7 +304,7 @@ def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
 
 def describe_node(raw: bytes) -> dict:
     """Return what the document of a node says."""
-    document = parse_json(raw)
+    document = blp.parse_json(raw)
     check("V1", isinstance(document, dict) and type(document.get("zarr_format")) is int)
     kind, attributes = document.get("node_type"), document.get("attributes", {})
     check("V1", document["zarr_format"] == 3 and kind in ("array", "group"))
@@ -396,10 +370,10 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     endian = named(codecs[0])[1].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
-    fill = item_of(document.get("fill_value"), dtype[0], dtype[1], size)
-    check("V4", size * math.prod(n or 1 for n in shape) <= LARGEST)
+    fill = item_of(document.get("fill_value"), dtype, size)
+    check("V4", size * math.prod(n or 1 for n in shape) <= blp.LARGEST)
     supports("V4", all(s % c == 0 for s, c in zip(shard, chunk)))
-    supports("V4", size * math.prod(chunk) <= LARGEST_CHUNK)
+    supports("V4", size * math.prod(chunk) <= blp.LARGEST_CHUNK)
     per = [s // c for s, c in zip(shard, chunk)]
     supports("V4", math.prod(per) <= 2**20 or math.prod(per[1:]) == 1)
     axes = document.get("dimension_names")
@@ -437,32 +411,34 @@ def type_of(value: object, order: str) -> tuple[str, int]:
     return order + kind, int(kind[1:].split("[")[0])
 
 
-def item_of(value: object, order: str, kind: str, size: int) -> bytes:
+def item_of(value: object, dtype: str, size: int) -> bytes:
     """Return the bytes of a fill value (V8)."""
-    endian, is_text = "big" if order == ">" else "little", isinstance(value, str)
-    if kind == "c" and isinstance(value, list) and len(value) == 2:
-        return b"".join(item_of(part, order, "f", size // 2) for part in value)
-    if kind in "Mm" and value == "NaT":
-        value = -(2**63)
+    (order, kind), is_text = dtype[:2], isinstance(value, str)
+    endian, types = (
+        "big" if order == ">" else "little",
+        {"b": (bool,), "f": (int, float)},
+    )
+    known = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
     try:
-        if kind == "b" and isinstance(value, bool):
-            return bytes([value])
-        if kind in "iuMm" and type(value) is int:
-            return value.to_bytes(size, endian, signed=kind != "u")
+        if kind == "c" and isinstance(value, list) and len(value) == 2:
+            return b"".join(item_of(part, order + "f", size // 2) for part in value)
+        if kind in "SU" and is_text:
+            stored = value.encode(f"utf-32-{endian[0]}e")
+            stored = stored if kind == "U" else base64.b64decode(value, None, True)
+            check("V8", len(stored) <= size)
+            return stored.ljust(size, b"\0")
         if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
             check("V8", len(value) == 2 + 2 * size)
             return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-        if kind == "f" and (
-            value in ("NaN", "Infinity", "-Infinity") or type(value) in (int, float)
-        ):
-            return struct.pack(order + {2: "e", 4: "f", 8: "d"}[size], float(value))
-        check("V8", kind in "SU" and is_text)
-        code = f"utf-32-{endian[0]}e"
-        stored = value.encode(code) if kind == "U" else base64.b64decode(value, None, 1)
-    except (ValueError, OverflowError, struct.error) as error:
+        right = type(value) in types.get(kind, (int,)) and kind not in "cSU"
+        check("V8", right or value in known.get(kind, ()))
+        if kind == "f":
+            with np.errstate(over="ignore"):
+                return np.float64(value).astype(f"{order}f{size}").tobytes()
+        value = -(2**63) if value == "NaT" else int(value)
+        return value.to_bytes(size, endian, signed=kind in "iMm")
+    except (ValueError, OverflowError) as error:
         raise Refused("V8") from error
-    check("V8", len(stored) <= size)
-    return stored.ljust(size, b"\0")
 
 
 # Files of chunks
@@ -479,7 +455,7 @@ def read_items(folder: Folder, node: dict) -> bytes:
     counts = [-(-n // s) for n, s in zip(shape, node["shard"])]
     for number in range(math.prod(counts)):
         place = tuple(map(int, np.unravel_index(number, counts)))
-        data = folder.read(node.get("prefix", "") + node["name"](place))
+        data = folder.read(node.get("prefix", "") + node["name"](place), sys.maxsize)
         check(node.get("missing", "I7"), data is not None or sparse)
         if data is not None:
             parts += read_shard_file(data, node, place)
@@ -577,8 +553,8 @@ def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
 
 def read_superchunks(folder: Folder) -> dict:
     """Return an array or a table (D)."""
-    raw = folder.document("meta/storage") or b""
-    storage = parse_json(raw)
+    raw = folder.read("meta/storage") or b""
+    storage = blp.parse_json(raw)
     words = identity_of(storage, raw)
     has_key = isinstance(storage, dict) and "bloscpack-id" in storage
     check("I5", words is not None if has_key else b"crc32=" not in raw)
@@ -610,21 +586,17 @@ def read_superchunks(folder: Folder) -> dict:
         name, own = column["name"], identity and column["id"]
         attributes = of_columns.get(name, {})
         check("D3", isinstance(attributes, dict))
-        place = f"data/{folder_name(name)}/"
-        try:
-            tree = read_part(folder, column, shape + column["inner"], own, place)
-            trees[name] = tree | {"attributes": attributes}
-        except Refused as error:
-            trees[name] = error
+        part = shape + column["inner"], own, f"data/{folder_name(name)}/"
+        trees[name] = read_part(folder, column, *part) | {"attributes": attributes}
     return {"kind": "table", "attributes": user, "columns": trees}
 
 
 def read_document(folder: Folder, name: str, identity: str | None) -> dict:
     """Return sizes, or the attributes in another document (I5, D1)."""
-    raw = folder.document("meta/" + name)
+    raw = folder.read("meta/" + name)
     check("I5", raw is not None or not identity)
     check("D2", raw is not None or name != "sizes")
-    document = {} if raw is None else parse_json(raw)
+    document = {} if raw is None else blp.parse_json(raw)
     if identity:
         words = identity_of(document, raw)
         check("I5", words is not None and words["id"] == identity)
@@ -648,11 +620,11 @@ def check_storage(storage: dict) -> None:
         raise Refused("D4") from error
     rows, more = storage.get("chunklen"), storage.get("superchunklen")
     check("D4", size <= 64 << 20)
-    check("D4", type(rows) is int and 1 <= rows <= LARGEST_CHUNK)
+    check("D4", type(rows) is int and 1 <= rows <= blp.LARGEST_CHUNK)
     check("D4", type(more) is int and more >= 1 and more % rows == 0)
     for names, _, leaf, shape in leaves(dtype):
         check("D4", "" not in names)  # A3
-        check("D4", rows * leaf * math.prod(inner + shape) <= LARGEST_CHUNK)
+        check("D4", rows * leaf * math.prod(inner + shape) <= blp.LARGEST_CHUNK)
     check("D4", default is None or len(item) == size)
     storage |= {"dtype": dtype, "size": size}
 
@@ -683,7 +655,7 @@ def read_part(
 ) -> dict:
     """Return an array or a column without its attributes."""
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
-    check("D2", part["size"] * math.prod(n or 1 for n in shape) <= LARGEST)
+    check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
     node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
     node |= {"own": own and {"id": own}, "prefix": prefix, "missing": "D8"}
     node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
