@@ -20,6 +20,7 @@ import sys
 import unicodedata
 import zlib
 from collections import defaultdict, namedtuple
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ LARGEST_RESULT = 2**28  # a limit of this program
 def read(path: str) -> dict:
     """Return the content of a file or folder."""
     if os.path.isdir(path):
-        tree = read_folder(Folder(path))
+        tree = read_folder(path)
         check("none", tree is not None)
         return tree
     data = file_bytes(path)
@@ -109,10 +110,8 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
 
 def are_overwritten(old: bytes, extents: list[tuple[int, int]]) -> bool:
     """Return whether a change overwrites these: head, free entries, last chunk on."""
-    try:
+    with blp.breaking("J3"):
         file = blp.read_front(old)
-    except Refused as error:
-        raise Refused("J3") from error
     rest, has_table = extents[1:], file.options & 1 and file.nchunks != -1
     entries = file.position - 8 * file.free * has_table
     table = entries - 8 * file.nchunks * has_table
@@ -157,8 +156,7 @@ class Folder:
         check("J5", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
         texts = value.get("documents", {})
-        check("J5", isinstance(files, dict) and isinstance(texts, dict))
-        check("J5", isinstance(removed, list))
+        check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
         check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
         check("J5", all(isinstance(text, str) for text in texts.values()))
         for name, target in files.items():
@@ -193,8 +191,17 @@ def is_file(folder: str, name: str) -> bool:
 # Folders
 
 
-def kind_of(folder: Folder) -> str | None:
+def attempt(function: Callable, *arguments: object) -> object:
+    """Return what a function returns, or why something is refused."""
+    try:
+        return function(*arguments)
+    except Refused as error:
+        return error
+
+
+def kind_of(path: str) -> str | None:
     """Return what a folder is by its own files."""
+    folder = Folder(path)
     if folder.has("zarr.json"):
         return "zarr"
     storage = folder.read("meta/storage", sys.maxsize) or b""
@@ -204,13 +211,13 @@ def kind_of(folder: Folder) -> str | None:
     return "foreign" if any(map(folder.has, others)) else None
 
 
-def read_folder(folder: Folder) -> dict | None:
+def read_folder(path: str) -> dict | None:
     """Return the tree of a folder; None if it is no dataset."""
-    kind = kind_of(folder)
+    kind, folder = kind_of(path), Folder(path)
     check("foreign", kind != "foreign")
     if kind:
         return read_superchunks(folder) if kind == "superchunks" else read_node(folder)
-    if not folder.has(".bloscpack/unfinished") and has_dataset(folder.path):
+    if not folder.has(".bloscpack/unfinished") and has_dataset(path):
         return {"kind": "group", "attributes": {}, "members": read_members(folder)}
     return None
 
@@ -219,10 +226,7 @@ def has_dataset(path: str) -> bool:
     """Return whether a folder in this one is a dataset by its own files."""
     for outer, names, _ in os.walk(path):
         for inner in [os.path.join(outer, n) for n in names if n != ".bloscpack"]:
-            try:
-                if not os.path.islink(inner) and kind_of(Folder(inner)):
-                    return True
-            except Refused:
+            if not os.path.islink(inner) and attempt(kind_of, inner):
                 return True
     return False
 
@@ -257,10 +261,7 @@ def read_members(folder: Folder) -> dict[str, dict | Refused]:
     for name in sorted(filter(is_member, os.listdir(folder.path))):
         path = os.path.join(folder.path, name)
         if os.path.isdir(path) and not os.path.islink(path):
-            try:
-                members[name] = read_folder(Folder(path))
-            except Refused as error:
-                members[name] = error
+            members[name] = attempt(read_folder, path)
     return {name: tree for name, tree in members.items() if tree is not None}
 
 
@@ -275,6 +276,7 @@ def is_member(name: str) -> bool:
 # Nodes of Zarr
 
 INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
+INDEXES = [], INDEX[:1], INDEX
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
 KEYS = "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value "
 KEYS += "codecs attributes dimension_names storage_transformers"
@@ -336,9 +338,9 @@ def named(value: object) -> tuple[object, dict]:
 
 def describe_array(node: dict, document: dict, damaged: object) -> None:
     """Add what the document of an array says, in the order of the checks."""
-    for other in [document[key] for key in {*document} - {*KEYS.split()}]:
-        is_object = isinstance(other, dict)
-        supports("V3", is_object and other.get("must_understand") is False)
+    for key in {*document} - {*KEYS.split()}:
+        is_object = isinstance(document[key], dict)
+        supports("V3", is_object and document[key].get("must_understand") is False)
     supports("V3", document.get("storage_transformers", []) == [])
     shape, (grid, settings) = document.get("shape"), named(document.get("chunk_grid"))
     check("V4", is_shape(shape))
@@ -349,8 +351,7 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     separator = settings.get("separator", "/" if encoding == "default" else ".")
     supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
     codecs, index, of_index = document.get("codecs"), None, []
-    ours = (encoding, separator) == ("default", "/")
-    supports("V7", ours or not damaged)
+    supports("V7", not damaged or (encoding, separator) == ("default", "/"))
     supports("V6", isinstance(codecs, list) and len(codecs) > 0)
     name, settings = named(codecs[0])
     if name == "sharding_indexed":
@@ -365,26 +366,22 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     codec, crc = found[1], bool(found[2])
     level = named(codecs[-1 - crc])[1].get("level")
     right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
-    supports("V6", right and index in (None, "start", "end"))
-    supports("V6", of_index in ([], INDEX[:1], INDEX))
+    supports("V6", right and index in (None, "start", "end") and of_index in INDEXES)
     endian = named(codecs[0])[1].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
     fill = item_of(document.get("fill_value"), dtype, size)
     check("V4", size * math.prod(n or 1 for n in shape) <= blp.LARGEST)
-    supports("V4", all(s % c == 0 for s, c in zip(shard, chunk)))
+    per = [s // c for s, c in zip(shard, chunk) if s % c == 0]
+    supports("V4", len(per) == len(shape))
     supports("V4", size * math.prod(chunk) <= blp.LARGEST_CHUNK)
-    per = [s // c for s, c in zip(shard, chunk)]
     supports("V4", math.prod(per) <= 2**20 or math.prod(per[1:]) == 1)
     axes = document.get("dimension_names")
     check("V3", axes is None or (isinstance(axes, list) and len(axes) == len(shape)))
     check("V3", all(axis is None or isinstance(axis, str) for axis in axes or []))
-
-    def name_of(place: tuple[int, ...]) -> str:
-        parts = ["c"] * (encoding == "default") + [*map(str, place)]
-        return separator.join(parts or "0")
-
-    node |= {"shape": shape, "shard": shard, "chunk": chunk, "name": name_of}
+    c = ["c"] if encoding == "default" else []
+    node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
+    node |= {"shape": shape, "shard": shard, "chunk": chunk}
     node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
     node |= {"codec": codec, "crc": crc, "index": index}
     node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
@@ -401,11 +398,8 @@ def type_of(value: object, order: str) -> tuple[str, int]:
         supports("V5", is_shape([size]) and size % unit == 0)
         return f"{order}{kind}{size // unit}", size
     if kind in ("M8", "m8"):
-        unit, scale = settings.get("unit"), settings.get("scale_factor", 1)
-        supports(
-            "V5",
-            UNITS.fullmatch(str(unit)) and type(scale) is int and 1 <= scale < 2**31,
-        )
+        unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
+        supports("V5", UNITS.fullmatch(unit) and is_shape([scale], 1) and scale < 2**31)
         if unit != "generic":
             kind += f"[{scale if scale > 1 else ''}{unit}]"
     return order + kind, int(kind[1:].split("[")[0])
@@ -414,14 +408,12 @@ def type_of(value: object, order: str) -> tuple[str, int]:
 def item_of(value: object, dtype: str, size: int) -> bytes:
     """Return the bytes of a fill value (V8)."""
     (order, kind), is_text = dtype[:2], isinstance(value, str)
-    endian, types = (
-        "big" if order == ">" else "little",
-        {"b": (bool,), "f": (int, float)},
-    )
+    endian = "big" if order == ">" else "little"
+    types = {"b": (bool,), "f": (int, float), "c": (), "S": (), "U": ()}
     known = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
-    try:
-        if kind == "c" and isinstance(value, list) and len(value) == 2:
-            return b"".join(item_of(part, order + "f", size // 2) for part in value)
+    if kind == "c" and isinstance(value, list) and len(value) == 2:
+        return b"".join(item_of(part, order + "f", size // 2) for part in value)
+    with blp.breaking("V8", ValueError, OverflowError):
         if kind in "SU" and is_text:
             stored = value.encode(f"utf-32-{endian[0]}e")
             stored = stored if kind == "U" else base64.b64decode(value, None, True)
@@ -430,15 +422,13 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
         if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
             check("V8", len(value) == 2 + 2 * size)
             return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-        right = type(value) in types.get(kind, (int,)) and kind not in "cSU"
-        check("V8", right or value in known.get(kind, ()))
+        right = type(value) in types.get(kind, (int,)) or value in known.get(kind, ())
+        check("V8", right)
         if kind == "f":
             with np.errstate(over="ignore"):
                 return np.float64(value).astype(f"{order}f{size}").tobytes()
         value = -(2**63) if value == "NaT" else int(value)
         return value.to_bytes(size, endian, signed=kind in "iMm")
-    except (ValueError, OverflowError) as error:
-        raise Refused("V8") from error
 
 
 # Files of chunks
@@ -504,14 +494,11 @@ def plain_of(data: bytes, node: dict) -> bytes:
     size = len(data) - 4 * node["crc"]
     most = {"blosc": n + 16, None: n}.get(codec, n + n // 64 + 1040)
     check("V9", (1 if codec else n) <= size <= most)
-
-    def check_size(nbytes: int, stop: int) -> None:
-        check("V9", (nbytes, stop) == (n, len(data)))
-
     plain = stored = data[:size]
     try:
         if codec == "blosc":
-            chunk, _ = blp.read_frame(data, 0, 9 * node["crc"], check_size)
+            chunk, stop = blp.read_frame(data, 0, 9 * node["crc"])
+            check("V9", (chunk[4:8], stop) == (struct.pack("<I", n), len(data)))
             return blp.decompress(chunk)
         check("V9", not node["crc"] or blp.digest_of(9, stored) == data[size:])
         if codec == "gzip":
@@ -531,10 +518,8 @@ def plain_of(data: bytes, node: dict) -> bytes:
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
     metadata = blp.read_front(data).metadata
-    try:
+    with blp.breaking("I8"):
         dtype, _, shape, _ = blp.describe(metadata)
-    except Refused as error:
-        raise Refused("I8") from error
     chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
     stated = metadata.get("chunks"), metadata.get("shard")
     check("I8", dtype == node["dtype"] and len(shape) == len(part))
@@ -565,8 +550,7 @@ def read_superchunks(folder: Folder) -> dict:
     columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
         check("D3", isinstance(columns, list) and len(columns) > 0)
-        check("D3", all(isinstance(column, dict) for column in columns))
-        names = [column.get("name") for column in columns]
+        names = [isinstance(each, dict) and each.get("name") for each in columns]
         check("D3", all(isinstance(name, str) and name for name in names))
         check("D3", len({*names}) == len(names))
         ids = [str(column.get("id")) for column in columns if identity]
@@ -578,9 +562,8 @@ def read_superchunks(folder: Folder) -> dict:
     check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
     user = read_document(folder, "attributes", identity)
     if kind == "array":
-        return read_part(folder, storage, shape, identity, "data/") | {
-            "attributes": user
-        }
+        tree = read_part(folder, storage, shape, identity, "data/")
+        return tree | {"attributes": user}
     of_columns, trees = read_document(folder, "columns", identity), {}
     for column in columns:
         name, own = column["name"], identity and column["id"]
@@ -612,12 +595,10 @@ def check_storage(storage: dict) -> None:
     text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
     check("D4", isinstance(text, str) and text[:1] in ("'", '"', "["))
     check("D4", is_shape(inner))
-    try:
-        metadata = {"container": "numpy", "dtype": text, "shape": inner}
+    metadata = {"container": "numpy", "dtype": text, "shape": inner}
+    with blp.breaking("D4", ValueError, TypeError):
         dtype, size, *_ = blp.describe(metadata)
         item = base64.b64decode(default or "", validate=True)
-    except (Refused, ValueError, TypeError) as error:
-        raise Refused("D4") from error
     rows, more = storage.get("chunklen"), storage.get("superchunklen")
     check("D4", size <= 64 << 20)
     check("D4", type(rows) is int and 1 <= rows <= blp.LARGEST_CHUNK)
@@ -637,9 +618,8 @@ def leaves(dtype: object) -> list[tuple[list[str], object, int, list[int]]]:
     for name, kind, *shape in dtype:
         name = name if isinstance(name, str) else name[1]
         for names, leaf, size, inner in leaves(kind):
-            found.append(
-                ([name, *names], leaf, size, [*itertools.chain(*shape), *inner])
-            )
+            inner = [*itertools.chain(*shape), *inner]
+            found.append(([name, *names], leaf, size, inner))
     return found
 
 
@@ -661,10 +641,7 @@ def read_part(
     node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
     items = []
     for names, leaf, size, inner in leaves(dtype):
-        path, row = (
-            "".join(folder_name(name) + "/" for name in names),
-            shape[1:] + inner,
-        )
+        row, path = shape[1:] + inner, "".join(folder_name(n) + "/" for n in names)
         node |= {"shape": shape[:1] + row, "dtype": leaf, "size": size}
         node |= {"shard": [more, *row], "chunk": [rows, *row], "fill": bytes(size)}
         node["name"] = lambda place, path=path: f"{path}__{place[0] + 1}__.bin"
@@ -702,19 +679,16 @@ def read_archive(data: bytes) -> dict | None:
         raise Refused("Z2") from error
     if not is_archive and "zarr.json" not in names:
         return None
-    members = {}
-    for entry in sorted(entries, key=lambda entry: entry.start)[::-1]:
+    for i in sorted(range(len(entries)), key=lambda i: -entries[i].start):
+        entry = entries[i]
         check("Z2", 0 <= entry.start <= end - 30 - len(entry.name) - entry.stored)
         fields = entry.flags, entry.method, entry.crc32, entry.size
         digest = zlib.crc32(struct.pack("<HHIQ", *fields) + entry.name)
         check("Z7", entry.digest in (None, struct.pack("<I", digest)))
-        members[entry] = entry._replace(end=end)
-        end = entry.start
-    archive = Archive(data, {})
-    for name, entry in zip(names, entries):
-        if not name.endswith("/"):
-            archive.members[name] = members[entry]
-    arrays = {name: archive.array(name, chunks) for name, chunks in archive.arrays()}
+        entries[i], end = entry._replace(end=end), entry.start
+    members = {n: entry for n, entry in zip(names, entries) if not n.endswith("/")}
+    archive = Archive(data, members)
+    arrays = {each[0]: attempt(archive.array, *each) for each in archive.arrays()}
     return {"kind": "group", "attributes": {}, "members": arrays}
 
 
@@ -826,27 +800,22 @@ class Archive(namedtuple("Archive", "data members")):
         except Refused:
             return sum(n.startswith(name + "/") for n in self.members) == 1
 
-    def array(self, name: str, chunks: str | None) -> dict | Refused:
-        """Return an array, or why it is refused."""
-        try:
-            check("Z8", chunks is not None)
-            document = None
-            if chunks != name + ".blp":
-                check("Z8", name + "/zarr.json" in self.members)
-                document = self.document(name + "/zarr.json")
-                check("Z3", is_of_shard(document))
-            data = self.read(chunks)
-            tree = blp.read_array(data)
-            check("A12", tree is not None)
-            if document:
-                check("Z3", blp.read_header(data).layout == 3)
-                check(
-                    "Z3", all(document[key] == tree[key] for key in ("shape", "dtype"))
-                )
-                check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
-                tree["attributes"] = {}
-        except Refused as error:
-            return error
+    def array(self, name: str, chunks: str | None) -> dict:
+        """Return an array."""
+        check("Z8", chunks is not None)
+        document = None
+        if chunks != name + ".blp":
+            check("Z8", name + "/zarr.json" in self.members)
+            document = self.document(name + "/zarr.json")
+            check("Z3", is_of_shard(document))
+        data = self.read(chunks)
+        tree = blp.read_array(data)
+        check("A12", tree is not None)
+        if document:
+            check("Z3", blp.read_header(data).layout == 3)
+            check("Z3", all(document[k] == tree[k] for k in ("shape", "dtype")))
+            check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
+            tree["attributes"] = {}
         return tree
 
 

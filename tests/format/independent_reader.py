@@ -8,6 +8,7 @@ the index of a shard leads to. `Refused` names the rule that a file breaks.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -16,7 +17,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import blosc
 import numpy as np
@@ -42,6 +43,15 @@ class NotSupported(Refused):
 def check(rule: str, holds: object, error: type[Refused] = Refused) -> None:
     if not holds:
         raise error(rule)
+
+
+@contextlib.contextmanager
+def breaking(rule: str, *errors: type[Exception]) -> Iterator[None]:
+    """Let errors in a block be that this rule is broken."""
+    try:
+        yield
+    except (Refused, *errors) as error:
+        raise Refused(rule) from error
 
 
 def crc32c(data: bytes) -> int:
@@ -120,8 +130,9 @@ def read_header(data: bytes) -> File:
     layout, options, checksum, _, chunk_size, last_chunk, nchunks, free = fields
     if layout == 1:
         check("L5", data[5:8] == bytes(3))
-        (nchunks,) = struct.unpack_from("<q", data, 8)
-        check("H6", nchunks >= -1)
+        check(
+            "H6", (nchunks := int.from_bytes(data[8:16], "little", signed=True)) >= -1
+        )
         return File(1, 16, nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
@@ -158,20 +169,16 @@ def read_metadata(data: bytes, file: File) -> None:
 def inflated(stored: bytes, size: int, wbits: int, rule: str) -> bytes:
     """Return the plain bytes of a whole stream of zlib."""
     stream = zlib.decompressobj(wbits)
-    try:
+    with breaking(rule, zlib.error):
         plain = stream.decompress(stored, size + 1)
-    except zlib.error as error:
-        raise Refused(rule) from error
     check(rule, stream.eof and not stream.unused_data)
     return plain
 
 
 def parse_json(text: bytes, rule: str = "M7") -> object:
     """Return the value of a text that follows M7; `rule` names what it is part of."""
-    try:
+    with breaking(rule, ValueError, RecursionError):
         value = json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise Refused(rule) from error
     tokens = re.findall(rb'"(?:\\.|[^"\\])*"|[][{}]', text)
     steps = ((token in b"[{") - (token in b"]}") for token in tokens)
     check(rule, max(itertools.accumulate(steps), default=0) <= 100)
@@ -186,13 +193,11 @@ def read_chunks(data: bytes, file: File) -> File:
     is_stream, position, pieces = file.nchunks == -1, file.position, file.pieces
 
     def check_size(nbytes: int, stop: int) -> None:
-        is_at_end = stop == len(data)
-        is_last = is_at_end if is_stream else len(pieces) == file.nchunks - 1
-        stated, most = file.last_chunk if is_last else file.chunk_size, LARGEST_CHUNK
-        if is_stream and is_last and file.chunk_size != -1:
-            most = file.chunk_size
-        right = nbytes == stated or (stated == -1 and nbytes <= most)
-        check("U3" if is_stream else "C4", right)
+        is_last = len(pieces) == file.nchunks - 1 or (is_stream and stop == len(data))
+        stated = file.last_chunk if is_last else file.chunk_size
+        most = file.chunk_size if is_stream and is_last else -1
+        right = stated == -1 and (most == -1 or nbytes <= most)
+        check("U3" if is_stream else "C4", right or nbytes == stated)
 
     while len(pieces) != file.nchunks and not (is_stream and position == len(data)):
         chunk, stop = read_frame(data, position, file.checksum, check_size)
@@ -239,11 +244,8 @@ def read_frame(
 def decompress(chunk: bytes) -> bytes:
     if chunk[2] >> 5 == 2 and not chunk[2] & 2 and chunk[4:8] != bytes(4):
         check("C11", "snappy" in blosc.compressor_list())
-    try:
-        plain: bytes = blosc.decompress(chunk)
-    except Exception as error:  # the class of Blosc has no public name
-        raise Refused("C6") from error
-    return plain
+    with breaking("C6", Exception):  # the class of Blosc has no public name
+        return blosc.decompress(chunk)
 
 
 # Arrays
@@ -282,10 +284,8 @@ def parse_literal(text: str) -> object:
     """Return the strings, numbers and lists in a text; a tuple becomes a list."""
     known = rf"([uU]?({STRING})|\d{{1,19}}L?|[][(), ])*"
     check("A5", re.fullmatch(known, text))
-    try:
+    with breaking("A5", ValueError, SyntaxError, RecursionError, MemoryError):
         value = ast.literal_eval(re.sub(rf"({STRING})|L", r"\1", text))
-    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise Refused("A5") from error
     return json.loads(json.dumps(value))
 
 
@@ -386,12 +386,10 @@ def read_shard(data: bytes) -> bytes | None:
     copy_at = index_at
     if 0 < len(last) < inner:  # S3
         copy_at, expected[-1] = end, (end, index_at - end)
-        try:
+        with breaking("S5"):
             copy, stop = read_frame(data[:index_at], end, file.checksum)
             check("S5", stop == index_at)
             check("S5", decompress(copy) == last.ljust(inner, b"\0"))
-        except Refused as error:
-            raise Refused("S5") from error
     check("S4", copy_at == end)
     expected[-1] = expected[-1] if last else MISSING
     expected += [MISSING] * (nslots - len(expected))
@@ -403,7 +401,7 @@ def read_shard(data: bytes) -> bytes | None:
 def inner_size(file: File) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer (S2)."""
     rows = file.metadata.get("shard") if is_array(file.metadata) else None
-    if type(rows) is not int or rows < 1 or file.metadata["container"] != "numpy":
+    if not is_shape([rows], 1) or file.metadata["container"] != "numpy":
         return None
     try:
         _, itemsize, shape, order = describe(file.metadata)
