@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 SUFFIX = ".journal"
 MAGIC = b"blpkjrnl"
 VERSION = 1
-# Magic, version, completeness flag, old length of the file, inode number, number of
-# extents, start and length of the witness, digest of the witness.
-HEAD = struct.Struct("<8sBB6xqQqqq32s")
+# Magic, version, completeness flag, zeros, old length of the file, inode number, number
+# of extents, start and length of the witness, digest of the witness.
+HEAD = struct.Struct("<8sBB6sqQqqq32s")
 VERSION_OFFSET = len(MAGIC)
 # Offset of the flag that becomes 1 when the journal is complete. The digest of the
 # journal is taken with 0 in its place.
@@ -92,6 +92,7 @@ def encode(
         MAGIC,
         VERSION,
         0,
+        bytes(6),
         status.st_size,
         status.st_ino & INODE_MASK,
         len(extents),
@@ -154,7 +155,8 @@ class Journal:
         self.name = name
         self._content = storage
         fields = HEAD.unpack(storage.read_at(0, HEAD.size))
-        _, _, _, self.length, self.inode, self.count, start, size, digest = fields
+        _, _, _, self.reserved, self.length, self.inode, self.count, *witness = fields
+        start, size, digest = witness
         self.witness = start, start + size
         self.witness_digest: bytes = digest
         # The count may be any number until it has been checked.

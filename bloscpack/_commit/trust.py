@@ -254,6 +254,8 @@ def _wrong_writer(evidence: JournalEvidence) -> tuple[str, str] | None:
 def _content_rules(evidence: JournalEvidence) -> Iterator[Rule]:
     saved = evidence.saved
     length, extents, size = saved.length, saved.extents, saved.new_head_size
+    if any(saved.reserved):
+        yield "zero bytes behind the flag", "%r" % saved.reserved
     # A change cuts a file only after its commit.
     if not 0 < length <= evidence.of_file.st_size:
         yield "an old length of at most the size of the file", "'%d'" % length
@@ -521,26 +523,26 @@ def _accepted(name: str, fp: BinaryFile, file: BinaryFile) -> journal.Journal | 
 def _check_kind(name: str, fp: BinaryFile) -> bool:
     """Return the flag that says that a journal is complete.
 
-    Raises `StorageError` if the file is no journal, or has an unknown version.
+    Raises `StorageError` if the file is no journal, or has an unknown version or flag.
     """
     head = whole_file(fp).read_at(0, journal.SECTOR)
     # A crash may have cut a journal that was not synced, or filled it with zeros.
-    written = 0
-    while head[written : written + 1] == journal.MAGIC[written : written + 1] != b"":
-        written += 1
-    if written < len(journal.MAGIC) and any(head[written:]):
+    if journal.MAGIC.startswith(head.rstrip(b"\0")):
+        return False
+    size = journal.VERSION_OFFSET
+    if not head.startswith(journal.MAGIC):
         raise StorageError(
             "'%s' has the name of a journal, but is none: move it away" % name
         )
-    version = head[journal.VERSION_OFFSET : journal.COMPLETE_FLAG_OFFSET]
-    if version not in (b"", b"\0", bytes([journal.VERSION])):
+    version, flag = (head[i : i + 1] for i in (size, journal.COMPLETE_FLAG_OFFSET))
+    if version != bytes([journal.VERSION]):
         raise StorageError(
             "the journal '%s' has version %d, which is not known: change the file with "
             "the release of Bloscpack that wrote it" % (name, version[0])
         )
-    return (
-        head[journal.COMPLETE_FLAG_OFFSET : journal.COMPLETE_FLAG_OFFSET + 1] == b"\1"
-    )
+    if flag > b"\1":
+        raise _refused(name, "expected the flag 0 or 1, found '%d'" % flag[0], REMEDY)
+    return flag == b"\1"
 
 
 def _fields(name: str, storage: Storage) -> tuple[journal.Journal | None, str]:
@@ -549,8 +551,6 @@ def _fields(name: str, storage: Storage) -> tuple[journal.Journal | None, str]:
         saved = journal.Journal(name, storage)
     except struct.error:
         return None, "expected all fields, found '%d' bytes" % storage.size
-    if storage.read_at(journal.VERSION_OFFSET, 1) != bytes([journal.VERSION]):
-        return None, "expected a version, found none"
     if not 1 <= saved.count <= journal.MAX_EXTENTS:
         return None, "expected 1 to %d extents, found '%d'" % (
             journal.MAX_EXTENTS,

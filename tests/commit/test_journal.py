@@ -235,7 +235,7 @@ def test_every_bit_of_one_that_was_completed(path):
         assert original.length == saved.length
         assert [*original.old_bytes()] == [*saved.old_bytes()]
         same += 1
-    assert 8 == same  # the byte that says that it is complete
+    assert 1 == same  # the bit that says that it is complete
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,23 @@ def test_another_version(path, length):
 def test_no_version(path):
     content = bytearray(encoded(path))
     content[8] = 0
-    assert None is loaded(path, with_digest(bytes(content)))
+    with pytest.raises(StorageError, match="has version 0"):
+        loaded(path, with_digest(bytes(content)))
+
+
+@pytest.mark.parametrize("flag", [2, 128])
+def test_an_unknown_flag(path, flag):
+    content = bytearray(encoded(path))
+    content[journal.COMPLETE_FLAG_OFFSET] = flag
+    with pytest.raises(StorageError, match=f"flag 0 or 1, found '{flag}'"):
+        loaded(path, bytes(content))
+
+
+def test_reserved_bytes(path):
+    content = bytearray(closed(encoded(path)))
+    content[12] = 1
+    with pytest.raises(StorageError, match="zero bytes behind the flag"):
+        loaded(path, with_digest(bytes(content)))
 
 
 # What makes it another length.

@@ -56,7 +56,8 @@ def file_bytes(path: str) -> bytes:
         return data
     found = os.lstat(journal)
     check("J3", stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    check("J3", may_write(found.st_uid, status) and not found.st_mode & stat.S_IWOTH)
+    check("J3", may_write(found.st_uid, status))
+    check("J3", not found.st_mode & 0o22 or status.st_mode & stat.S_IWOTH)
     check("J3", found.st_size <= 2 * len(data) + 176)
     return old_content(data, Path(journal).read_bytes(), status.st_ino)
 
@@ -75,9 +76,9 @@ def may_write(uid: int, status: os.stat_result) -> bool:
 
 def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     """Return the content of a file before the change that a journal belongs to."""
-    if not journal or journal[:512] == bytes(512):  # J2
+    if b"blpkjrnl".startswith(journal[:512].rstrip(b"\0")):  # J2
         return data
-    check("J3", b"blpkjrnl\1".startswith(journal[:9]) and journal[9:10] <= b"\1")
+    check("J3", journal[:9] == b"blpkjrnl\1" and journal[9:10] <= b"\1")
     count = int.from_bytes(journal[32:40], "little") if len(journal) >= 88 else 1
     at, extents, is_whole = 96 + 16 * count, [], False
     if 1 <= count <= 3 and len(journal) >= at + 32:
@@ -89,7 +90,7 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
         is_whole = len(journal) == expected and digest == journal[-32:]
     if not is_whole and journal[9:10] != b"\1":  # J2
         return data
-    check("J3", extents and journal[10:16] == bytes(6) and 0 <= length <= len(data))
+    check("J3", extents and journal[10:16] == bytes(6) and 0 < length <= len(data))
     check("J3", all(a < b for a, b in itertools.pairwise(ends)))
     check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
     check("J3", size >= 64 and 0 <= start <= length - size)
@@ -149,9 +150,9 @@ class Folder:
             known = status.st_uid in (0, folder.st_uid)
             known = known or (status is around and status.st_uid == os.getuid())
             check("J6", known or (not sticky and may_write(status.st_uid, folder)))
-            allowed = folder.st_mode & (0o22 if folder.st_gid == status.st_gid else 2)
-            others = status.st_mode & 0o22
-            check("J6", not others or (not sticky and allowed & others == others))
+            allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
+            allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
+            check("J6", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
         value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
         check("J5", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])

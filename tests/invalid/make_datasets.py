@@ -552,6 +552,11 @@ SAMPLES = {
     ),
     # Journals of files
     "journal-version": journal("J3", 8, b"\2"),
+    "journal-flag": (
+        "J3",
+        lambda: beside(interrupted()["sample.blp"], damaged_journal(flag=2)),
+    ),
+    "journal-reserved": journal("J3", 15, b"\1"),
     "journal-length": journal("J3", 16, struct.pack(INT64, 2**40)),
     "journal-extents-none": journal("J3", 32, struct.pack(INT64, 0)),
     "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
@@ -661,8 +666,9 @@ def wrong_crc(z, name):
     z[name]["local"]["crc"] = z[name]["entry"]["crc"] = 12345
 
 
-def damaged_journal():
+def damaged_journal(flag=1):
     journal = bytearray(interrupted()["sample.blp.journal"])
+    journal[9] = flag
     journal[-40] ^= 1
     return bytes(journal)
 
