@@ -39,6 +39,8 @@ def report_on_archive(
     """Check an archive; the caller enters `own_settings` first."""
     try:
         file = ArchiveFile(storage)
+    except Unsupported:
+        raise
     except FormatError as error:
         report = _new_report(storage)
         report.add(SECTION, "directory", error.message, offset=error.offset)
@@ -89,7 +91,7 @@ class ArchiveChecker:
             start, stop = self.file.extent(member)
         except Unsupported as error:
             error.filename = error.filename or self.file.name
-            raise UsageError(str(error)) from error
+            raise
         except FormatError as error:
             at = member.offset
             self._add("local-header", member.name, error.message, offset=at)
@@ -186,8 +188,11 @@ class ArchiveChecker:
             document = file.document(name)
             if inspection is not None:
                 _check_shard(document, inspection, chunks)
-        except (FormatError, UsageError) as error:
+        except FormatError as error:
             self._add("document", document_name(name), str(error))
+        except UsageError as error:
+            message = "not checked: %s" % error
+            self._add("unsupported", document_name(name), message, True)
 
     def _check_chunks(self, member: str, start: int, stop: int) -> Inspection | None:
         """Check a member as a file; return the inspection if no errors were found."""

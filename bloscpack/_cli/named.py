@@ -76,8 +76,8 @@ def named(path: str) -> Named:
     os.scandir(path).close()  # raises why it can't be read
     refuse_kinds_of_folders(path)
     raise Refusal(
-        "expected a file or a dataset, found a folder without the files of one: '%s'"
-        % path
+        "expected a file or a dataset, found a folder without the files of one "
+        "('zarr.json' or 'meta/storage'): '%s'" % path
     )
 
 

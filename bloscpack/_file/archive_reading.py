@@ -204,7 +204,11 @@ class ArchiveFile:
         try:
             found = decode_array(document)
             if not found.packing.is_own or found.keys != KEYS:
-                raise UsageError("'savez' does not write this Zarr array")
+                other = "names" if found.packing.is_own else "codecs"
+                raise UsageError(
+                    "'savez' does not write this Zarr array: its chunks have other "
+                    + other
+                )
             return found
         except UsageError as error:
             error.filename = shown_name(self.label(name))

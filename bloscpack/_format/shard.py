@@ -180,9 +180,9 @@ def check_table(metadata: object, header: BloscpackHeader) -> None:
     """Raise `UsageError` for a shard without an offset table (S2)."""
     if is_shard(metadata) and not header.offsets:
         raise UsageError(
-            "a Zarr shard needs an offset table, which gives its index a size that "
-            "appending does not change: leave 'offsets' on, and write to a file that "
-            "can seek"
+            "a Zarr shard needs an offset table, which standard output and pipes can't "
+            "hold: write to a file, with offsets (without 'offsets=False' or "
+            "'--no-offsets')"
         )
 
 

@@ -26,7 +26,7 @@ from .._storage.paths import is_url
 from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import path_of
 from ..abstract_io import Progress
-from ..exceptions import FormatError, UsageError
+from ..exceptions import FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
     MISSING,
@@ -135,7 +135,7 @@ class DatasetCheck:
     def _clear(self) -> None:
         self.nodes: dict[str, NodeLayout | Exception] = {}
         self.files: list[tuple[str, FileCheck]] = []
-        self.errors: list[FormatError | OSError] = []
+        self.errors: list[Exception] = []
         self.unreached: list[RowLoss] = []
 
     def _check_changing(
@@ -214,14 +214,14 @@ class DatasetCheck:
         try:
             self._check_changes(folder, member)
             return open_for_check(folder, layout, kind)
-        except (FormatError, OSError) as error:
-            self._description_failed(error)
-            return error
-        except UsageError as error:
-            if not member:
+        except (FormatError, OSError, UsageError) as error:
+            if not _is_unsupported(error):
+                self._description_failed(error)
+            elif member:
+                message = "not checked: %s" % error
+                self.report.note("metadata", "unsupported", message, file=member)
+            else:
                 raise
-            message = "not checked: %s" % error
-            self.report.note("metadata", "unsupported", message, file=member)
             return error
 
     def _name(self, path: str) -> str:
@@ -232,9 +232,10 @@ class DatasetCheck:
         name = os.path.relpath(path, self.report.path)
         return name.replace(os.sep, "/")
 
-    def _description_failed(self, error: FormatError | OSError) -> None:
+    def _description_failed(self, error: Exception) -> None:
         self.errors.append(error)
-        path = error.filename if isinstance(error.filename, str) else self.report.path
+        name = getattr(error, "filename", None)
+        path = name if isinstance(name, str) else self.report.path
         message = error.message if isinstance(error, FormatError) else str(error)
         if isinstance(error, OSError) and error.strerror:
             message = error.strerror
@@ -368,11 +369,10 @@ class DatasetCheck:
         report = self.report
         for name, error in (table.unopened or {}).items():
             report.losses.append(RowLoss(joined_name(member, name), None))
-            if isinstance(error, UsageError):
+            if _is_unsupported(error):
                 place = joined_name(member, name)
                 report.add("metadata", "unsupported", str(error), file=place)
             else:
-                assert isinstance(error, (FormatError, OSError))
                 self._description_failed(error)
         used = set(table.unopened or ())
         lengths = {name: c.shape[0] for name, c in table.columns.items()}
@@ -421,6 +421,13 @@ def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
     places = ["", *(name + "/" for name in folder.folders())]
     names = [JOURNAL, *(place + file for place in places for file in files)]
     return [(name, folder.identity(name)) for name in names]
+
+
+def _is_unsupported(error: Exception) -> bool:
+    """Return whether an error says that nothing is damaged."""
+    return isinstance(error, Unsupported) or not isinstance(
+        error, (FormatError, OSError)
+    )
 
 
 def joined_name(*parts: str) -> str:

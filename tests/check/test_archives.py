@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import struct
 import zipfile
 
@@ -13,7 +14,7 @@ import pytest
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._format.zip_format import encode_directory
-from bloscpack.exceptions import FormatError, NotReadable, UsageError
+from bloscpack.exceptions import FormatError, NotReadable, Unsupported, UsageError
 
 ARRAYS = {
     "a": np.arange(50),
@@ -246,7 +247,12 @@ def test_flipped_bits(content, digests):
     for bit in places(data):
         other = bytearray(data)
         other[bit // 8] ^= 1 << bit % 8
-        report = verified(bytes(other))
+        try:
+            report = verified(bytes(other))
+        except Unsupported as error:  # compressed or divided, it says
+            with pytest.raises(Unsupported, match=re.escape(error.message)):
+                read(bytes(other))
+            continue
         assert report.findings, bit
         try:
             found = read(bytes(other))
@@ -320,8 +326,8 @@ def test_an_archive_that_was_compressed_again(path, run):
         for name in source.namelist():
             target.writestr(name, source.read(name))
     path.write_bytes(fp.getvalue())
-    with pytest.raises(UsageError, match=r"by ZIP itself.*deflate.*zip -0"):
+    with pytest.raises(Unsupported, match=r"by ZIP itself.*deflate.*zip -0"):
         bp.verify(path)
     code, _, said = run("verify", path)
-    assert 2 == code
+    assert 1 == code
     assert "deflate" in said

@@ -225,7 +225,7 @@ def test_what_is_no_dataset(capfd, verb):
 
     assert EXIT_COULD_NOT == for_each_file(["a"], act)
     said = capfd.readouterr().err
-    assert "found a folder without the files of one: 'a'" in said
+    assert "without the files of one ('zarr.json' or 'meta/storage'): 'a'" in said
     assert "nothing to do" not in said
     assert ["a", "x.npy"] == sorted(os.listdir())
 

@@ -83,7 +83,7 @@ def test_a_folder_without_inputs(run, folder, verb):
         code, _, errors = run(verb, *arguments)
         assert 1 == code
         name = arguments[-1]
-        assert "a folder without the files of one: '%s'\n" % name in errors
+        assert "files of one ('zarr.json' or 'meta/storage'): '%s'\n" % name in errors
     code, said, errors = run(verb, "empty", "in/a.blp")
     assert 1 == code
     assert "in/a.blp" in said

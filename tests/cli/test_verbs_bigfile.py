@@ -201,7 +201,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     assert "blpk: error: 'tree' is a BigFile tree: " in err
     os.mkdir("other")
     err = run(verb, "other", *more)[2]
-    assert "found a folder without the files of one: 'other'" in err
+    assert "without the files of one ('zarr.json' or 'meta/storage'): 'other'" in err
 
 
 @pytest.mark.parametrize(

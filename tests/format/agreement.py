@@ -53,8 +53,9 @@ def refusing(read, *arguments):
         message = getattr(error, "message", str(error))
         if "zarr' can't be imported" in message:
             return BY_OTHERS
-        damage = not isinstance(error, (UsageError, Unsupported))
-        verdict = "damage" if damage else "unsupported"
+        damage = isinstance(error, (FormatError, OSError))
+        supported = damage and not isinstance(error, Unsupported)
+        verdict = "damage" if supported else "unsupported"
         return Refusal(re.sub("'/[^']*'", "'PATH'", message), verdict)
 
 

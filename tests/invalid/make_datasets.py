@@ -679,7 +679,8 @@ def findings(path):
         found = bp.verify(path).findings
     except (UsageError, StorageError, FormatError) as error:
         return [type(error).__name__]
-    return sorted({"%s %s" % (f.section, f.kind) for f in found if not is_note(f)})
+    found = [f for f in found if not is_note(f) or f.kind == "unsupported"]
+    return sorted({"%s %s" % (f.section, f.kind) for f in found})
 
 
 def verdict(name, refused):

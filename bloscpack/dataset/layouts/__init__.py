@@ -305,7 +305,10 @@ def detect(folder: Folder) -> Found:
     if found is None:
         if folder.is_remote and not (folder.lists and folder.names("")):
             raise FileNotFoundError(errno.ENOENT, "there is no dataset", folder.path())
-        missing = "expected a dataset, found a folder without the files of one"
+        missing = (
+            "expected a dataset, found a folder without the files of one "
+            "('zarr.json' or 'meta/storage')"
+        )
         if folder.is_folder("c"):
             missing = (
                 "the document 'zarr.json' is missing, and there is a folder 'c', as of "
