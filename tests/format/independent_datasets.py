@@ -39,11 +39,10 @@ def read(path: str) -> dict:
         return tree
     data = file_bytes(path)
     tree = read_archive(data) if data[:4] != b"blpk" else None
-    tree = tree or blp.read_array(data)
-    if tree is None:
-        plain, metadata = blp.read(data)
-        tree = {"kind": "bytes", "metadata": metadata, "bytes": plain}
-    return tree
+    if tree := tree or blp.read_array(data):
+        return tree
+    plain, metadata = blp.read(data)
+    return {"kind": "bytes", "metadata": metadata, "bytes": plain}
 
 
 # Journals
@@ -66,12 +65,11 @@ def may_write(uid: int, status: os.stat_result) -> bool:
     """Return whether the permission bits of a file allow a user to write it."""
     if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
         return True
-    try:
+    with contextlib.suppress(KeyError):
         user = pwd.getpwuid(uid)
-    except KeyError:
-        return False
-    groups = os.getgrouplist(user.pw_name, user.pw_gid)
-    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
+        groups = os.getgrouplist(user.pw_name, user.pw_gid)
+        return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
+    return False
 
 
 def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
@@ -225,11 +223,9 @@ def read_folder(path: str) -> dict | None:
 
 def has_dataset(path: str) -> bool:
     """Return whether a folder in this one is a dataset by its own files."""
-    for outer, names, _ in os.walk(path):
-        for inner in [os.path.join(outer, n) for n in names if n != ".bloscpack"]:
-            if not os.path.islink(inner) and attempt(kind_of, inner):
-                return True
-    return False
+    folders = (f"{outer}/{n}" for outer, names, _ in os.walk(path) for n in names)
+    inner = (each for each in folders if not each.endswith("/.bloscpack"))
+    return any(not os.path.islink(each) and attempt(kind_of, each) for each in inner)
 
 
 def read_node(folder: Folder, column: str | None = None) -> dict:
@@ -258,12 +254,13 @@ def read_node(folder: Folder, column: str | None = None) -> dict:
 
 def read_members(folder: Folder) -> dict[str, dict | Refused]:
     """Return the members of a group, each of them a tree or why it is refused."""
-    members = {}
-    for name in sorted(filter(is_member, os.listdir(folder.path))):
-        path = os.path.join(folder.path, name)
-        if os.path.isdir(path) and not os.path.islink(path):
-            members[name] = attempt(read_folder, path)
-    return {name: tree for name, tree in members.items() if tree is not None}
+    entries = [entry for entry in os.scandir(folder.path) if is_member(entry.name)]
+    folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    return without_none({e.name: attempt(read_folder, e.path) for e in folders})
+
+
+def without_none(trees: dict[str, object]) -> dict[str, object]:
+    return {name: tree for name, tree in trees.items() if tree is not None}
 
 
 def is_member(name: str) -> bool:
@@ -674,10 +671,9 @@ def read_archive(data: bytes) -> dict | None:
     try:
         entries, end = read_directory(data)
         names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
-    except (Refused, ValueError) as error:
-        if not is_archive:
-            return None
-        raise Refused("Z2") from error
+    except (Refused, ValueError):
+        check("Z2", not is_archive)
+        return None
     if not is_archive and "zarr.json" not in names:
         return None
     for i in sorted(range(len(entries)), key=lambda i: -entries[i].start):
@@ -689,8 +685,8 @@ def read_archive(data: bytes) -> dict | None:
         entries[i], end = entry._replace(end=end), entry.start
     members = {n: entry for n, entry in zip(names, entries) if not n.endswith("/")}
     archive = Archive(data, members)
-    arrays = {each[0]: attempt(archive.array, *each) for each in archive.arrays()}
-    return {"kind": "group", "attributes": {}, "members": arrays}
+    found = {n: attempt(archive.array, n, c) for n, c in archive.arrays().items()}
+    return {"kind": "group", "attributes": {}, "members": without_none(found)}
 
 
 def read_directory(data: bytes) -> tuple[list[Entry], int]:
@@ -716,32 +712,28 @@ def read_directory(data: bytes) -> tuple[list[Entry], int]:
         flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
         name_end, at = at + 46 + sizes[0], at + 46 + sum(sizes)
         check("Z2", at <= end)
-        extra = extra_fields(data[name_end : name_end + sizes[1]])
-        size, stored, where = large([size, stored, where], extra)
+        extra = data[name_end : name_end + sizes[1]]
+        digest, (size, stored, where) = large([size, stored, where], extra)
         check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
         numbers = flags, method, crc32, stored, size, where + start - offset
         name = data[name_end - sizes[0] : name_end]
-        entries.append(Entry(*numbers, name, extra.get(28738), 0))
+        entries.append(Entry(*numbers, name, digest, 0))
     check("Z2", len(entries) == total)
     return entries, start
 
 
-def extra_fields(extra: bytes) -> dict[int, bytes]:
+def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
+    """Return the field of Z7, and numbers of which some may be in that of Zip64."""
     fields = {}
     while len(extra) >= 4:
         number, size = struct.unpack_from("<HH", extra)
         fields.setdefault(number, extra[4 : 4 + size])
         extra = extra[4 + size :]
-    return fields
-
-
-def large(numbers: list[int], extra: dict[int, bytes]) -> list[int]:
-    """Return numbers of which some may be in the field of Zip64."""
-    field = extra.get(1, b"")
+    field = fields.get(1, b"")
     for i, number in enumerate(numbers):
         if number == 2**32 - 1 and len(field) >= 8:
             numbers[i], field = int.from_bytes(field[:8], "little"), field[8:]
-    return numbers
+    return fields.get(28738), numbers
 
 
 class Archive(namedtuple("Archive", "data members")):
@@ -758,21 +750,21 @@ class Archive(namedtuple("Archive", "data members")):
         begin = at + 30 + length + more
         check("Z1", data[at + 30 : at + 30 + length] == entry.name)
         check("Z1", method == 0 and not (flags ^ entry.flags) & 2048)
-        size, stored = large([size, stored], extra_fields(data[begin - more : begin]))
+        _, sizes = large([size, stored], data[begin - more : begin])
         free = (0,) if flags & 8 else ()
         check("Z1", not flags & 0x2041 and crc32 in (entry.crc32, *free))
-        check("Z1", {size, stored} <= {entry.size, *free})
-        check("Z1", begin + entry.size <= entry.end)
+        check("Z1", {*sizes} <= {entry.size, *free} and begin + entry.size <= entry.end)
         return data[begin : begin + entry.size]
 
     def document(self, name: str) -> dict:
-        """Return the node of a document."""
-        raw = self.read(name)
-        check("Z1", zlib.crc32(raw) == self.members[name].crc32)
+        """Return the node of the document of an array."""
+        check("Z8", name + "/zarr.json" in self.members)
+        raw = self.read(name + "/zarr.json")
+        check("Z1", zlib.crc32(raw) == self.members[name + "/zarr.json"].crc32)
         return describe_node(raw)
 
-    def arrays(self) -> list[tuple[str, str | None]]:
-        """Return the names of all arrays, each with the member of its chunks (Z8)."""
+    def arrays(self) -> dict[str, str | None]:
+        """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
         chunks, others, documents = defaultdict(list), set(), []
         for path in self.members:
             found = re.fullmatch(r"(.+?)/c(|/.*)", path, re.DOTALL)
@@ -784,44 +776,38 @@ class Archive(namedtuple("Archive", "data members")):
                 chunks[found[1]].append(path)
             elif found:
                 others.add(found[1])
-        arrays: list[tuple[str, str | None]] = []
-        for name, paths in chunks.items():
-            if name not in others or name + ".blp" in paths:
-                check("Z8", len(paths) == 1)
-                arrays.append((name, paths[0]))
-        lost = [n for n in documents if n not in chunks.keys() | others]
-        return arrays + [(name, None) for name in lost if self.is_lost(name)]
+        others = {name for name in others if name + ".blp" not in chunks[name]}
+        check("Z8", all(len(chunks[name]) < 2 for name in chunks.keys() - others))
+        names = [name for name in [*chunks, *documents] if name not in others]
+        return {name: (chunks[name] or [None])[0] for name in names}
 
-    def is_lost(self, name: str) -> bool:
-        """Return whether a document without chunks is that of an array."""
-        try:
-            return is_of_shard(self.document(name + "/zarr.json"))
-        except NotSupported:
-            return False
-        except Refused:
-            return sum(n.startswith(name + "/") for n in self.members) == 1
-
-    def array(self, name: str, chunks: str | None) -> dict:
-        """Return an array."""
-        check("Z8", chunks is not None)
-        document = None
-        if chunks != name + ".blp":
-            check("Z8", name + "/zarr.json" in self.members)
-            document = self.document(name + "/zarr.json")
-            check("Z3", is_of_shard(document))
+    def array(self, name: str, chunks: str | None) -> dict | None:
+        """Return an array; None if the members are none."""
+        node = None if chunks == name + ".blp" else attempt(self.document, name)
+        if chunks is None:
+            damaged = isinstance(node, Refused) and not isinstance(node, NotSupported)
+            members = [
+                member for member in self.members if member.startswith(name + "/")
+            ]
+            check("Z8", not is_of_shard(node) and not (damaged and len(members) == 1))
+            return None
+        if isinstance(node, Refused):
+            raise node
+        check("Z3", node is None or is_of_shard(node))
         data = self.read(chunks)
         tree = blp.read_array(data)
         check("A12", tree is not None)
-        if document:
+        if node:
             check("Z3", blp.read_header(data).layout == 3)
-            check("Z3", all(document[k] == tree[k] for k in ("shape", "dtype")))
+            check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
             check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
             tree["attributes"] = {}
         return tree
 
 
-def is_of_shard(node: dict) -> bool:
+def is_of_shard(node: dict | Refused) -> bool:
     """Return whether a document is one of Z3."""
-    place = (0,) * len(node.get("shape", []))
-    name = "c" + "/0" * len(place)
-    return node["kind"] == "array" and node["ours"] and node["name"](place) == name
+    if isinstance(node, Refused) or node["kind"] != "array":
+        return False
+    place = (0,) * len(node["shape"])
+    return node["ours"] and node["name"](place) == "c" + "/0" * len(place)

@@ -300,10 +300,10 @@ def describe_type(dtype: object) -> tuple[object, int]:
     total, names, fields = 0, [], []
     for field in dtype:
         check("A5", isinstance(field, list) and len(field) in (2, 3))
-        title, name = field[0] if is_pair(field[0]) else ("", field[0])
-        check("A5", isinstance(title, str) and isinstance(name, str))
-        check("A5", not name or name not in names)
-        names.append(name)
+        title = field[0] if isinstance(field[0], list) else ["", field[0]]  # A3
+        check("A5", len(title) == 2 and all(isinstance(text, str) for text in title))
+        check("A5", not title[1] or title[1] not in names)
+        names.append(title[1])
         shape = field[2] if len(field) == 3 else []
         shape = [shape] if type(shape) is int else shape
         check("A5", is_shape(shape))
@@ -311,11 +311,6 @@ def describe_type(dtype: object) -> tuple[object, int]:
         fields.append([field[0], inner, shape] if shape else [field[0], inner])
         total += size * math.prod(shape)
     return fields, total
-
-
-def is_pair(name: object) -> bool:
-    """Return whether the name of a field has a title (A3)."""
-    return isinstance(name, list) and len(name) == 2
 
 
 def read_array(data: bytes) -> dict | None:
