@@ -17,7 +17,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import blosc
 import numpy as np
@@ -111,23 +111,22 @@ def read_front(data: bytes) -> File:
     if file.options & 1 and file.nchunks != -1:
         file.position += 8 * (file.nchunks + file.free)
         check("O6", file.position <= len(data))  # O3: nothing else uses the table
-    least = 16 + len(digest_of(file.checksum, b""))
-    check("F4", file.position + file.nchunks * least <= len(data))
+    least = file.nchunks * (16 + len(digest_of(file.checksum, b"")))
+    check("F4", file.position + least <= len(data))
     return file
 
 
 def read_header(data: bytes) -> File:
     check("T1", len(data) < 4 or data[:4] == b"blpk")
     if len(data) >= 24:
-        fields = struct.unpack_from("<4B3I", data, 8)
-        version, lz, _, typesize, nbytes, _, ctbytes = fields
-        possible = (version, lz) == (2, 1) and typesize and nbytes <= LARGEST_CHUNK
+        *fields, _, typesize, nbytes, _, ctbytes = struct.unpack_from("<4B3I", data, 8)
+        possible = fields == [2, 1] and typesize and nbytes <= LARGEST_CHUNK
         if possible and 16 <= ctbytes <= nbytes + 16:
             return File(0, 8, int.from_bytes(data[4:8], "little"))
     check("T3", len(data) >= 32)
     check("T4", data[4] in (1, 2, 3))
     fields = struct.unpack_from("<4B2i2q", data, 4)
-    layout, options, checksum, _, chunk_size, last_chunk, nchunks, free = fields
+    layout, options, checksum, _, *sizes, nchunks, free = fields
     if layout == 1:
         check("L5", data[5:8] == bytes(3))
         check(
@@ -137,11 +136,10 @@ def read_header(data: bytes) -> File:
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
     check("H6", checksum < 10 and options < 4)
-    check("H5", nchunks != 0 or last_chunk < 1)
-    sizes = chunk_size, last_chunk
+    check("H5", nchunks != 0 or sizes[1] < 1)
     check("H6", nchunks >= -1 and free >= 0 and -1 <= min(sizes))
     check("H6", max(sizes) <= LARGEST_CHUNK)
-    check("H1", layout == 2 or -1 in sizes or last_chunk <= chunk_size)
+    check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
     return File(layout, 32, nchunks, *sizes, checksum, options, free)
@@ -215,22 +213,20 @@ def read_chunks(data: bytes, file: File) -> File:
 
 
 def read_frame(
-    data: bytes,
-    start: int,
-    checksum: int,
-    check_size: Callable[[int, int], None] = lambda nbytes, stop: None,
+    data: bytes, start: int, checksum: int, check_size: Callable = lambda *sizes: None
 ) -> tuple[bytes, int]:
     """Return a chunk with a right digest, and the end of the frame.
 
     `check_size` gets the plain size and the end.
     """
     check("C3", start + 16 <= len(data))
-    fields = struct.unpack_from("<4B3I", data, start)
-    version, lz, flags, typesize, nbytes, blocksize, ctbytes = fields
-    check("C1", (version, lz) == (2, 1) and not flags & 8 and flags & 5 != 5)
-    check("C1", flags >> 5 in RATIOS and typesize > 0 and nbytes <= LARGEST_CHUNK)
-    check("C1", 1 <= blocksize <= max(nbytes, 1))
-    least = nbytes + 16 if flags & 2 else 16 + 4 * -(-nbytes // blocksize)
+    *fields, flags, size, nbytes, block, ctbytes = struct.unpack_from(
+        "<4B3I", data, start
+    )
+    check("C1", fields == [2, 1] and not flags & 8 and flags & 5 != 5)
+    check("C1", flags >> 5 in RATIOS and size > 0 and nbytes <= LARGEST_CHUNK)
+    check("C1", 1 <= block <= max(nbytes, 1))
+    least = nbytes + 16 if flags & 2 else 16 + 4 * -(-nbytes // block)
     check("C2", least <= ctbytes <= nbytes + 16)
     check("C2", nbytes <= ctbytes * RATIOS[flags >> 5])
     end = start + ctbytes
@@ -354,9 +350,7 @@ def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[
     return chunks
 
 
-def copy_box(
-    target: np.ndarray, place: Sequence[int], piece: bytes, chunks: list
-) -> None:
+def copy_box(target: np.ndarray, place: tuple, piece: bytes, chunks: list) -> None:
     """Copy the items of a chunk that lie inside of an array to it (G3)."""
     part = target[(*(slice(p * c, p * c + c) for p, c in zip(place, chunks)), ...)]
     items = np.frombuffer(piece, target.dtype).reshape(chunks)
