@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..args import calculate_nchunks, parse_chunk_size
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
-    BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
     METADATA_HEADER_LENGTH,
@@ -28,8 +27,7 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader, MetadataHeader, decode_header
 from ..serializers import is_array, is_grid, replaced_metadata
-from . import blosc_header
-from .sections import Beginning, Section, decode_metadata, encode_again
+from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
 if TYPE_CHECKING:
@@ -309,89 +307,23 @@ def find_overreach(
 
     ``read_old(offset, size)`` reads the old content of the file, which has `length`
     bytes and may be hostile. A change overwrites the header, with or without the
-    metadata section, then free entries of the offset table, then all bytes from the
-    last chunk on; in a grid also those of the last rows of chunks. Raises `FormatError`
-    if the old header or the metadata are invalid.
+    metadata section, then entries of the offset table, then all bytes from a place
+    behind the table on (J3). Raises `FormatError` if the old header is invalid.
     """
     header = decode_header(read_old(0, BLOSCPACK_HEADER_LENGTH))
-    sections_end = BLOSCPACK_HEADER_LENGTH
+    table = BLOSCPACK_HEADER_LENGTH
     if header.metadata:
-        raw = read_old(BLOSCPACK_HEADER_LENGTH, METADATA_HEADER_LENGTH)
-        section = MetadataHeader.decode(raw)
-        digest_size = CHECKSUMS_LOOKUP[section.meta_checksum].size
-        front = sections_end + METADATA_HEADER_LENGTH
-        sections_end = front + section.max_meta_size + digest_size
+        section = MetadataHeader.decode(read_old(table, METADATA_HEADER_LENGTH))
+        table += METADATA_HEADER_LENGTH + section.max_meta_size
+        table += CHECKSUMS_LOOKUP[section.meta_checksum].size
     (_, stop), *rest = extents
-    if stop not in (BLOSCPACK_HEADER_LENGTH, sections_end):
+    if stop not in (BLOSCPACK_HEADER_LENGTH, table):
         return "'0' to '%d'" % stop
-    if not header.offsets or header.nchunks == -1:
-        last = _last_chunk(read_old, sections_end, length, header) if rest else 0
-        del rest[: [(last, length)] == rest[:1]]
-        return "'%d' to '%d'" % rest[0] if rest else None
-    found = _beyond(read_old, rest, header, sections_end, length)
-    if found is None or not header.metadata:
-        return found
-    stored = read_old(front, section.meta_comp_size)
-    digest = read_old(sections_end - digest_size, digest_size)
-    metadata = decode_metadata(section, stored, digest, None, None)
-    if not is_grid(metadata):
-        return found
-    kept = kept_chunks(metadata, header)
-    return _beyond(read_old, rest, header, sections_end, length, kept)
-
-
-def _beyond(
-    read_old: Callable[[int, int], bytes],
-    extents: list[Extent],
-    header: BloscpackHeader,
-    table: int,
-    length: int,
-    kept: int | None = None,
-) -> str | None:
-    """Return the first extent that is neither entries of the table nor last chunks.
-
-    The table begins at `table`. Of a grid, `kept` is the number of chunks in front of
-    those that are written again.
-    """
-    first = header.nchunks if kept is None else kept
-    table_end = table + OFFSET_LENGTH * (header.nchunks + header.max_app_chunks)
-    rest = [*extents]
-    if rest and rest[0][0] == table + OFFSET_LENGTH * first:
-        del rest[: rest[0][1] <= table_end]
-    last = table_end
-    if header.nchunks > 0:
-        number = min(first, header.nchunks - 1)
-        entry = read_old(table + OFFSET_LENGTH * number, OFFSET_LENGTH)
-        last = int.from_bytes(entry, "little", signed=True)
-        if kept == header.nchunks:
-            chunk = blosc_header.decode_header(read_old(last, BLOSC_HEADER_LENGTH))
-            last += chunk.ctbytes + header.checksum_impl.size
-    if rest and table_end <= last and rest[0] == (last, length):
+    chunks = table
+    if header.offsets and header.nchunks != -1:
+        chunks += OFFSET_LENGTH * (header.nchunks + header.max_app_chunks)
+    if rest and table <= rest[0][0] and rest[0][1] <= chunks:
+        del rest[0]
+    if rest and chunks <= rest[0][0] and rest[0][1] == length:
         del rest[0]
     return "'%d' to '%d'" % rest[0] if rest else None
-
-
-def _last_chunk(
-    read_old: Callable[[int, int], bytes],
-    start: int,
-    length: int,
-    header: BloscpackHeader,
-) -> int | None:
-    """Return where the last chunk of a file without an offset table begins.
-
-    The first chunk begins at `start`. Without chunks it is the place of the first one.
-    Returns None if an append refuses the chunks: their number or their sizes contradict
-    the header, or their end the `length` of the file.
-    """
-    last, end, number, nbytes = start, start, 0, 0
-    size = header.chunk_size
-    while end < length and number != header.nchunks:
-        if number and (nbytes != size or not size):
-            return None
-        chunk = blosc_header.decode_header(read_old(end, BLOSC_HEADER_LENGTH))
-        nbytes = chunk.nbytes
-        size = nbytes if size == -1 else size
-        last, end = end, end + chunk.ctbytes + header.checksum_impl.size
-        number += 1
-    is_whole = end == length if header.nchunks == -1 else number == header.nchunks
-    return last if is_whole and end <= length else None

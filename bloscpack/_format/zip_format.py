@@ -112,7 +112,7 @@ class Member:
         self.flags = UTF8
         self.method = STORED
         self.crc = self.size = self.offset = self.limit = 0
-        self.stored_digest: int | None = None
+        self.stored_digest: bytes | None = None
 
     @property
     def digest(self) -> int:
@@ -369,7 +369,7 @@ def decode_directory(data: bytes, directory: Directory) -> list[Member]:
             )
         limit = member.offset
         stored = member.stored_digest
-        if stored is not None and stored != member.digest:
+        if stored not in (None, DIGEST.pack(member.digest)):
             raise _damaged(
                 "the digest of the entry %.200r in its directory does not match"
                 % member.name
@@ -397,8 +397,8 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     if method == STORED and packed != member.size:
         raise StructError("a stored member has two sizes, %d and %d" % (packed, size))
     for kind, field in _extra_fields(extra) if extra else ():
-        if kind == EXTRA_DIGEST and len(field) == DIGEST.size:
-            (member.stored_digest,) = DIGEST.unpack(field)
+        if kind == EXTRA_DIGEST:
+            member.stored_digest = field
     return member, stop
 
 

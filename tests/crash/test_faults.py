@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 
 import pytest
 from crash.operations import TARGET, refill
@@ -259,6 +260,7 @@ def constant_alarms():
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        time.sleep(0.01)  # a signal that was sent may still arrive
         signal.signal(signal.SIGALRM, before)
 
 

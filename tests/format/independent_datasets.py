@@ -108,16 +108,17 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
 
 
 def are_overwritten(old: bytes, extents: list[tuple[int, int]]) -> bool:
-    """Return whether a change overwrites these: head, free entries, last chunk on."""
+    """Return whether a change overwrites these: head, entries, chunks to the end."""
     with blp.breaking("J3"):
         file = blp.read_front(old)
-    rest, has_table = extents[1:], file.options & 1 and file.nchunks != -1
-    entries = file.position - 8 * file.free * has_table
-    table = entries - 8 * file.nchunks * has_table
-    if rest and rest[-1][0] >= file.position and rest.pop()[1] != len(old):
-        return False
-    inside = all(entries <= a and b <= file.position for a, b in rest)
-    return inside and extents[0][1] in (32, table)
+    (_, end), *rest = extents
+    has_table = file.options & 1 and file.nchunks != -1
+    table = file.position - 8 * (file.nchunks + file.free) * has_table
+    if rest and rest[0][0] >= table and rest[0][1] <= file.position:
+        del rest[0]
+    if rest and rest[0][0] >= file.position and rest[0][1] == len(old):
+        del rest[0]
+    return not rest and end in (32, table)
 
 
 def is_name(name: object) -> bool:
@@ -667,14 +668,14 @@ Entry = namedtuple("Entry", "flags method crc32 stored size start name digest en
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none (Z)."""
-    is_archive = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    begins = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
     try:
         entries, end = read_directory(data)
         names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
     except (Refused, ValueError):
-        check("Z2", not is_archive)
+        check("Z2", not begins)
         return None
-    if not is_archive and "zarr.json" not in names:
+    if "zarr.json" not in names:
         return None
     for i in sorted(range(len(entries)), key=lambda i: -entries[i].start):
         entry = entries[i]

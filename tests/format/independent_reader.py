@@ -69,9 +69,7 @@ CHECKSUMS += [hashlib.sha256, hashlib.sha384, hashlib.sha512, crc32c]
 
 def digest_of(number: int, data: bytes) -> bytes:
     found = CHECKSUMS[number](data) if number else b""
-    if isinstance(found, int):
-        return struct.pack("<I", found)
-    return found.digest() if number else b""
+    return struct.pack("<I", found) if type(found) is int else found and found.digest()
 
 
 @dataclasses.dataclass

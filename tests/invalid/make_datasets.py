@@ -508,6 +508,7 @@ SAMPLES = {
     "archive-overlap": entry("Z2", offset=10),
     "archive-two-sizes": entry("Z2", stored=3),
     "archive-renamed": entry("Z7", wrong=1),
+    "archive-digest-empty": entry("Z7", digest_size=0),
     "archive-shape": zipped("Z3", lambda z: set_document(z, "x/zarr.json", shape=[4])),
     "archive-dtype": zipped(
         "Z3", lambda z: set_document(z, "x/zarr.json", data_type="int8")

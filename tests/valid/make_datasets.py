@@ -258,7 +258,8 @@ class Zip:
             digest = crc32(
                 digested + entry.get("digest_of", entry["name"])
             ) ^ entry.get("wrong", 0)
-            extra = struct.pack("<2sHI", b"Bp", 4, digest) * member["digest"]
+            extra = struct.pack("<2sHI", b"Bp", entry.get("digest_size", 4), digest)
+            extra *= member["digest"]
             entries += struct.pack(
                 self.ENTRY, b"PK\1\2", 45, 45, entry["flags"], entry["method"], 0, 33,
                 entry["crc"], entry["stored"], entry["size"], len(entry["name"]),
