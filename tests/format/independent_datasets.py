@@ -20,14 +20,13 @@ import sys
 import unicodedata
 import zlib
 from collections import defaultdict, namedtuple
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from format import independent_reader as blp
 from format.independent_reader import MISSING, NotSupported, Refused, check, is_shape
 
-LARGEST_DOCUMENT = 64 << 20
+KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
 LARGEST_RESULT = 2**28  # a limit of this program
 
 
@@ -55,9 +54,10 @@ def file_bytes(path: str) -> bytes:
         return data
     found = os.lstat(journal)
     check("J3", stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    check("J3", may_write(found.st_uid, status))
+    check(
+        "J3", may_write(found.st_uid, status) and found.st_size <= 2 * len(data) + 176
+    )
     check("J3", not found.st_mode & 0o22 or status.st_mode & stat.S_IWOTH)
-    check("J3", found.st_size <= 2 * len(data) + 176)
     return old_content(data, Path(journal).read_bytes(), status.st_ino)
 
 
@@ -97,7 +97,19 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     for a, b in extents:
         old[a:b], at = journal[at : at + b - a], at + b - a
     old = old[:length]
-    check("J3", are_overwritten(bytes(old), extents))
+    with blp.breaking("J3"):
+        file = blp.read_front(bytes(old))
+    entries = file.nchunks + file.free if file.options & 1 and file.nchunks != -1 else 0
+    (_, end), *rest = extents
+    check("J3", end in (32, file.position - 8 * entries))
+    if (
+        rest
+        and rest[0][0] >= file.position - 8 * entries
+        and rest[0][1] <= file.position
+    ):
+        del rest[0]
+    check("J3", not rest or (rest[0][0] >= file.position and rest[0][1] == length))
+    check("J3", len(rest) < 2)
     starts = [*range(start, start + size, max(4096, -(-size // 16)))]
     starts.append(max(start, start + size - 4096))
     samples = [data[i : min(i + 4096, start + size)] for i in starts]
@@ -105,20 +117,6 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     check("J3", all(n in (a, b, 0) for n, a, b in zip(data, old, head)))
     check("J3", inode == number or data[:head_size] != head)
     return bytes(old)
-
-
-def are_overwritten(old: bytes, extents: list[tuple[int, int]]) -> bool:
-    """Return whether a change overwrites these: head, entries, chunks to the end."""
-    with blp.breaking("J3"):
-        file = blp.read_front(old)
-    (_, end), *rest = extents
-    has_table = file.options & 1 and file.nchunks != -1
-    table = file.position - 8 * (file.nchunks + file.free) * has_table
-    if rest and rest[0][0] >= table and rest[0][1] <= file.position:
-        del rest[0]
-    if rest and rest[0][0] >= file.position and rest[0][1] == len(old):
-        del rest[0]
-    return not rest and end in (32, table)
 
 
 def is_name(name: object) -> bool:
@@ -133,8 +131,8 @@ class Folder:
     def __init__(self, path: str, outer: Folder | None = None) -> None:
         """Take a folder; a column of a table has the journal of the table, too."""
         self.path, start = path, os.path.basename(path) + "/"
-        new = outer.new.items() if outer else ()
-        self.new = {n[len(start) :]: found for n, found in new if n.startswith(start)}
+        new = outer.new if outer else {}
+        self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
         if os.path.lexists(path + "/.bloscpack/journal"):
             self.read_journal(path + "/.bloscpack")
 
@@ -146,8 +144,8 @@ class Folder:
         folder = os.stat(self.path)
         sticky = folder.st_mode & stat.S_ISVTX
         for status in (around, journal):
-            known = status.st_uid in (0, folder.st_uid)
-            known = known or (status is around and status.st_uid == os.getuid())
+            user = os.getuid() if status is around else 0
+            known = status.st_uid in (0, folder.st_uid, user)
             check("J6", known or (not sticky and may_write(status.st_uid, folder)))
             allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
             allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
@@ -180,18 +178,15 @@ class Folder:
 
 def is_file(folder: str, name: str) -> bool:
     """Return whether a regular file is there; links are refused (I9)."""
-    paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)][1:]
-    for path in paths:
-        check("I9", not os.path.islink(path))
-        if not (os.path.isfile(path) if path == paths[-1] else os.path.isdir(path)):
-            return False
-    return True
+    paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)]
+    check("I9", not any(map(os.path.islink, paths[1:])))
+    return os.path.isfile(paths[-1])
 
 
 # Folders
 
 
-def attempt(function: Callable, *arguments: object) -> object:
+def attempt(function, *arguments: object) -> object:
     """Return what a function returns, or why something is refused."""
     try:
         return function(*arguments)
@@ -266,8 +261,7 @@ def without_none(trees: dict[str, object]) -> dict[str, object]:
 
 def is_member(name: str) -> bool:
     """Return whether a folder with this name may be a member of a group (V2)."""
-    refused = name.startswith("__") or name == "zarr.json" or not name.strip(".")
-    refused = refused or any(part in name for part in ("/", "\\", ".bloscpack"))
+    refused = re.match(r"__|zarr\.json$|\.*$|.*([/\\]|\.bloscpack)", name, re.DOTALL)
     spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
     return not refused and not spaces
 
@@ -294,7 +288,7 @@ def supports(rule: str, holds: object) -> None:
 
 def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
     """Return the words of an identity in an object; None if its digest is wrong."""
-    value = place.get("bloscpack-id") if isinstance(place, dict) else None
+    value = place.get(KEY) if isinstance(place, dict) else None
     stored = value.encode("utf-8", "replace") if isinstance(value, str) else b""
     found, at = WORDS.fullmatch(stored), raw.rfind(stored) + len(stored)
     if not found or at < len(stored):
@@ -311,10 +305,10 @@ def describe_node(raw: bytes) -> dict:
     check("V1", document["zarr_format"] == 3 and kind in ("array", "group"))
     check("V1", isinstance(attributes, dict))
     words, user, text = identity_of(attributes, raw), {**attributes}, None
-    user.pop("bloscpack-id", None)
+    user.pop(KEY, None)
     node = {"kind": kind, "own": words, "attributes": user}
     if kind == "array":
-        damaged = not words and (b"bloscpack-id" in raw or WORDS.search(raw))
+        damaged = not words and (KEY.encode() in raw or WORDS.search(raw))
         try:
             describe_array(node, document, damaged)
         except NotSupported as error:
@@ -409,7 +403,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     (order, kind), is_text = dtype[:2], isinstance(value, str)
     endian = "big" if order == ">" else "little"
     types = {"b": (bool,), "f": (int, float), "c": (), "S": (), "U": ()}
-    known = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
+    words = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
     if kind == "c" and isinstance(value, list) and len(value) == 2:
         return b"".join(item_of(part, order + "f", size // 2) for part in value)
     with blp.breaking("V8", ValueError, OverflowError):
@@ -421,8 +415,8 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
         if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
             check("V8", len(value) == 2 + 2 * size)
             return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-        right = type(value) in types.get(kind, (int,)) or value in known.get(kind, ())
-        check("V8", right)
+        known = value in words.get(kind, ())
+        check("V8", known or type(value) in types.get(kind, (int,)))
         if kind == "f":
             with np.errstate(over="ignore"):
                 return np.float64(value).astype(f"{order}f{size}").tobytes()
@@ -466,10 +460,8 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
     start = len(data) - size if node["index"] == "end" else 0
     first, last = (0, start) if start else (size, len(data))
     check(rule or "V9", size <= len(data))
-    index, digest = (
-        data[start:][: size // 16 * 16],
-        data[start:][size // 16 * 16 : size],
-    )
+    end = start + size - size % 16
+    index, digest = data[start:end], data[end : start + size]
     check(rule or "V9", digest in (b"", blp.digest_of(9, index)))
     entries = [*struct.iter_unpack("<QQ", index)]
     starts = {at for at, n in entries if (at, n) != MISSING}
@@ -541,7 +533,7 @@ def read_superchunks(folder: Folder) -> dict:
     raw = folder.read("meta/storage") or b""
     storage = blp.parse_json(raw)
     words = identity_of(storage, raw)
-    has_key = isinstance(storage, dict) and "bloscpack-id" in storage
+    has_key = isinstance(storage, dict) and KEY in storage
     check("I5", words is not None if has_key else b"crc32=" not in raw)
     check("D1", isinstance(storage, dict))
     identity, kind = words and words["id"], storage.get("kind")
@@ -551,8 +543,9 @@ def read_superchunks(folder: Folder) -> dict:
     if kind == "table":
         check("D3", isinstance(columns, list) and len(columns) > 0)
         names = [isinstance(each, dict) and each.get("name") for each in columns]
-        check("D3", all(isinstance(name, str) and name for name in names))
-        check("D3", len({*names}) == len(names))
+        check(
+            "D3", all(isinstance(n, str) and n and names.count(n) == 1 for n in names)
+        )
         ids = [str(column.get("id")) for column in columns if identity]
         check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
     for column in columns:
@@ -585,16 +578,16 @@ def read_document(folder: Folder, name: str, identity: str | None) -> dict:
         check("I5", words is not None and words["id"] == identity)
         document = document if name == "sizes" else document.get(name)
         check("I5", isinstance(document, dict))
-    check("D1", isinstance(document, dict))
-    check("D1", identity is not None or "bloscpack-id" not in document)
+    check("D1", isinstance(document, dict) and (identity or KEY not in document))
     return document
 
 
 def check_storage(storage: dict) -> None:
     """Check the storage of an array or a column, and add type and item size (D4)."""
     text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
-    check("D4", isinstance(text, str) and text[:1] in ("'", '"', "["))
-    check("D4", is_shape(inner))
+    check(
+        "D4", isinstance(text, str) and text[:1] in ("'", '"', "[") and is_shape(inner)
+    )
     metadata = {"container": "numpy", "dtype": text, "shape": inner}
     with blp.breaking("D4", ValueError, TypeError):
         dtype, size, *_ = blp.describe(metadata)
@@ -629,9 +622,7 @@ def folder_name(name: str) -> str:
     return re.sub(r'["%*/:<>?\\|\0-\x1f\x7f]', lambda m: f"%{ord(m[0]):02X}", name)
 
 
-def read_part(
-    folder: Folder, part: dict, shape: list, own: str | None, data: str
-) -> dict:
+def read_part(folder: Folder, part: dict, shape: list, own: object, data: str) -> dict:
     """Return an array or a column without its attributes."""
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
@@ -692,11 +683,12 @@ def read_archive(data: bytes) -> dict | None:
 
 def read_directory(data: bytes) -> tuple[list[Entry], int]:
     """Return the entries of the directory, and where it begins (Z2)."""
-    end, found = len(data), -1
-    while found != len(data):
-        end = data.rfind(b"PK\5\6", 0, end + 3)
-        check("Z2", end >= 0)
-        found = end + 22 + int.from_bytes(data[end + 20 : end + 22], "little")
+    ends = [found.start() for found in re.finditer(b"PK\5\6", data)]
+    sizes = {
+        at: at + 22 + int.from_bytes(data[at + 20 : at + 22], "little") for at in ends
+    }
+    check("Z2", len(data) in sizes.values())
+    end = max(at for at in ends if sizes[at] == len(data))
     fields = struct.unpack_from("<4H2I", data, end + 4)
     if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
         end -= 76
@@ -787,10 +779,8 @@ class Archive(namedtuple("Archive", "data members")):
         node = None if chunks == name + ".blp" else attempt(self.document, name)
         if chunks is None:
             damaged = isinstance(node, Refused) and not isinstance(node, NotSupported)
-            members = [
-                member for member in self.members if member.startswith(name + "/")
-            ]
-            check("Z8", not is_of_shard(node) and not (damaged and len(members) == 1))
+            count = sum(member.startswith(name + "/") for member in self.members)
+            check("Z8", not is_of_shard(node) and not (damaged and count == 1))
             return None
         if isinstance(node, Refused):
             raise node

@@ -17,7 +17,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import blosc
 import numpy as np
@@ -135,8 +135,7 @@ def read_header(data: bytes) -> File:
         options, free = options & 1, 0  # L2, L3
     check("H6", checksum < 10 and options < 4)
     check("H5", nchunks != 0 or sizes[1] < 1)
-    check("H6", nchunks >= -1 and free >= 0 and -1 <= min(sizes))
-    check("H6", max(sizes) <= LARGEST_CHUNK)
+    check("H6", min(nchunks, free - 1, *sizes) >= -1 and max(sizes) <= LARGEST_CHUNK)
     check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
@@ -210,17 +209,14 @@ def read_chunks(data: bytes, file: File) -> File:
     raise Refused("C7")
 
 
-def read_frame(
-    data: bytes, start: int, checksum: int, check_size: Callable = lambda *sizes: None
-) -> tuple[bytes, int]:
+def read_frame(data: bytes, start: int, checksum: int, check_size=None) -> tuple:
     """Return a chunk with a right digest, and the end of the frame.
 
     `check_size` gets the plain size and the end.
     """
     check("C3", start + 16 <= len(data))
-    *fields, flags, size, nbytes, block, ctbytes = struct.unpack_from(
-        "<4B3I", data, start
-    )
+    fields = struct.unpack_from("<4B3I", data, start)
+    *fields, flags, size, nbytes, block, ctbytes = fields
     check("C1", fields == [2, 1] and not flags & 8 and flags & 5 != 5)
     check("C1", flags >> 5 in RATIOS and size > 0 and nbytes <= LARGEST_CHUNK)
     check("C1", 1 <= block <= max(nbytes, 1))
@@ -229,7 +225,8 @@ def read_frame(
     check("C2", nbytes <= ctbytes * RATIOS[flags >> 5])
     end = start + ctbytes
     stop = end + len(digest_of(checksum, b""))
-    check_size(nbytes, stop)
+    if check_size:
+        check_size(nbytes, stop)
     check("C3", stop <= len(data))
     check("C5", digest_of(checksum, data[start:end]) == data[end:stop])
     return data[start:end], stop
@@ -396,10 +393,9 @@ def inner_size(file: File) -> int | None:
     except Refused:
         return None
     size = rows * itemsize * math.prod(shape[1:])
-    conditions = (
-        file.options & 1 and file.nchunks > 0 and file.chunk_size != -1,
-        shape and (order == "C" or len(shape) == 1),
-        0 < size <= LARGEST_CHUNK and 0 <= file.last_chunk <= size,
-        file.nchunks == 1 or file.chunk_size == size,
+    fits = file.options & 1 and shape and (order == "C" or len(shape) == 1)
+    fits = fits and file.nchunks > 0 and 0 < size <= LARGEST_CHUNK
+    fits = fits and (
+        file.chunk_size == size or (file.nchunks == 1 and file.chunk_size >= 0)
     )
-    return size if all(conditions) else None
+    return size if fits and 0 <= file.last_chunk <= size else None
