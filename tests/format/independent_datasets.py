@@ -52,11 +52,9 @@ def file_bytes(path: str) -> bytes:
     data, status, journal = Path(path).read_bytes(), os.stat(path), path + ".journal"
     if not os.path.lexists(journal):
         return data
-    found = os.lstat(journal)
+    found, limit = os.lstat(journal), 2 * len(data) + 176
     check("J3", stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    check(
-        "J3", may_write(found.st_uid, status) and found.st_size <= 2 * len(data) + 176
-    )
+    check("J3", may_write(found.st_uid, status) and found.st_size <= limit)
     check("J3", not found.st_mode & 0o22 or status.st_mode & stat.S_IWOTH)
     return old_content(data, Path(journal).read_bytes(), status.st_ino)
 
@@ -100,16 +98,12 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     with blp.breaking("J3"):
         file = blp.read_front(bytes(old))
     entries = file.nchunks + file.free if file.options & 1 and file.nchunks != -1 else 0
+    chunks, table = file.position, file.position - 8 * entries
     (_, end), *rest = extents
-    check("J3", end in (32, file.position - 8 * entries))
-    if (
-        rest
-        and rest[0][0] >= file.position - 8 * entries
-        and rest[0][1] <= file.position
-    ):
+    if rest and rest[0][0] >= table and rest[0][1] <= chunks:
         del rest[0]
-    check("J3", not rest or (rest[0][0] >= file.position and rest[0][1] == length))
-    check("J3", len(rest) < 2)
+    check("J3", end in (32, table) and len(rest) < 2)
+    check("J3", not rest or (rest[0][0] >= chunks and rest[0][1] == length))
     starts = [*range(start, start + size, max(4096, -(-size // 16)))]
     starts.append(max(start, start + size - 4096))
     samples = [data[i : min(i + 4096, start + size)] for i in starts]
@@ -543,9 +537,8 @@ def read_superchunks(folder: Folder) -> dict:
     if kind == "table":
         check("D3", isinstance(columns, list) and len(columns) > 0)
         names = [isinstance(each, dict) and each.get("name") for each in columns]
-        check(
-            "D3", all(isinstance(n, str) and n and names.count(n) == 1 for n in names)
-        )
+        unique = (isinstance(n, str) and n and names.count(n) == 1 for n in names)
+        check("D3", all(unique))
         ids = [str(column.get("id")) for column in columns if identity]
         check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
     for column in columns:
@@ -585,9 +578,8 @@ def read_document(folder: Folder, name: str, identity: str | None) -> dict:
 def check_storage(storage: dict) -> None:
     """Check the storage of an array or a column, and add type and item size (D4)."""
     text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
-    check(
-        "D4", isinstance(text, str) and text[:1] in ("'", '"', "[") and is_shape(inner)
-    )
+    is_text = isinstance(text, str) and text[:1] in ("'", '"', "[")
+    check("D4", is_text and is_shape(inner))
     metadata = {"container": "numpy", "dtype": text, "shape": inner}
     with blp.breaking("D4", ValueError, TypeError):
         dtype, size, *_ = blp.describe(metadata)
@@ -683,12 +675,11 @@ def read_archive(data: bytes) -> dict | None:
 
 def read_directory(data: bytes) -> tuple[list[Entry], int]:
     """Return the entries of the directory, and where it begins (Z2)."""
-    ends = [found.start() for found in re.finditer(b"PK\5\6", data)]
-    sizes = {
-        at: at + 22 + int.from_bytes(data[at + 20 : at + 22], "little") for at in ends
-    }
-    check("Z2", len(data) in sizes.values())
-    end = max(at for at in ends if sizes[at] == len(data))
+    starts = [found.start() for found in re.finditer(b"PK\5\6", data)]
+    comments = [int.from_bytes(data[at + 20 : at + 22], "little") for at in starts]
+    ends = [at for at, n in zip(starts, comments) if at + 22 + n == len(data)]
+    check("Z2", ends)
+    end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
     if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
         end -= 76

@@ -127,9 +127,8 @@ def read_header(data: bytes) -> File:
     layout, options, checksum, _, *sizes, nchunks, free = fields
     if layout == 1:
         check("L5", data[5:8] == bytes(3))
-        check(
-            "H6", (nchunks := int.from_bytes(data[8:16], "little", signed=True)) >= -1
-        )
+        nchunks = int.from_bytes(data[8:16], "little", signed=True)
+        check("H6", nchunks >= -1)
         return File(1, 16, nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
@@ -394,8 +393,6 @@ def inner_size(file: File) -> int | None:
         return None
     size = rows * itemsize * math.prod(shape[1:])
     fits = file.options & 1 and shape and (order == "C" or len(shape) == 1)
-    fits = fits and file.nchunks > 0 and 0 < size <= LARGEST_CHUNK
-    fits = fits and (
-        file.chunk_size == size or (file.nchunks == 1 and file.chunk_size >= 0)
-    )
-    return size if fits and 0 <= file.last_chunk <= size else None
+    fits = fits and file.nchunks > 0 and -1 not in (file.chunk_size, file.last_chunk)
+    fits = fits and (file.nchunks == 1 or file.chunk_size == size)
+    return size if fits and file.last_chunk <= size <= LARGEST_CHUNK and size else None
