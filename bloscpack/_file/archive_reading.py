@@ -17,11 +17,10 @@ from .._format.zip_format import (
     LOCAL,
     LOCAL_SIGNATURE,
     TAIL_LENGTH,
-    Directory,
     Member,
-    decode_directory,
     decode_local,
     local_extent,
+    read_directory,
 )
 from .._storage.base import PartStorage, Storage, naming_errors
 from .._storage.local import whole_file
@@ -266,15 +265,6 @@ class ArchiveFile:
         except UsageError:  # an array that savez can't have written
             return False
         return True
-
-
-def read_directory(storage: Storage) -> tuple[Directory, list[Member]]:
-    """Return where the directory is, and its members."""
-    length = min(storage.size, TAIL_LENGTH)
-    tail = storage.read_at(storage.size - length, length)
-    directory = Directory(tail, storage.size)
-    data = storage.read_at(directory.start, directory.stop - directory.start)
-    return directory, decode_directory(data, directory)
 
 
 def members_of(entries: list[Member]) -> dict[str, Member]:

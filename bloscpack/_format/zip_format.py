@@ -23,6 +23,7 @@ from ..exceptions import DamageError, NotReadable, Unsupported, UsageValueError
 from .crc32c import multiply, power
 
 if TYPE_CHECKING:
+    from .._storage.base import Storage
     from .._storage.protocols import Buffer
 
 # signature, version needed, flags, method, time, date, crc32, compressed and plain
@@ -338,6 +339,15 @@ def _damaged(why: str) -> DamageError:
     return DamageError("the ZIP file is damaged: " + why)
 
 
+def read_directory(storage: Storage) -> tuple[Directory, list[Member]]:
+    """Return where the directory is and its members; raise `FormatError` if wrong."""
+    length = min(storage.size, TAIL_LENGTH)
+    tail = storage.read_at(storage.size - length, length)
+    directory = Directory(tail, storage.size)
+    data = storage.read_at(directory.start, directory.stop - directory.start)
+    return directory, decode_directory(data, directory)
+
+
 def decode_directory(data: bytes, directory: Directory) -> list[Member]:
     """Return the members; `data` are the bytes of their directory.
 
@@ -396,13 +406,13 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     member.size, packed, member.offset = numbers
     if method == STORED and packed != member.size:
         raise StructError("a stored member has two sizes, %d and %d" % (packed, size))
-    for kind, field in _extra_fields(extra) if extra else ():
+    for kind, field in extra_fields(extra) if extra else ():
         if kind == EXTRA_DIGEST:
             member.stored_digest = field
     return member, stop
 
 
-def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield number and content of each extra field; the last one may be cut off."""
     at = 0
     while at + EXTRA.size <= len(extra):
@@ -414,7 +424,7 @@ def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
 
 def _read_extra64(extra: bytes, numbers: list[int]) -> None:
     """Replace the numbers that are too large for their fields."""
-    for kind, field in _extra_fields(extra):
+    for kind, field in extra_fields(extra):
         if kind == EXTRA64:
             at = 0
             for i, number in enumerate(numbers):

@@ -19,10 +19,17 @@ from contextlib import contextmanager
 from weakref import finalize
 
 from .._engine.forks import cached_property
-from .._format.zip_format import ENCRYPTED, LOCAL, LOCAL_SIGNATURE
+from .._format.zip_format import (
+    ENCRYPTED,
+    EXTRA_DIGEST,
+    LOCAL,
+    LOCAL_SIGNATURE,
+    extra_fields,
+    read_directory,
+)
 from ..constants import MAX_BUFFERSIZE
 from ..exceptions import BloscpackError, DamageError, NotReadable
-from .base import MemoryStorage, PartStorage, Storage
+from .base import MemoryStorage, PartStorage, Storage, naming_errors
 from .local import whole_file
 from .paths import is_safe_name
 from .store import NestedStore, too_long
@@ -122,6 +129,15 @@ class OpenZip:
         # Not by `__del__`: in a cycle, the files might be freed first.
         finalize(self, self.archive.close)
         finalize(self, self._fp.close)
+        if any(_has_digest(info) for info in self.archive.infolist()):
+            # `zipfile` would open a damaged archive without the members that it lost.
+            with naming_errors(path):
+                read_directory(self.storage)
+
+
+def _has_digest(info: zipfile.ZipInfo) -> bool:
+    """Return whether an entry of a directory has a digest, as those of `savez`."""
+    return any(kind == EXTRA_DIGEST for kind, _ in extra_fields(info.extra))
 
 
 class CompressedMember(MemoryStorage):
@@ -168,7 +184,8 @@ class ZipStore(NestedStore):
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & ENCRYPTED:
             return CompressedMember(member.file_size, lambda: self.read(name)[0])
         start = member.header_offset
-        header = self._zip.storage.read_at(start, LOCAL.size)
+        with zip_errors(self.path(name)):
+            header = self._zip.storage.read_at(start, LOCAL.size)
         if len(header) < LOCAL.size or not header.startswith(LOCAL_SIGNATURE):
             text = DAMAGED % "expected the header of a member, found none"
             raise DamageError(text, filename=self.path(name))
