@@ -270,3 +270,18 @@ def test_limits_and_damage(content):
         fp.write(b"damaged")
     with pytest.raises(bp.FormatError):
         bp.load("a")
+
+
+def test_a_damaged_directory_is_no_store(tmp_path):
+    from bloscpack import dataset
+
+    path = tmp_path / "a.zip"
+    bp.save(path, {"day": np.arange(1, 9)})
+    content = path.read_bytes()
+    at = content.rindex(b"day/c/0")
+    for changed in (b"day/b/0", b"dax/c/0"):
+        path.write_bytes(content[:at] + changed + content[at + 7 :])
+        with pytest.raises(
+            bp.FormatError, match="digest of the entry '%s'" % changed.decode()
+        ):
+            dataset.open(path)
