@@ -272,7 +272,7 @@ def _read_appendable(
     beginning = read_beginning(cursor)
     header = beginning.header
     check_appendable(header)
-    if needs_offsets and not header.offsets:
+    if needs_offsets and beginning.table is None:
         raise OffsetsRequired(
             "Appending to a file without offsets is not yet supported"
         )

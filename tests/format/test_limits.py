@@ -275,7 +275,7 @@ def hostile(name):
         ("metadata", ["metadata"] * 7),
         ("claim", [*["header"] * 3, "chunks", "metadata", "chunks", "chunks"]),
         ("known", [*["header"] * 3, "done", "metadata", "chunks", "done"]),
-        ("unknown", [*["chunks"] * 3, "done", "metadata", "chunks", "done"]),
+        ("unknown", [*["chunks"] * 3, "done", "metadata", "chunks", "OffsetsRequired"]),
     ],
 )
 def test_no_memory(tmp_path, name, expected):

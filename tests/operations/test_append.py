@@ -30,6 +30,7 @@ from bloscpack.exceptions import (
     NoChangeInMetadata,
     NoMetadataFound,
     NotEnoughSpace,
+    OffsetsRequired,
     StorageError,
     UsageError,
     UsageTypeError,
@@ -406,6 +407,12 @@ def test_a_file_without_offsets_states_its_chunks_after_an_append(fields, new, o
     if fields is not None:
         original = as_from_a_pipe(original, fields, options * (fields[1] == -1))
     assert pack(plain) == appended(original, plain[2500:], needs_offsets=False)
+
+
+@pytest.mark.parametrize("options", [0, 1])
+def test_a_file_from_a_pipe_has_no_offsets_whatever_its_options_say(options):
+    file = builders.packed(numbers(2500), offsets=False)
+    refused(as_from_a_pipe(file, options=options), b"new", OffsetsRequired, "offsets")
 
 
 def test_unknown_sizes_become_known():
