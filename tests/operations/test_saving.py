@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from storage.servers import serving
 
 import bloscpack as bp
 
+SAMPLES = Path(__file__).parents[1] / "valid/datasets"
 ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 2)
 ARRAYS = [
     ROUNDED,
@@ -285,3 +287,16 @@ def test_a_damaged_directory_is_no_store(tmp_path):
             bp.FormatError, match="digest of the entry '%s'" % changed.decode()
         ):
             dataset.open(path)
+
+
+def test_a_zip_file_of_others_may_state_a_wrong_start(tmp_path):
+    """Without digests it is opened; its members would begin in front of the file."""
+    from bloscpack import dataset
+
+    path = tmp_path / "a.zip"
+    content = bytearray((SAMPLES / "archive-without-digests.zip").read_bytes())
+    dataset.open(SAMPLES / "archive-without-digests.zip")["x"][:]
+    content[-6:-2] = (2**20).to_bytes(4, "little")  # where the directory starts
+    path.write_bytes(content)
+    with pytest.raises(bp.FormatError, match="damaged"):
+        dataset.open(path)["x"][:]
