@@ -497,7 +497,6 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "unknown-none": ("U3", unknown([])),
     # Append
     "append-full": ("P1", full),
-    "append-no-table": ("P1", no_table),
     "append-no-axis": ("A10", one_item),
     "append-order-f": ("A10", array(shape=[2, 5], order="F")),
     # Trailers of shards

@@ -110,7 +110,8 @@ def append(path):
     old = path.read_bytes()
     fp = io.BytesIO(old)
     try:
-        append_fp(fp, io.BytesIO(make.PLAIN), len(make.PLAIN), nthreads=1)
+        new = io.BytesIO(make.PLAIN)
+        append_fp(fp, new, len(make.PLAIN), needs_offsets=False, nthreads=1)
     except Exception:
         assert old == fp.getvalue()
         raise
