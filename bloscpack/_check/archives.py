@@ -25,7 +25,7 @@ from .._format.zarr_metadata import ZARR_JSON, ArrayDocument
 from .._format.zip_format import STORED, UTF8, Member, encode_directory, encode_local
 from .._storage.base import PartStorage, Storage
 from ..abstract_io import Progress
-from ..exceptions import DamageError, FormatError, Unsupported, UsageError
+from ..exceptions import DamageError, FormatError, Unsupported
 from ..serializers import shard_rows
 from .files import Inspection
 from .findings import Report
@@ -188,11 +188,11 @@ class ArchiveChecker:
             document = file.document(name)
             if inspection is not None:
                 _check_shard(document, inspection, chunks)
-        except FormatError as error:
-            self._add("document", document_name(name), str(error))
-        except UsageError as error:
+        except Unsupported as error:
             message = "not checked: %s" % error
             self._add("unsupported", document_name(name), message, True)
+        except FormatError as error:
+            self._add("document", document_name(name), str(error))
 
     def _check_chunks(self, member: str, start: int, stop: int) -> Inspection | None:
         """Check a member as a file; return the inspection if no errors were found."""

@@ -31,10 +31,20 @@ from ..exceptions import (
     DamageError,
     FormatError,
     NotReadable,
+    Unsupported,
     UsageError,
     UsageValueError,
 )
 from .opened import open_source
+
+OTHER_CODECS = (
+    "expected an array as 'savez' stores it, a shard of chunks with the codecs 'bytes, "
+    "blosc, crc32c', found other codecs in the document of this Zarr array"
+)
+OTHER_NAMES = (
+    "expected an array as 'savez' stores it, with a chunk named 'c/0/0', found the "
+    "encoding '%s' of names with the separator '%s' in the document of this Zarr array"
+)
 
 if TYPE_CHECKING:
     from ..serializers import JsonObject
@@ -202,14 +212,12 @@ class ArchiveFile:
         document = self.json(self.member(document_name(name)), content)
         try:
             found = decode_array(document)
-            if not found.packing.is_own or found.keys != KEYS:
-                other = "names" if found.packing.is_own else "codecs"
-                raise UsageError(
-                    "'savez' does not write this Zarr array: its chunks have other "
-                    + other
-                )
+            if not found.packing.is_own:
+                raise Unsupported(OTHER_CODECS)
+            if found.keys != KEYS:
+                raise Unsupported(OTHER_NAMES % found.keys)
             return found
-        except UsageError as error:
+        except Unsupported as error:
             error.filename = shown_name(self.label(name))
             raise
 
@@ -260,10 +268,10 @@ class ArchiveFile:
             if self.json(self.members[document_name(name)]).get("node_type") == "group":
                 return False
             self.document(name)
+        except Unsupported:  # an array that savez can't have written
+            return False
         except FormatError:
             pass
-        except UsageError:  # an array that savez can't have written
-            return False
         return True
 
 

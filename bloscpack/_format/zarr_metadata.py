@@ -29,7 +29,13 @@ import numpy
 
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
-from ..exceptions import FormatError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import (
+    FormatError,
+    Unsupported,
+    UsageError,
+    UsageTypeError,
+    UsageValueError,
+)
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
@@ -454,8 +460,8 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
 # Decoding
 
 
-def _unsupported(reason: str) -> UsageError:
-    return UsageError(NOT_OPENED + reason + READ_OTHERWISE)
+def _unsupported(reason: str) -> Unsupported:
+    return Unsupported(NOT_OPENED + reason + READ_OTHERWISE)
 
 
 def _named(stored: Json) -> tuple[str | None, JsonObject]:
@@ -477,7 +483,7 @@ def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
 def decode_array(document: JsonObject) -> ArrayDocument:
     """Return the document of an array.
 
-    Raises `FormatError` if it is damaged, and `UsageError` if the array has another
+    Raises `FormatError` if it is damaged: `Unsupported` if the array only has another
     structure than those of this library.
     """
     is_format_3 = is_whole(document.get("zarr_format"), 3, 3)
@@ -572,7 +578,7 @@ def why_not_native(document: JsonObject) -> str | None:
     """Return why an array is not read by this library; None if it is, or is damaged."""
     try:
         decode_array(document)
-    except UsageError as error:
+    except Unsupported as error:
         return str(error).removeprefix(NOT_OPENED).removesuffix(READ_OTHERWISE)
     except FormatError:
         pass
@@ -580,7 +586,7 @@ def why_not_native(document: JsonObject) -> str | None:
 
 
 def _check_others(document: JsonObject) -> None:
-    """Raise `UsageError` for keys that must be understood."""
+    """Raise `Unsupported` for keys that must be understood."""
     if document.get("storage_transformers"):
         raise _unsupported("it has storage transformers")
     for key in set(document) - ARRAY_KEYS:

@@ -17,7 +17,7 @@ import bloscpack
 from bloscpack import bigfile, dataset
 from bloscpack._cli.verbs.verify import state_of
 from bloscpack._format.shard import ENTRY, crc_of, index_size
-from bloscpack.exceptions import FormatError, UsageError
+from bloscpack.exceptions import FormatError, Unsupported
 
 SNAPPY = "snappy"
 
@@ -331,7 +331,7 @@ def test_what_is_no_dataset(tmp_path):
         value["codecs"] = [{"name": "unknown"}]
 
     damage.edit_json("a/zarr.json", change)
-    with pytest.raises(UsageError, match="zarr"):
+    with pytest.raises(Unsupported, match="zarr"):
         dataset.verify("a")
     os.makedirs("g/inner")
     os.rename("a", "g/inner/a")

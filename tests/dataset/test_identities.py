@@ -28,6 +28,7 @@ from bloscpack.exceptions import (
     BloscpackError,
     FormatError,
     StorageError,
+    Unsupported,
     UsageError,
 )
 
@@ -197,7 +198,7 @@ def test_a_document_of_an_unknown_array(tmp_path):
     value = json.loads((path / "zarr.json").read_text())
     value["codecs"] = [{"name": "other"}]
     documents.write(path / "zarr.json", value)
-    with pytest.raises(UsageError, match="does not open"):
+    with pytest.raises(Unsupported, match="does not open"):
         dataset.verify(path)
     del value["attributes"]
     documents.write(path / "zarr.json", value)

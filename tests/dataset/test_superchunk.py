@@ -16,7 +16,7 @@ from bloscpack._format.shard import crc_of
 from bloscpack.dataset.layouts import shard_writer, superchunk_leaves
 from bloscpack.dataset.layouts.identity import Identity
 from bloscpack.dataset.layouts.superchunk_leaves import encode_name, leaves_of
-from bloscpack.exceptions import FormatError, StorageError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 NESTED = np.dtype(
     [("x", "<i4"), ("p", [("u", ">f8", (2,)), ("s", "S3")], (2,)), ("l", "g")]
@@ -277,9 +277,9 @@ def test_spare_room(path, spare):
 
 
 WRONG = [
-    ("meta/storage", {"superchunk": 2}, UsageError, "superchunks of version"),
-    ("meta/storage", {"superchunk": True}, UsageError, "found 'True'"),
-    ("meta/storage", {"superchunk": 1.0}, UsageError, "found '1.0'"),
+    ("meta/storage", {"superchunk": 2}, Unsupported, "superchunks of version"),
+    ("meta/storage", {"superchunk": True}, Unsupported, "found 'True'"),
+    ("meta/storage", {"superchunk": 1.0}, Unsupported, "found '1.0'"),
     ("meta/storage", {"kind": "thing"}, FormatError, "'kind' to be"),
     ("meta/storage", {"dtype": "'O'"}, FormatError, "Python objects"),
     ("meta/storage", {"inner": [-1]}, FormatError, "'inner' to be"),

@@ -10,7 +10,7 @@ import pytest
 
 from bloscpack._format import zarr_metadata as zm
 from bloscpack._format.grid import Grid
-from bloscpack.exceptions import DamageError, UsageError
+from bloscpack.exceptions import DamageError, Unsupported, UsageError
 
 NAN_WITH_PAYLOAD = np.array(0x7FF8000000000001, "u8").view("f8")[()]
 ITEMS = [
@@ -117,7 +117,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("reason", OTHERS)
 def test_arrays_of_other_structure(reason):
-    with pytest.raises(UsageError, match=reason) as caught:
+    with pytest.raises(Unsupported, match=reason) as caught:
         zm.decode_array(OTHERS[reason])
     assert "zarr-python" in str(caught.value)
 
@@ -161,5 +161,5 @@ def test_settings_that_are_nested_deeply():
     document = json.loads(
         zm.ArrayDocument(np.dtype("i8"), Grid.of_rows((9,), 3)).encode()
     )
-    with pytest.raises((DamageError, UsageError)):
+    with pytest.raises((DamageError, Unsupported)):
         zm.decode_array({**document, "codecs": nested})

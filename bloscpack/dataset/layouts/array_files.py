@@ -19,7 +19,7 @@ from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
 from ..._format.grid import Grid, Shape, digits
 from ..._storage.folder_store import replaced
-from ...exceptions import DamageError, FormatError, UsageError
+from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ class DescriptionCheck:
             if self._read() == self._expected:
                 self.identity = identity
                 return
-        except (FileNotFoundError, NotADirectoryError, UsageError):
+        except (FileNotFoundError, NotADirectoryError, Unsupported):
             pass
         except FormatError as error:
             if not isinstance(error.__cause__, FileNotFoundError):

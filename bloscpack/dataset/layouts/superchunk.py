@@ -31,7 +31,7 @@ from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
-from ...exceptions import FormatError, UsageError, UsageValueError
+from ...exceptions import FormatError, Unsupported, UsageValueError
 from ..folder import MAX_JSON, Folder
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout, TableLayout
@@ -91,7 +91,7 @@ def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
         return stored
     version = stored.get("superchunk")
     if not is_whole(version, VERSION, VERSION):
-        raise UsageError(
+        raise Unsupported(
             "this version reads superchunks of version '%d', found '%.200s': '%s'"
             % (VERSION, version, folder.path(STORAGE))
         )

@@ -49,7 +49,7 @@ from ...exceptions import (
     DamageError,
     FormatError,
     StorageError,
-    UsageError,
+    Unsupported,
     UsageValueError,
 )
 from ...numpy_io import typesize_of
@@ -129,12 +129,13 @@ def read_array_document(folder: Folder) -> OwnDocument:
         encoding, separator = found.keys
         if SEPARATORS[encoding] != separator and not is_own and seems_signed(content):
             # One flipped bit may have done that: all shards would seem to be missing.
-            raise UsageError("its files have other names than 'c/0/0'")
+            raise Unsupported("its files have other names than 'c/0/0'")
         return OwnDocument(found, identity, is_own)
-    except (FormatError, UsageError) as error:
+    except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
-        if isinstance(error, FormatError) or is_own or not seems_signed(content):
+        supported = not isinstance(error, Unsupported)
+        if supported or is_own or not seems_signed(content):
             raise
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
         raise DamageError(

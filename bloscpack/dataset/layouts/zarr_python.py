@@ -26,7 +26,13 @@ from ..._format.dtypes import check_known
 from ..._format.grid import Grid, lengths
 from ..._format.zarr_metadata import SEPARATORS, ZARR_JSON, why_not_native
 from ...constants import MAX_BUFFERSIZE
-from ...exceptions import BloscpackError, DamageError, UsageError, UsageValueError
+from ...exceptions import (
+    BloscpackError,
+    DamageError,
+    Unsupported,
+    UsageError,
+    UsageValueError,
+)
 from ..folder import Folder
 from ..labels import labels_of
 from .array_files import ChunkFiles, placed
@@ -71,7 +77,7 @@ def _object(value: Json) -> JsonObject:
 
 
 def check_codecs(document: JsonObject, path: str) -> None:
-    """Raise `UsageError` if the document of an array names an unknown codec."""
+    """Raise `Unsupported` if the document of an array names an unknown codec."""
     left = [document]
     while left:
         holder = left.pop()
@@ -86,7 +92,7 @@ def check_codecs(document: JsonObject, path: str) -> None:
                     names = [codec[k] for k in ("id", "name") if k in codec] or [None]
                 for name in names:
                     if str(name).removeprefix(CODEC_PREFIX) not in CODECS:
-                        raise UsageError(
+                        raise Unsupported(
                             "the document '%s' names the codec '%.200s'. Only codecs "
                             "that run no code of their own are used: %s"
                             % (path, name, ", ".join(sorted(CODECS)))
