@@ -180,8 +180,8 @@ def check_table(metadata: object, header: BloscpackHeader) -> None:
     """Raise `UsageError` for a shard without an offset table (S2)."""
     if is_shard(metadata) and not header.offsets:
         raise UsageError(
-            "a Zarr shard needs an offset table: write it to a regular file, since pipes "
-            "can't hold a table, and leave out 'offsets=False' or '--no-offsets'"
+            "a Zarr shard needs an offset table: write it to a regular file, because a "
+            "pipe can't hold a table, and leave out 'offsets=False' or '--no-offsets'"
         )
 
 

@@ -56,7 +56,7 @@ def test_findings(name, tmp_path):
 
 @each_sample
 def test_exit_codes(name, tmp_path, run):
-    """3 for damage; 1 if it is uncertain, or if nothing is damaged but not supported."""
+    """3 for damage; 1 if it is uncertain, or for what is not supported."""
     entry = MANIFEST[name]
     path = copied_sample(FOLDER, entry["path"], tmp_path)
     expected = {"unsupported": 1}.get(entry["verdict"], 3)
