@@ -505,19 +505,6 @@ def test_a_superchunk_of_another_dtype(tmp_path):
     assert finds(path)
 
 
-def test_a_superchunk_without_an_identity(tmp_path):
-    """Attributes may have text that looks like a part of a digest."""
-    path, attrs = tmp_path / "a", {"note": "file crc32=12ab"}
-    dataset.create_array(path, np.arange(40), **SHARDED, layout="superchunk").close()
-    for name in ("storage", "sizes"):
-        document = documents.read(path / "meta" / name)
-        (path / "meta" / name).write_text(json.dumps(document))
-    (path / "meta/attributes").write_text(json.dumps(attrs))
-    with dataset.open(path) as array:
-        assert attrs == array.attrs.asdict()
-        assert np.arange(40).tolist() == array[:].tolist()
-
-
 @pytest.mark.parametrize("layout", ["zarr", "superchunk"])
 def test_a_file_without_the_checksum_of_shards(layout, tmp_path):
     """What `open` refuses, `verify` finds."""

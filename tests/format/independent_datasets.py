@@ -527,10 +527,9 @@ def read_superchunks(folder: Folder) -> dict:
     raw = folder.read("meta/storage") or b""
     storage = blp.parse_json(raw)
     words = identity_of(storage, raw)
-    has_key = isinstance(storage, dict) and KEY in storage
-    check("I5", words is not None if has_key else b"crc32=" not in raw)
     check("D1", isinstance(storage, dict))
-    identity, kind = words and words["id"], storage.get("kind")
+    check("I5", words)
+    identity, kind = words["id"], storage.get("kind")
     check("D3", type(storage.get("superchunk")) is int and storage["superchunk"] == 1)
     check("D3", kind in ("array", "table"))
     columns = storage.get("columns") if kind == "table" else [storage]
@@ -539,7 +538,7 @@ def read_superchunks(folder: Folder) -> dict:
         names = [isinstance(each, dict) and each.get("name") for each in columns]
         unique = (isinstance(n, str) and n and names.count(n) == 1 for n in names)
         check("D3", all(unique))
-        ids = [str(column.get("id")) for column in columns if identity]
+        ids = [str(column.get("id")) for column in columns]
         check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
     for column in columns:
         check_storage(column)
@@ -552,26 +551,23 @@ def read_superchunks(folder: Folder) -> dict:
         return tree | {"attributes": user}
     of_columns, trees = read_document(folder, "columns", identity), {}
     for column in columns:
-        name, own = column["name"], identity and column["id"]
+        name = column["name"]
         attributes = of_columns.get(name, {})
         check("D3", isinstance(attributes, dict))
-        place = shape + column["inner"], own, f"data/{folder_name(name)}/"
+        place = shape + column["inner"], column["id"], f"data/{folder_name(name)}/"
         trees[name] = read_part(folder, column, *place) | {"attributes": attributes}
     return {"kind": "table", "attributes": user, "columns": trees}
 
 
-def read_document(folder: Folder, name: str, identity: str | None) -> dict:
-    """Return sizes, or the attributes in another document (I5, D1)."""
+def read_document(folder: Folder, name: str, identity: str) -> dict:
+    """Return sizes, or the attributes in another document (I5)."""
     raw = folder.read("meta/" + name)
-    check("I5", raw is not None or not identity)
-    check("D2", raw is not None or name != "sizes")
-    document = {} if raw is None else blp.parse_json(raw)
-    if identity:
-        words = identity_of(document, raw)
-        check("I5", words is not None and words["id"] == identity)
-        document = document if name == "sizes" else document.get(name)
-        check("I5", isinstance(document, dict))
-    check("D1", isinstance(document, dict) and (identity or KEY not in document))
+    check("I5", raw is not None)
+    document = blp.parse_json(raw)
+    words = identity_of(document, raw)
+    check("I5", words and words["id"] == identity)
+    document = document if name == "sizes" else document.get(name)
+    check("I5", isinstance(document, dict))
     return document
 
 
@@ -614,12 +610,12 @@ def folder_name(name: str) -> str:
     return re.sub(r'["%*/:<>?\\|\0-\x1f\x7f]', lambda m: f"%{ord(m[0]):02X}", name)
 
 
-def read_part(folder: Folder, part: dict, shape: list, own: object, data: str) -> dict:
+def read_part(folder: Folder, part: dict, shape: list, own: str, data: str) -> dict:
     """Return an array or a column without its attributes."""
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
     node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
-    node |= {"own": own and {"id": own}, "prefix": data, "missing": "D8"}
+    node |= {"own": {"id": own}, "prefix": data, "missing": "D8"}
     node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
     items = []
     for names, leaf, size, inner in leaves(dtype):

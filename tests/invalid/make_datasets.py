@@ -377,6 +377,15 @@ SAMPLES = {
             superchunk(FEW), "meta/storage", lambda d: d.update(other=1), sign=False
         ),
     ),
+    "storage-no-identity": (
+        "I5",
+        lambda: edited(
+            superchunk(FEW),
+            "meta/storage",
+            lambda d: d.pop("bloscpack-id") and d,
+            sign=False,
+        ),
+    ),
     "storage-without-key": (
         "I5",
         lambda: {

@@ -671,11 +671,6 @@ SAMPLES = {
         "D1",
         lambda: with_keys(superchunk(), "meta/storage", other=[1]),
     ),
-    "superchunk-no-identity": ("D1", lambda: no_identity(superchunk())),
-    "superchunk-no-attributes": (
-        "D1",
-        lambda: without(no_identity(superchunk()), "meta/attributes"),
-    ),
     "superchunk-names": ("D6", lambda: made(table_of_names)),
     "superchunk-no-place": ("I6", lambda: no_place(superchunk(), "data/__2__.bin")),
     # Archives
@@ -756,27 +751,6 @@ SAMPLES = {
     # Files
     "grid": ("G1 G2 G3", lambda: made(grid_file, "sample.blp")),
 }
-
-
-def no_identity(files):
-    """Return a dataset of superchunks without identity and places."""
-    found = {}
-    for name, content in files.items():
-        if name.startswith("data/"):
-            parts = take_apart(content)
-            size = len(parts.stored)
-            value = json.loads(parts.stored)
-            del value["place"]
-            text = json.dumps(value, separators=(",", ":")).encode()
-            parts.stored = text.ljust(size)
-            found[name] = parts.join()
-            continue
-        value = json.loads(content)
-        value.pop(documents.KEY, None)
-        value.pop("id", None)
-        value = value.get("attributes", value)
-        found[name] = json.dumps(value).encode()
-    return found
 
 
 def name_of(files):

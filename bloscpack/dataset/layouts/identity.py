@@ -120,18 +120,13 @@ def read_identity(content: bytes, value: Json) -> tuple[Identity | None, bool]:
 
 
 def check_identity(
-    content: bytes, document: JsonObject, *, expected: str | None, is_first: bool
+    content: bytes, document: JsonObject, *, expected: str | None
 ) -> None:
     """Check a document that no other program writes; `KEY` becomes the identity in it.
 
-    A document without one is accepted if none is `expected`. `is_first` says that the
-    document tells whether others have one. Raises `FormatError` if its digest is wrong,
-    or if it belongs to another dataset.
+    Raises `FormatError` if its digest is wrong or missing, or if it belongs to another
+    dataset than that with the identity `expected`.
     """
-    # One flipped bit can't make both the key and the digest unknown.
-    seems_signed = is_first and b"crc32=" in content
-    if expected is None and KEY not in document and not seems_signed:
-        return
     identity, is_right = read_identity(content, document.pop(KEY, None))
     if identity is None or not is_right:
         raise DamageError(

@@ -101,7 +101,7 @@ def read_storage(folder: Folder, kind: str | None = None) -> JsonObject:
 
 
 class Documents:
-    """The documents of a dataset, which state its identity, if it has one."""
+    """The documents of a dataset, which state its identity; None until it is known."""
 
     def __init__(self, folder: Folder, identity: str | None) -> None:
         self.folder = folder
@@ -112,24 +112,17 @@ class Documents:
 
         Raises `FormatError` if the file is missing, damaged, or not of this dataset.
         """
-        is_first = name == STORAGE
-        check = partial(check_identity, expected=self.identity, is_first=is_first)
+        check = partial(check_identity, expected=self.identity)
         with naming_errors(self.folder.path(name)):
             return self.folder.read_description(name, check)
 
     def encode(self, document: JsonObject) -> bytes:
         """Return the content of a document."""
-        if self.identity is None:
-            return encode_line(document)
+        assert self.identity is not None
         return identified(document, Identity(self.identity), encode_line)
 
     def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
-        """Return the attributes in a document.
-
-        In a dataset without identity it may be missing, and is the attributes itself.
-        """
-        if self.identity is None:
-            return self.read(name) if self.folder.exists(name) else {}
+        """Return the attributes in a document."""
         found = self.read(name).get(name.rpartition("/")[2])
         if not isinstance(found, dict):
             refuse("the attributes", found)
@@ -137,8 +130,7 @@ class Documents:
 
     def encode_attributes(self, values: JsonObject, name: str = ATTRIBUTES) -> bytes:
         """Return the content of a document of attributes."""
-        if self.identity is None:
-            return encode_attributes(values)
+        assert self.identity is not None
         encode = partial(encode_attributes, values)
         document = {name.rpartition("/")[2]: values}
         return identified(document, Identity(self.identity), encode)
@@ -188,7 +180,7 @@ class SuperchunkArray(SuperchunkNode, ArrayLayout):
         with naming_errors(folder.path(STORAGE)):
             stored = read_storage(folder, self.kind)
             self.storage = decode_storage(stored)
-        self.storage.identity = stored.get(KEY)
+        self.storage.identity = stored[KEY]
         self._documents = Documents(folder, self.storage.identity)
         self._check.expect(folder.path(), partial(read_storage, folder), stored)
         with naming_errors(folder.path(SIZES)):
@@ -525,15 +517,11 @@ def encode_columns(
 
 
 def _encode_column(storage: StorageDocument) -> JsonObject:
-    stored = storage.encode()
-    return stored if storage.identity is None else {**stored, "id": storage.identity}
+    return {**storage.encode(), "id": storage.identity}
 
 
-def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | None]:
-    """Return how the columns of a table are stored, according to the file now.
-
-    The identity of the table follows.
-    """
+def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str]:
+    """Return how the columns of a table are stored now, and its identity."""
     document = read_storage(folder, SuperchunkTable.kind)
     stored = document.get("columns")
     if not isinstance(stored, list) or not stored:
@@ -541,11 +529,7 @@ def _read_columns(folder: Folder) -> tuple[dict[str, StorageDocument], str | Non
     storages = dict(map(_decode_column, stored))
     if len(storages) < len(stored):
         refuse("'columns' to have different names", list(storages))
-    identity = document.get(KEY)
-    unnamed = [name for name, storage in storages.items() if storage.identity is None]
-    if identity is not None and unnamed:
-        refuse("an 'id' of each column", unnamed)
-    return storages, identity
+    return storages, document[KEY]
 
 
 def _read_column(folder: Folder, name: str) -> JsonObject | None:
@@ -559,5 +543,7 @@ def _decode_column(stored: Json) -> tuple[str, StorageDocument]:
     if not isinstance(name, str) or not name:
         refuse("the name of a column", name)
     storage, identity = decode_storage(stored), stored.get("id")
-    storage.identity = identity if isinstance(identity, str) else None
+    if not isinstance(identity, str):
+        refuse("an 'id' of each column", [name])
+    storage.identity = identity
     return name, storage

@@ -157,7 +157,7 @@ class StorageDocument:
     settings
         The values of `SETTINGS`.
     identity
-        The identity of the array; None for one without.
+        The identity of the array; None until it is known.
     """
 
     dtype: DType
