@@ -46,6 +46,9 @@ MAX_METADATA_NESTING = 100
 # Maximum number of digits of a whole number in the metadata: that of Python, which
 # takes a time that grows with the square of it.
 MAX_METADATA_DIGITS = 4300
+# Maximum size in bytes of a document of a dataset or an archive: attributes of large
+# datasets have a few MiB, and no more is read into memory.
+MAX_DOCUMENT = 64 * 2**20
 # Maximum number of open brackets in the text of a dtype. Each level of a nested dtype
 # takes two, and releases up to 0.16 could write as many as Python's parser reads.
 MAX_LITERAL_NESTING = 200

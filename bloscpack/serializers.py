@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from operator import index
 
-from .constants import MAX_METADATA_DIGITS, MAX_METADATA_NESTING
+from .constants import MAX_DOCUMENT, MAX_METADATA_DIGITS, MAX_METADATA_NESTING
 from .exceptions import (
     DamageError,
-    FormatError,
     NoSuchSerializer,
     UsageTypeError,
     UsageValueError,
@@ -27,6 +26,7 @@ CONTAINER = "numpy"
 GRID = "grid"
 # Types that JSON represents by an array or by an object.
 NESTING_TYPES = (list, tuple, dict)
+TOO_DEEP = "nested more than '%d' levels deep" % MAX_METADATA_NESTING
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
 # Key in the metadata of an array whose file is a Zarr shard too: the number of rows of
@@ -148,8 +148,7 @@ def _dump_json(value: object) -> str:
 
     try:
         text = json.dumps(value, separators=(",", ":"), default=_as_index)
-        if _is_too_deep(value):
-            raise ValueError("nested more than '%d' levels deep" % MAX_METADATA_NESTING)
+        _check_nesting(value, text)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
@@ -194,9 +193,62 @@ def _count_separators(text: bytes) -> int:
     return sum(map(text.count, (b",", b":", b"[", b"{")))
 
 
-def _load_json(data: bytes | str, limit: int | None = None) -> Json:
+def parse_json(data: bytes | str) -> Json:
+    """Return the value of a JSON text (docs/format.rst, Metadata).
+
+    Raises `ValueError` if it is no JSON in UTF-8, or nested too deeply.
+    """
     import json
 
+    text = data.decode("utf-8") if isinstance(data, bytes) else data
+    # Converting each number with a function of our own is slower.
+    long = len(text) > MAX_METADATA_DIGITS
+    try:
+        value = json.loads(text, parse_int=_parse_int if long else None)
+    except RecursionError as error:
+        raise ValueError(TOO_DEEP) from error
+    _check_nesting(value, text)
+    return value
+
+
+def encode_document(
+    value: Json,
+    indent: int | None = None,
+    default: Callable[[object], Json] | None = None,
+) -> bytes:
+    """Return the content of a document of a dataset: JSON and a line feed.
+
+    Raises `UsageValueError` if readers would refuse it (docs/format.rst, Metadata), and
+    the errors of ``json.dumps``.
+    """
+    import json
+
+    text = json.dumps(value, indent=indent, default=default)
+    if _has_many_levels(text):
+        try:
+            parse_json(text)
+        except ValueError as error:
+            raise UsageValueError("the document would be %s" % error) from error
+    if len(text) >= MAX_DOCUMENT:
+        raise UsageValueError(
+            "a document of '%d' bytes would be written, and at most '%d' are read"
+            % (len(text) + 1, MAX_DOCUMENT)
+        )
+    return text.encode("ascii") + b"\n"
+
+
+def _check_nesting(value: object, text: str) -> None:
+    """Raise `ValueError` if a value, which has this text, is nested too deeply."""
+    if _has_many_levels(text) and _is_too_deep(value):
+        raise ValueError(TOO_DEEP)
+
+
+def _has_many_levels(text: str) -> bool:
+    """Return whether a text may be nested too deeply."""
+    return text.count("[") + text.count("{") > MAX_METADATA_NESTING
+
+
+def _load_json(data: bytes | str, limit: int | None = None) -> Json:
     try:
         raw = data
         if isinstance(raw, str):
@@ -205,25 +257,13 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
             raise DamageError(
                 "the metadata have more than '%d' values" % limit, section="metadata"
             )
-        text = data.decode("utf-8") if isinstance(data, bytes) else data
-        # Converting each number with a function of our own is slower.
-        long = len(data) > MAX_METADATA_DIGITS
-        value = json.loads(text, parse_int=_parse_int if long else None)
-        nested = raw.count(b"[") + raw.count(b"{") > MAX_METADATA_NESTING
-        if nested and _is_too_deep(value):
-            raise DamageError(
-                "the metadata are nested more than '%d' levels deep"
-                % MAX_METADATA_NESTING,
-                section="metadata",
-            )
-    except FormatError:
-        raise
+        value = parse_json(data)
     except MemoryError as error:
         raise DamageError(
             "there is no memory for the metadata of '%d' bytes" % len(data),
             section="metadata",
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DamageError(
             "the metadata are no valid JSON: %s" % error, section="metadata"
         ) from error

@@ -59,8 +59,8 @@ CUT_OFF = (
 )
 OTHER_CHUNKS = (
     "the metadata say that the file is a Zarr shard of inner chunks of %s, but it has "
-    "no offset table, or other chunks: 'blpk repack --shard' makes it a shard again, "
-    "and 'blpk repack --no-shard' an ordinary file"
+    "%s: 'blpk repack --shard' makes it a shard again, and 'blpk repack --no-shard' an "
+    "ordinary file"
 )
 
 
@@ -186,7 +186,8 @@ def check_trailer(inspection: Inspection) -> None:
     size = inner_size(metadata.value, header)
     start, stop = inspection.storage.size, inspection.whole.size
     if size is None:
-        report.note(SECTION, "no-trailer", OTHER_CHUNKS % wanted, offset=start)
+        found = "other chunks" if header.offsets else "no offset table"
+        report.note(SECTION, "no-trailer", OTHER_CHUNKS % (wanted, found), offset=start)
     elif start == stop and _is_cut_off(inspection):
         report.add(SECTION, "truncated", CUT_OFF, offset=start)
     elif start == stop:

@@ -38,6 +38,7 @@ from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Conflict, Store, conflict
 from .._storage.upload import check_writable
 from ..exceptions import StorageError, UsageError
+from ..serializers import encode_document
 from .new_files import (
     UNFINISHED,
     Change,
@@ -45,7 +46,6 @@ from .new_files import (
     Pending,
     UnfinishedFile,
     check_mode,
-    encode_line,
     not_replaced,
 )
 from .trust import JOURNAL
@@ -231,7 +231,7 @@ def journal_of(contents: dict[str, bytes], removed: list[str]) -> bytes:
     """Return a journal with the new texts of documents, and a new token."""
     documents = {name: content.decode("utf-8") for name, content in contents.items()}
     journal = {"files": {}, "removed": removed, "documents": documents}
-    return encode_line({**journal, "token": os.urandom(8).hex()})
+    return encode_document({**journal, "token": os.urandom(8).hex()})
 
 
 def complete(pending: Pending) -> bool:

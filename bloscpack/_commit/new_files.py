@@ -22,7 +22,6 @@ Only one writer at a time has a dataset open (`FolderLock`).
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 from _thread import allocate_lock
@@ -36,7 +35,9 @@ from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.paths import is_safe_name, is_safe_part
 from .._storage.store import Store
+from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, StorageError, UsageValueError
+from ..serializers import encode_document, parse_json
 from .access import Access, Model, NewAccess, folder_of
 from .ownership import FileAccess, attributes_in, is_new_folder
 from .trust import (
@@ -56,9 +57,6 @@ PRIVATE_FOLDER = 0o700
 # The file in a folder that shows that all in it belongs to a dataset that is not
 # complete, or that is being removed, unless there is a document, too.
 UNFINISHED = CHANGES + "/unfinished"
-# Maximum size in bytes of a file of JSON: the attributes of large datasets have a few
-# MiB, and no more is read into memory.
-MAX_JSON = 64 * 2**20
 
 
 class Datasets(Protocol):
@@ -153,7 +151,7 @@ class Pending:
         store, path = self.store, self.store.path(JOURNAL)
         if not isinstance(store, FolderStore):
             # All users who may write the journal may write the dataset.
-            return decode_json(store.read(JOURNAL, MAX_JSON, whole=True)[0], path)
+            return decode_json(store.read(JOURNAL, MAX_DOCUMENT, whole=True)[0], path)
         with closing(folder_of_changes(store).open(JOURNAL.rpartition("/")[2])) as file:
             status = os.fstat(file.descriptor)
             if status.st_nlink == 0:  # the writer has completed it meanwhile
@@ -173,10 +171,11 @@ class Pending:
             or not all(is_safe_part(n) and is_safe_name(f) for n, f in files.items())
             or not isinstance(removed, list)
             or not all(map(is_safe_name, removed))
+            or not set(files.values()).isdisjoint(documents)
         ):
             raise DamageError(
-                "expected a journal with the names of files in the dataset, found "
-                "something else. " + REMEDY_OF_DATASETS,
+                "expected a journal with the names of files in the dataset, each one "
+                "once, found something else. " + REMEDY_OF_DATASETS,
                 section="metadata",
                 filename=self.store.path(JOURNAL),
             )
@@ -189,19 +188,13 @@ class Pending:
 def decode_json(text: bytes, path: str) -> Json:
     """Return the value in a file of JSON; raise `FormatError` if it has none."""
     try:
-        return json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        reason = error if isinstance(error, ValueError) else "nested too deeply"
+        return parse_json(text)
+    except ValueError as error:
         raise DamageError(
-            "expected a value in JSON, found '%d' bytes: %s" % (len(text), reason),
+            "expected a value in JSON, found '%d' bytes: %s" % (len(text), error),
             section="metadata",
             filename=path,
         ) from error
-
-
-def encode_line(value: Json) -> bytes:
-    """Return a value as a line of JSON, as bcolz writes it."""
-    return json.dumps(value).encode("ascii") + b"\n"
 
 
 class UnfinishedFile:
@@ -463,7 +456,7 @@ class FolderChange(Change):
         self._staged.clear()
 
     def _write_journal(self, content: Json) -> None:
-        journal = self._begin_with(JOURNAL, encode_line(content))
+        journal = self._begin_with(JOURNAL, encode_document(content))
         try:
             # It gets the access of the folder, and is refused if others can write it.
             journal.like = None

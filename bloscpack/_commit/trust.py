@@ -30,6 +30,7 @@ from .._storage.base import READ_SIZE
 from .._storage.folder_store import FolderStore, Held
 from .._storage.local import whole_file
 from .._storage.paths import is_missing
+from ..constants import MAX_DOCUMENT
 from ..exceptions import FormatError, StorageError
 from . import journal
 from .ownership import ACL
@@ -66,7 +67,7 @@ REMEDY_OF_LINKS = (
 )
 REMEDY_OF_BITS = (
     "If the journal is genuine, take the permission to write it from group and others "
-    "(chmod go-w). " + REMEDY
+    "(chmod go-w). Otherwise, " + REMEDY[0].lower() + REMEDY[1:]
 )
 REMEDY_OF_OTHER_FILES = (
     "It was not written for this file, or the file has been copied or replaced since. "
@@ -81,9 +82,6 @@ REMEDY_OF_DATASETS = (
 CHANGES = ".bloscpack"
 # The file in it that commits a change of several files.
 JOURNAL = CHANGES + "/journal"
-# Maximum size in bytes of the journal of a dataset, which is read into memory.
-MAX_DATASET_JOURNAL = 64 * 2**20
-
 
 WITNESS_RULE = (
     "a witness of at least '%d' bytes inside the old length and outside the extents"
@@ -227,7 +225,7 @@ def _writer_rules(evidence: JournalEvidence) -> Iterator[tuple[str, str | None, 
     )
     file = "the file"
     if evidence.kind != OF_FILE:
-        limit, size = MAX_DATASET_JOURNAL, "'%d' bytes" % MAX_DATASET_JOURNAL
+        limit, size = MAX_DOCUMENT, "'%d' bytes" % MAX_DOCUMENT
         file = "the folder of the dataset"
     if status.st_nlink != 1 and not is_folder:
         yield "one hard link", "'%d'" % status.st_nlink, REMEDY_OF_LINKS

@@ -6,7 +6,6 @@ imported only for files that may be one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -26,7 +25,7 @@ from .._storage.base import PartStorage, Storage, naming_errors
 from .._storage.local import whole_file
 from .._storage.paths import shown_name
 from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from ..constants import MAGIC
+from ..constants import MAGIC, MAX_DOCUMENT
 from ..exceptions import (
     DamageError,
     FormatError,
@@ -35,6 +34,7 @@ from ..exceptions import (
     UsageError,
     UsageValueError,
 )
+from ..serializers import parse_json
 from .opened import open_source
 
 OTHER_CODECS = (
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 # The extension of the member of an array that Zarr has no shards of.
 BLP = ".blp"
-# Maximum size of a ``zarr.json`` in bytes: it is read into memory as a whole.
-MAX_DOCUMENT = 16 * 2**20
 # Numbers of bytes that are read at a URL with the end records, which have the directory
 # of most archives in front of them, and with the header of a member.
 END_NBYTES = TAIL_LENGTH + 64 * 2**10
@@ -200,8 +198,8 @@ class ArchiveFile:
         if crc32(text) != member.crc:
             raise DamageError("the crc32 of %.200r does not match" % member.name)
         try:
-            document = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            document = parse_json(text)
+        except ValueError as error:
             raise DamageError(
                 "expected JSON in %.200r: %.200s" % (member.name, error)
             ) from error
@@ -260,7 +258,7 @@ class ArchiveFile:
         for name in documents:
             if name in left and self._lacks_chunks(name):
                 arrays[name] = document_name(name)
-        return {name: member for name, member in arrays.items() if name not in others}
+        return {n: m for n, m in arrays.items() if m.endswith(BLP) or n not in others}
 
     def _lacks_chunks(self, name: str) -> bool:
         """Return whether a document without chunks may describe an array."""

@@ -181,7 +181,8 @@ def check_table(metadata: object, header: BloscpackHeader) -> None:
     if is_shard(metadata) and not header.offsets:
         raise UsageError(
             "a Zarr shard needs an offset table: write it to a regular file, because a "
-            "pipe can't hold a table, and leave out 'offsets=False' or '--no-offsets'"
+            "pipe can't hold a table, and leave out 'offsets=False' or '--no-offsets'; "
+            "or make an ordinary file, with 'shard=False' or '--no-shard'"
         )
 
 

@@ -17,10 +17,10 @@ kept when it is encoded again. `decode_array` accepts only arrays of this struct
 from __future__ import annotations
 
 import base64
-import json
 import marshal
 import math
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..serializers import encode_document
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
@@ -66,7 +67,7 @@ TIME_TYPES = {"M": "numpy.datetime64", "m": "numpy.timedelta64"}
 SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
 # Byte orders, by their names in the codec of bytes.
-ENDIANS = {"little": "<", "big": ">", None: "="}
+ENDIANS = {"little": "<", "big": ">"}
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 # The attribute with the value of missing items. xarray stores a float as the bytes of a
 # double in base64.
@@ -237,7 +238,7 @@ def encode_attributes(
             )
     whole = attributes if document is None else document
     try:
-        return json.dumps(whole, indent=indent, default=_plain).encode("ascii") + b"\n"
+        return encode_document(whole, indent, _plain)
     except (TypeError, ValueError, RecursionError) as error:
         if document is None and len(attributes) == 1:
             kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
@@ -327,9 +328,9 @@ def encode_data_type(dtype: DType) -> Json:
 
 def decode_data_type(stored: Json, endian: str) -> DType:
     """Return the dtype of a data type; `endian` is ``'<'`` or ``'>'``."""
-    if isinstance(stored, str) and stored in DTYPES:
-        return numpy.dtype(endian + DTYPES[stored])
     name, found = _named(stored)
+    if name in DTYPES:
+        return numpy.dtype(endian + DTYPES[name])
     for kind, (text_type, unit) in TEXT_TYPES.items():
         nbytes: Any = found.get("length_bytes")
         is_size = is_whole(nbytes, 1, 2**31 - 1) and nbytes % unit == 0
@@ -471,7 +472,9 @@ def _named(stored: Json) -> tuple[str | None, JsonObject]:
     if not isinstance(stored, dict) or not isinstance(stored.get("name"), str):
         return None, {}
     configuration = stored.get("configuration", {})
-    return stored["name"], configuration if isinstance(configuration, dict) else {}
+    if not isinstance(configuration, dict):
+        return None, {}
+    return stored["name"], configuration
 
 
 def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
@@ -587,7 +590,7 @@ def why_not_native(document: JsonObject) -> str | None:
 
 def _check_others(document: JsonObject) -> None:
     """Raise `Unsupported` for keys that must be understood."""
-    if document.get("storage_transformers"):
+    if document.get("storage_transformers", []) != []:
         raise _unsupported("it has storage transformers")
     for key in set(document) - ARRAY_KEYS:
         value = document[key]
@@ -629,7 +632,7 @@ def _decode_inner(
     if (found[:1] and found[0][0] != "bytes") or len(inner) > 1 or not found:
         names = ", ".join(str(name) for name, _ in found)
         raise _unsupported("its chunks have the codecs %s" % shown(names))
-    if codec not in CODECS or not CODECS[codec].reads(stored):
+    if codec not in CODECS or (inner and not codec) or not CODECS[codec].reads(stored):
         raise _unsupported("its chunks have the codec %s" % shown([codec, stored]))
     packing = Packing(
         codec,
@@ -638,7 +641,7 @@ def _decode_inner(
         sharding is not None,
         *_decode_index({} if sharding is None else sharding),
     )
-    word = found[0][1].get("endian")
+    word = found[0][1].get("endian", sys.byteorder)
     if word not in tuple(ENDIANS):  # a list has no hash
         raise _unsupported("its items have the byte order %s" % shown(word))
     endian = ENDIANS[word]

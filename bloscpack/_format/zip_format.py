@@ -394,8 +394,10 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     name_length, extra_length, comment_length, disk, _, _, offset = fields[10:]
     middle = at + ENTRY.size + name_length
     stop = middle + extra_length + comment_length
-    if signature != ENTRY_SIGNATURE or stop > len(data) or disk:
+    if signature != ENTRY_SIGNATURE or stop > len(data):
         raise StructError("no entry at byte %d" % at)
+    if disk:
+        raise StructError("the entry at byte %d is of disk %d" % (at, disk))
     raw_name = data[at + ENTRY.size : middle]
     member = Member(raw_name.decode("utf-8" if flags & UTF8 else "cp437"), raw_name)
     member.flags, member.method, member.crc = flags, method, crc
@@ -407,7 +409,7 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
     if method == STORED and packed != member.size:
         raise StructError("a stored member has two sizes, %d and %d" % (packed, size))
     for kind, field in extra_fields(extra) if extra else ():
-        if kind == EXTRA_DIGEST:
+        if kind == EXTRA_DIGEST and member.stored_digest is None:
             member.stored_digest = field
     return member, stop
 

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from .._check.note import told
 from .._commit.new_folder import LEFTOVER
@@ -22,6 +23,7 @@ from .._engine.threads import for_each
 from .._format.grid import boxes_of
 from .._format.rows import union
 from .._loop import effective_nthreads
+from .._storage.folder_store import LinkFound
 from .._storage.paths import is_url
 from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import path_of
@@ -177,13 +179,16 @@ class DatasetCheck:
             return
         used = {folder.full(name) for name in node.description_files}
         self._check_description(node)
-        if kind == "array":
-            if node.is_column and layouts.parent_table(folder) is None:
-                message = "it is a column of a table, and there is no document of one"
-                self.report.note("metadata", "no-table", message, file=member or ".")
-            used |= self._check_array(node, member)  # type: ignore[arg-type]
-        elif kind == "table":
-            used |= self._check_table(node, member)  # type: ignore[arg-type]
+        if kind == "array" and node.is_column and layouts.parent_table(folder) is None:
+            message = "it is a column of a table, and there is no document of one"
+            self.report.note("metadata", "no-table", message, file=member or ".")
+        if kind != "group":
+            check: Any = self._check_array if kind == "array" else self._check_table
+            try:
+                used |= check(node, member)
+            except LinkFound as error:  # in the place of a folder of chunks
+                self._description_failed(error)
+                return
         else:
             for name in layouts.member_names(folder):
                 try:

@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from .._commit.guard import is_leftover
-from .._commit.new_files import MAX_JSON as MAX_JSON
 from .._commit.new_files import Pending, decode_json
 from .._commit.trust import CHANGES, JOURNAL, parent_of
 from .._format.dtypes import shown
@@ -29,6 +28,7 @@ from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
 from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Store
+from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class Folder:
         if HAS_OPEN_FOLDERS and not self.is_remote and not self.pending.documents:
             file = self.storage(name)
             if isinstance(file, OpenFile):
-                content = file.read_whole(MAX_JSON)
+                content = file.read_whole(MAX_DOCUMENT)
                 value = decode_json(content, self.path(name))
                 self._held, self._known = file, (name, file.state, content, value)
                 return content, value
@@ -317,7 +317,7 @@ class Folder:
 
     def _read_document(self, name: str) -> tuple[object, bytes, Json]:
         """Return what `read_document` does, after the `identity` of the file."""
-        text, identity = self._read(name, MAX_JSON, whole=True)
+        text, identity = self._read(name, MAX_DOCUMENT, whole=True)
         return identity, text, decode_json(text, self.path(name))
 
     def read_object(self, name: str, check: Check | None = None) -> JsonObject:

@@ -414,7 +414,7 @@ def test_a_member_that_may_not_be_read(monkeypatch, request):
             '{"zarr_format": 3, "node_type": "group", "attributes": null}',
             "'attributes'",
         ),
-        ("[" * 10**5, "nested too deeply"),
+        ("[" * 10**5, "nested more than '100' levels deep"),
     ],
 )
 def test_what_is_wrong_in_a_document(tmp_path, text, found):

@@ -429,3 +429,35 @@ def test_fill_values_that_are_too_large():
     foreign_array(data_type="float32", fill_value=1e300)
     with dataset.open("a") as array:  # without a warning of NumPy
         assert np.isinf(array[:]).all()
+
+
+@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+def test_attributes_that_no_reader_takes(layout):
+    """The limits of documents (M7) apply to writers, too."""
+    deep, of_arrays = [], np.zeros((1,) * 32)
+    for _ in range(97):
+        deep = [deep]
+    for _ in range(67):
+        of_arrays = [of_arrays]
+    with dataset.create_array("a", numbers(10), layout=layout) as array:
+        array.attrs["deep"] = deep
+        for wrong in ([deep], of_arrays, "x" * 2**26):
+            with pytest.raises(bp.UsageError, match=r"nested more than|at most"):
+                array.attrs["wrong"] = wrong
+    with dataset.open("a") as array:
+        assert {"deep": deep} == dict(array.attrs)
+        assert numbers(10).tolist() == array[:].tolist()
+
+
+def test_a_journal_that_no_reader_takes():
+    """Quotes take more bytes as a text in the journal than in the document."""
+    path = "memory://hostile/t"
+    dataset.create_table(path, {"x": numbers(10)}).close()
+    with (
+        dataset.open(path, "r+") as table,
+        pytest.raises(bp.UsageError, match=r"document of '\d+' bytes"),
+    ):
+        table.attrs["quotes"] = '"' * 2**24
+    with dataset.open(path, "r+") as table:
+        assert {} == dict(table.attrs)
+        assert numbers(10).tolist() == table["x"][:].tolist()

@@ -820,9 +820,9 @@ def test_the_document_is_read_once_per_opening_and_once_per_change(
         reads.append(name)
         open_file(file, descriptor, name)
 
-    def decoding(*arguments):
+    def decoding(*arguments, **settings):
         decoded.append(arguments)
-        return decode(*arguments)
+        return decode(*arguments, **settings)
 
     def count():
         found = reads.count(str(path / "zarr.json")), len(decoded)

@@ -23,6 +23,7 @@ from fuzz.parts import set_offsets, take_apart  # noqa: E402
 from fuzz.trailers import add_trailer  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
     FIELDS,
+    INDEX_CODECS,
     NUMBERS,
     PLAIN,
     REMOVED,
@@ -59,8 +60,9 @@ from bloscpack.exceptions import (  # noqa: E402
 )
 
 FEW = NUMBERS[:8]
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+LITTLE = INDEX_CODECS[0]
 GZIP = {"name": "gzip", "configuration": {"level": 5}}
+BLOSC, CRC32C = {"name": "blosc"}, {"name": "crc32c"}
 
 
 def zarr(rules, *path, **changes):
@@ -188,6 +190,14 @@ def deflated(z):
         member[key].update(method=8, crc=checksum, size=size, stored=stored)
 
 
+def nested(levels):
+    """Return lists inside of each other."""
+    value = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 def longer(header):
     header["size"] = header["stored"] = 2000
 
@@ -198,6 +208,12 @@ INT64 = "<q"
 SAMPLES = {
     # Documents of the layout zarr
     "zarr-cut": ("M7", lambda: cut(array(FEW), "zarr.json", 50)),
+    "zarr-nested": (
+        "M7",
+        lambda: edited(
+            array(FEW), "zarr.json", lambda d: d["attributes"].update(deep=nested(99))
+        ),
+    ),
     "zarr-no-object": (
         "V1",
         lambda: {**unsigned(array(FEW)), "zarr.json": b"[]"},
@@ -233,6 +249,7 @@ SAMPLES = {
     "zarr-unknown-key": zarr("V3", other=1),
     "zarr-must-understand": zarr("V3", other={"must_understand": True}),
     "zarr-transformers": zarr("V3", storage_transformers=[{"name": "x"}]),
+    "zarr-transformers-null": zarr("V3", storage_transformers=None),
     "zarr-dimension-names": zarr("V3", dimension_names=["a", "b"]),
     "zarr-dimension-number": zarr("V3", dimension_names=[1]),
     "zarr-shape-negative": zarr("V4", shape=[-1]),
@@ -263,6 +280,14 @@ SAMPLES = {
     ),
     "zarr-endian": sharding(
         "V5", codecs=[{"name": "bytes", "configuration": {"endian": "middle"}}]
+    ),
+    "zarr-endian-null": sharding(
+        "V5",
+        codecs=[{"name": "bytes", "configuration": {"endian": None}}, BLOSC, CRC32C],
+    ),
+    "zarr-codec-without-name": sharding("V6", codecs=[LITTLE, {"name": ""}, CRC32C]),
+    "zarr-configuration": sharding(
+        "V6", codecs=[{"name": "bytes", "configuration": [1]}, BLOSC, CRC32C]
     ),
     "zarr-codec": sharding("V6", codecs=[LITTLE, {"name": "lzma"}]),
     "zarr-codecs-none": sharding("V6", codecs=[]),
@@ -335,6 +360,10 @@ SAMPLES = {
         lambda: with_entry(array(FEW), "c/0", 0, b"\xff" * 16),
     ),
     "shard-missing": ("I7", lambda: without(array(NUMBERS), "c/1")),
+    "folder-for-a-shard": (
+        "I9",
+        lambda: {**without(array(NUMBERS), "c/1"), "c/1/x": b""},
+    ),
     "shards-exchanged": ("I8", lambda: swapped(array(NUMBERS), "c/0", "c/1")),
     "shard-of-another-array": ("I8", of_another),
     "shard-dtype": zarr("I8", data_type="uint32"),
@@ -457,11 +486,18 @@ SAMPLES = {
     "superchunk-empty-name": tables("D3", lambda d: d["columns"][1].update(name="")),
     "superchunk-dtype": storage("D4", dtype="'<i3'"),
     "superchunk-dtype-object": storage("D4 A4", dtype="'|O'"),
+    "superchunk-dtype-spelling": storage("D4", dtype="<i4"),
+    "superchunk-dtype-no-fields": storage("D4", dtype="[]"),
+    "superchunk-dtype-padding": storage("D4", dtype="[('', '|V4'), ('a', '<i4')]"),
     "superchunk-inner": storage("D4", inner=3),
     "superchunk-chunklen": storage("D4", chunklen=0),
     "superchunk-chunklen-true": storage("D4", chunklen=True),
     "superchunk-superchunklen": storage("D4", superchunklen=6),
     "superchunk-dflt": storage("D4", dflt="AAA="),
+    "columns-no-object": (
+        "D3",
+        lambda: with_keys(table(layout="superchunk"), "meta/columns", "columns", x=[1]),
+    ),
     "superchunk-columns-missing": tables("D3", lambda d: d.pop("columns") and d),
     "superchunk-large-item": storage("D4", dtype="'|V67108865'"),
     "superchunk-large-chunk": storage("D4", chunklen=2**30, superchunklen=2**30),
@@ -515,6 +551,7 @@ SAMPLES = {
     "archive-disk": zipped("Z2", lambda z: z.end.update(disk=1)),
     "archive-large-directory": zipped("Z2", lambda z: z.end.update(nbytes=2**25)),
     "archive-overlap": entry("Z2", offset=10),
+    "archive-entry-disk": entry("Z2", disk=1),
     "archive-two-sizes": entry("Z2", stored=3),
     "archive-renamed": entry("Z7", wrong=1),
     "archive-digest-empty": entry("Z7", digest_size=0),
@@ -619,6 +656,20 @@ SAMPLES = {
     "dataset-journal-damaged-document": (
         "V4",
         lambda: pending(change=with_shape),
+    ),
+    "dataset-journal-slash": (
+        "J5",
+        lambda: pending(change=lambda journal: journal["files"].update({"a/x": "x"})),
+    ),
+    "dataset-journal-twice": (
+        "J5",
+        lambda: pending(
+            change=lambda journal: journal["documents"].update({"c/0": ""})
+        ),
+    ),
+    "dataset-journal-nested": (
+        "J5",
+        lambda: pending(change=lambda journal: journal.update(other=nested(100))),
     ),
     "dataset-journal-removed": (
         "J5",

@@ -516,8 +516,8 @@ def test_another_program_copies_the_members(path):
 DOCUMENT = b'{"zarr_format": 3, "node_type": "array", "shape": [3]}'
 FOREIGN = {
     "large": (
-        {"rows/zarr.json": bytes(2**24 + 1)},
-        "expected at most '16777216' bytes",
+        {"rows/zarr.json": bytes(2**26 + 1)},
+        "expected at most '67108864' bytes",
     ),
     "no JSON": ({"rows/zarr.json": b"{"}, "expected JSON in 'rows/zarr.json'"),
     "no object": ({"rows/zarr.json": b"[]"}, "expected the document of a Zarr array"),

@@ -259,7 +259,7 @@ class Zip:
                 digested + entry.get("digest_of", entry["name"])
             ) ^ entry.get("wrong", 0)
             extra = struct.pack("<2sHI", b"Bp", entry.get("digest_size", 4), digest)
-            extra *= member["digest"]
+            extra = extra * member["digest"] + entry.get("more", b"")
             entries += struct.pack(
                 self.ENTRY, b"PK\1\2", 45, 45, entry["flags"], entry["method"], 0, 33,
                 entry["crc"], entry["stored"], entry["size"], len(entry["name"]),
@@ -648,6 +648,20 @@ SAMPLES = {
             lambda d: {"zarr_format": 3, "attributes": with_copy(d["attributes"]), **d},
         ),
     ),
+    "zarr-data-type-object": (
+        "V3",
+        lambda: with_keys(
+            array(NUMBERS[:8]), "zarr.json", data_type={"name": "int32", "other": 1}
+        ),
+    ),
+    "zarr-index-codec-text": (
+        "V3",
+        lambda: with_keys(
+            array(NUMBERS[:8]),
+            *("zarr.json", "codecs", 0, "configuration"),
+            index_codecs=[*INDEX_CODECS, "crc32c"],
+        ),
+    ),
     "zarr-no-place": ("I6", lambda: no_place(array(NUMBERS), "c/1")),
     # Superchunks
     "superchunk-array": ("D2 D4 D7", superchunk),
@@ -703,6 +717,12 @@ SAMPLES = {
             )
         ),
     ),
+    "archive-two-digests": (
+        "Z7",
+        lambda: archive(
+            lambda z: z["x/c/0"]["entry"].update(more=struct.pack("<2sHI", b"Bp", 4, 1))
+        ),
+    ),
     "archive-zip64": ("Z2", lambda: archive(lambda z: setattr(z, "zip64", True))),
     "archive-comment": (
         "Z2",
@@ -736,6 +756,14 @@ SAMPLES = {
     "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
     "dataset-journal-shorter": ("J5", shorter),
     "dataset-journal-table": ("J5", pending_table),
+    "dataset-journal-token": (
+        "J5",
+        lambda: pending(change=lambda journal: journal.update(token="0f")),
+    ),
+    "dataset-journal-of-column": (
+        "J5",
+        lambda: {**table(), "x/.bloscpack/journal": b"not read"},
+    ),
     "group-unfinished": (
         "J6",
         lambda: {

@@ -25,9 +25,9 @@ from ..._compat import import_extra
 from ..._format.dtypes import check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
+from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
-from ..folder import MAX_JSON
 from ..labels import ROW, STRUCTURE
 from ..rows import RowStream, converted
 from .contents import (
@@ -228,7 +228,7 @@ class _Tree:
             return None
         stored = found.attrs.get_id(name)
         size = math.prod(stored.shape or ())
-        is_large = size * stored.dtype.itemsize > MAX_JSON
+        is_large = size * stored.dtype.itemsize > MAX_DOCUMENT
         if stored.dtype.kind == "O":
             is_large = size > self.most_texts
         return None if is_large else found.attrs[name]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from ..._commit.new_files import Change, encode_line
+from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from ..._format.codecs import read_by
@@ -36,6 +36,7 @@ from ..._storage.paths import is_safe_part
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
+from ...serializers import encode_document
 from ..folder import Folder
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
@@ -355,7 +356,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
         for name in (prefix.rstrip("/"), prefix + "meta", prefix + DATA):
             if name:
                 change.make_folder(name)
-        change.write(prefix + STORAGE, encode_line(storage))
+        change.write(prefix + STORAGE, encode_document(storage))
         args = decode_settings(settings, new.dtype)
         cbytes = write_chunks(blocks, args, rows, prefix, change.write)
         cbytes += rows * row  # the buffer that bcolz has in memory
@@ -402,7 +403,7 @@ class BcolzArray(BcolzNode, ArrayLayout):
 def encode_sizes(shape: tuple[int, ...], row: int, cbytes: int) -> bytes:
     """Return the content of the sizes file."""
     sizes = {"shape": list(shape), "nbytes": shape[0] * row, "cbytes": cbytes}
-    return encode_line(sizes)
+    return encode_document(sizes)
 
 
 # Tables
@@ -438,7 +439,7 @@ class BcolzTable(BcolzNode, TableLayout):
         attributes = encode_attributes(attrs)
         for name, (new, blocks) in columns.items():
             cls.array_class.create(change, name + "/", new, blocks)
-        change.write(COLUMNS, encode_line({"names": list(columns)}))
+        change.write(COLUMNS, encode_document({"names": list(columns)}))
         change.write(ATTRIBUTES, attributes)
 
     @classmethod
@@ -454,7 +455,7 @@ class BcolzTable(BcolzNode, TableLayout):
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
         """Let `change` set the columns and their order."""
-        change.stage(self.folder.full(COLUMNS), encode_line({"names": names}))
+        change.stage(self.folder.full(COLUMNS), encode_document({"names": names}))
 
 
 # BLZ

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy
 
-from ..._commit.new_files import MAX_JSON
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
@@ -30,6 +29,7 @@ from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
 from ..._storage.store import too_long
+from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
@@ -207,7 +207,7 @@ class ShardFiles(ChunkFiles):
         if isinstance(storage, MemoryStorage):
             packing, slots = self.sharding.packing, self.sharding.grid.slots
             most = packing.bounds(self.sharding.chunk_nbytes)[1] * slots
-            most = 2 * (most + packing.index_size(slots)) + MAX_JSON
+            most = 2 * (most + packing.index_size(slots)) + MAX_DOCUMENT
             if storage.size > most:
                 raise too_long(most, self.folder.path(name), storage.size)
         return storage

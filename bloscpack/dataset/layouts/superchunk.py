@@ -24,15 +24,17 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..._commit.new_files import Change, encode_line
+from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
 from ..._format.array_metadata import MAX_NBYTES, are_lengths, is_whole
 from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
+from ...constants import MAX_DOCUMENT
 from ...exceptions import FormatError, Unsupported, UsageValueError
-from ..folder import MAX_JSON, Folder
+from ...serializers import encode_document
+from ..folder import Folder
 from .array_files import DescriptionCheck, allocate_checked
 from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout, TableLayout
 from .identity import KEY, Identity, check_identity, identified
@@ -72,7 +74,7 @@ def detect(folder: Folder) -> str | None:
         try:
             content = folder.detect_document(STORAGE)[0]
         except FormatError:  # also in a damaged document
-            content = folder.read(STORAGE, MAX_JSON)
+            content = folder.read(STORAGE, MAX_DOCUMENT)
         if any(word in content for word in WORDS):
             return "table" if TABLE.search(content) else "array"
     return None
@@ -119,7 +121,7 @@ class Documents:
     def encode(self, document: JsonObject) -> bytes:
         """Return the content of a document."""
         assert self.identity is not None
-        return identified(document, Identity(self.identity), encode_line)
+        return identified(document, Identity(self.identity), encode_document)
 
     def read_attributes(self, name: str = ATTRIBUTES) -> JsonObject:
         """Return the attributes in a document."""
@@ -321,7 +323,10 @@ class TableDocuments(Documents):
     def of_columns(self) -> dict[str, JsonObject]:
         """Return the attributes of the columns by name."""
         found = self.read_attributes(COLUMNS)
-        return {name: value for name, value in found.items() if isinstance(value, dict)}
+        for name, attributes in found.items():
+            if not isinstance(attributes, dict):
+                refuse("the attributes of the column '%.200s'" % name, attributes)
+        return found
 
     def stage_sizes(
         self, change: Change, length: int, column: str, cbytes: int

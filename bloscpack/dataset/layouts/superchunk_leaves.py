@@ -251,8 +251,14 @@ def decode_storage(stored: Json) -> StorageDocument:
     """Return how an array is stored; raise `FormatError` if that is damaged."""
     if not isinstance(stored, dict):
         refuse("the description of an array", stored)
-    dtype = decode_dtype(stored.get("dtype"))
+    text = stored.get("dtype")
+    if not isinstance(text, str) or not text.startswith(("'", '"', "[")):
+        refuse("'dtype' to be the repr of a type", text)
+    dtype = decode_dtype(text)
     check_itemsize(dtype)
+    sizes = [math.prod(each.shape) * each.dtype.itemsize for each in leaves_of(dtype)]
+    if not sizes or sum(sizes) != dtype.itemsize:
+        refuse("'dtype' to have fields, and no bytes between them", text)
     inner = stored.get("inner")
     if not are_lengths(inner) or len(inner) == NUMPY_NDIM:
         refuse("'inner' to be a list of lengths", inner)
