@@ -180,6 +180,19 @@ def test_a_symbolic_link_is_not_followed(layout):
 
 
 @pytest.mark.parametrize("layout", damage.WRITTEN)
+def test_a_symbolic_link_in_place_of_the_chunks(layout):
+    """A finding, and no end of the check: other members of a group are checked."""
+    dataset.create_group("g").close()
+    for name in ("g/a", "g/b"):
+        damage.new_array(name, layout)
+    folder = {"zarr": "c"}.get(layout, "data")
+    os.rename("g/a/" + folder, "elsewhere")
+    os.symlink(os.path.abspath("elsewhere"), "g/a/" + folder)
+    report = dataset.verify("g")
+    assert ["a/" + folder] == [f.file for f in report.findings if f.severity == "error"]
+
+
+@pytest.mark.parametrize("layout", damage.WRITTEN)
 def test_a_damaged_description(layout):
     damage.new_array("a", layout)
     name = "zarr.json" if layout == "zarr" else "meta/sizes"
