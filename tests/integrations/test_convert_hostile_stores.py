@@ -19,7 +19,7 @@ import pytest
 
 from bloscpack import dataset
 from bloscpack.dataset.layouts import zarr_python
-from bloscpack.exceptions import BloscpackError, DamageError, FormatError, UsageError
+from bloscpack.exceptions import BloscpackError, DamageError, FormatError, Unsupported
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
 zarr3 = pytest.mark.skipif(zarr.__version__.startswith("2."), reason="needs zarr 3")
@@ -173,7 +173,7 @@ def test_copies_of_documents_are_not_used(files, write):
 @pytest.mark.parametrize("write", [write_folder, write_zip])
 @pytest.mark.parametrize("files", CASES)
 def test_codecs_that_run_code(files, write):
-    with pytest.raises(UsageError, match=r"names the codec '(.*pickle|None)'"):
+    with pytest.raises(Unsupported, match=r"names the codec '(.*pickle|None)'"):
         dataset.convert(write(files), "out.npz")
 
 
@@ -183,7 +183,7 @@ def test_codecs_that_run_code_at_a_url():
     for name, content in HOSTILE["objects"].items():
         fs.pipe("/hostile/" + name, content_of(content))
     try:
-        with pytest.raises(UsageError, match="names the codec 'pickle'"):
+        with pytest.raises(Unsupported, match="names the codec 'pickle'"):
             dataset.convert("memory://hostile", "out.npy")
     finally:
         fs.rm("/hostile", recursive=True)
@@ -352,5 +352,5 @@ def test_documents_are_checked_in_all_forms():
     """What is no object has no codecs."""
     for document in ({}, {"consolidated_metadata": []}, {"codecs": None}):
         zarr_python.check_codecs(document, "a")
-    with pytest.raises(UsageError, match=r"the document 'a' names"):
+    with pytest.raises(Unsupported, match=r"the document 'a' names"):
         zarr_python.check_codecs({"codecs": "pickle"}, "a")
