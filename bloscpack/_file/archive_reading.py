@@ -16,6 +16,7 @@ from .._format.zip_format import (
     LOCAL,
     LOCAL_SIGNATURE,
     TAIL_LENGTH,
+    Directory,
     Member,
     decode_local,
     local_extent,
@@ -126,11 +127,19 @@ class ArchiveFile:
         try:
             self.storage = source if isinstance(source, Storage) else whole_file(source)
             with naming_errors(self.name or ""):
-                self.directory, self.entries = read_directory(self.storage)
+                self.directory, self.entries = self._read_directory()
                 self.members = members_of(self.entries)
                 self.arrays = self._find_arrays()
         except BaseException:
             self.close()
+            raise
+
+    def _read_directory(self) -> tuple[Directory, list[Member]]:
+        try:
+            return read_directory(self.storage)
+        except NotReadable as error:
+            if is_archive(self.storage):
+                raise DamageError(error.message) from error
             raise
 
     def close(self) -> None:

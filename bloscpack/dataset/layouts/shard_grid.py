@@ -49,7 +49,7 @@ from ...constants import (
     MAX_CLEVEL,
     METADATA_HEADER_LENGTH,
 )
-from ...exceptions import DamageError, UsageValueError
+from ...exceptions import DamageError, NotReadable, Unsupported, UsageValueError
 from ...headers import BloscpackHeader
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
 from .array_files import FileNames
@@ -171,9 +171,19 @@ class Sharding:
     def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
         """Return the shape of the part of the array in a shard; None if it is unknown.
 
-        `front` is its beginning. Raises `FormatError` if it belongs to another array or
-        place.
+        `front` is its beginning. Raises `DamageError` if it belongs to another array or
+        place, or if it is no file of chunks.
         """
+        try:
+            return self._stated_shape(number, storage, front)
+        except (NotReadable, Unsupported) as error:
+            raise DamageError(
+                error.message, section=error.section, offset=error.offset
+            ) from error
+
+    def _stated_shape(
+        self, number: int, storage: Storage, front: bytes
+    ) -> Shape | None:
         grid = self.grid
         nbytes = BloscpackHeader.decode(front[:BLOSCPACK_HEADER_LENGTH]).nbytes
         if nbytes is None:
