@@ -21,10 +21,18 @@ import unicodedata
 import zlib
 from collections import defaultdict, namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from format import independent_reader as blp
-from format.independent_reader import MISSING, NotSupported, Refused, check, is_shape
+from format.independent_reader import (
+    MISSING,
+    NotSupported,
+    Refused,
+    check,
+    is_shape,
+    supports,
+)
 
 KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
 LARGEST_RESULT = 2**28  # a limit of this program
@@ -34,7 +42,7 @@ def read(path: str) -> dict:
     """Return the content of a file or folder."""
     if os.path.isdir(path):
         tree = read_folder(path)
-        check("none", tree is not None)
+        supports("none", tree is not None)
         return tree
     data = file_bytes(path)
     tree = read_archive(data) if data[:4] != b"blpk" else None
@@ -122,12 +130,12 @@ def is_name(name: object) -> bool:
 class Folder:
     """A folder of a dataset, whose files are read through its journal."""
 
-    def __init__(self, path: str, outer: Folder | None = None) -> None:
-        """Take a folder; a column of a table has the journal of the table, too."""
+    def __init__(self, path: str, table: Folder | None = None) -> None:
+        """Take a folder; a column is read through the journal of its table (J5)."""
         self.path, start = path, os.path.basename(path) + "/"
-        new = outer.new if outer else {}
+        new = table.new if table else {}
         self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
-        if os.path.lexists(path + "/.bloscpack/journal"):
+        if not table and os.path.lexists(path + "/.bloscpack/journal"):
             self.read_journal(path + "/.bloscpack")
 
     def read_journal(self, hidden: str) -> None:
@@ -150,30 +158,35 @@ class Folder:
         texts = value.get("documents", {})
         check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
         check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
+        check("J5", not any("/" in name for name in files))
+        check("J5", not {*files.values()} & {*texts})
         check("J5", all(isinstance(text, str) for text in texts.values()))
-        for name, target in files.items():
-            if is_file(hidden, name):
-                self.new[target] = f"{hidden}/{name}"
+        self.new = {target: (hidden, name) for name, target in files.items()}
         for name, text in texts.items():
             self.new[name] = text.encode("utf-8", "surrogatepass")
 
-    def has(self, name: str) -> bool:
-        return name in self.new or is_file(self.path, name)
+    def find(self, name: str) -> bytes | tuple[str, str] | None:
+        """Return the new content of a file, or folder and name of its content."""
+        new, own = self.new.get(name), (self.path, name)
+        if isinstance(new, bytes) or (new and is_file(*new)):
+            return new
+        return own if is_file(*own) else None
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        if not self.has(name):
+        found = self.find(name)
+        if found is None:
             return None
-        found = self.new.get(name, f"{self.path}/{name}")
-        raw = found if isinstance(found, bytes) else Path(found).read_bytes()
+        raw = found if isinstance(found, bytes) else Path(*found).read_bytes()
         check("M7", len(raw) <= most)
         return raw
 
 
 def is_file(folder: str, name: str) -> bool:
-    """Return whether a regular file is there; links are refused (I9)."""
+    """Return whether a file is there; links, and a folder in its place, break I9."""
     paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)]
     check("I9", not any(map(os.path.islink, paths[1:])))
+    check("I9", not os.path.isdir(paths[-1]))
     return os.path.isfile(paths[-1])
 
 
@@ -191,22 +204,22 @@ def attempt(function, *arguments: object) -> object:
 def kind_of(path: str) -> str | None:
     """Return what a folder is by its own files."""
     folder = Folder(path)
-    if folder.has("zarr.json"):
+    if folder.find("zarr.json"):
         return "zarr"
     storage = folder.read("meta/storage", sys.maxsize) or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
         return "superchunks"
-    others = map(folder.has, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
+    others = map(folder.find, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
     return "foreign" if any(others) else None
 
 
 def read_folder(path: str) -> dict | None:
     """Return the tree of a folder; None if it is no dataset."""
     kind, folder = kind_of(path), Folder(path)
-    check("foreign", kind != "foreign")
+    supports("foreign", kind != "foreign")
     if kind:
         return read_superchunks(folder) if kind == "superchunks" else read_node(folder)
-    if not folder.has(".bloscpack/unfinished") and has_dataset(path):
+    if has_dataset(path):
         return {"kind": "group", "attributes": {}, "members": read_members(folder)}
     return None
 
@@ -218,28 +231,35 @@ def has_dataset(path: str) -> bool:
     return any(not os.path.islink(each) and attempt(kind_of, each) for each in inner)
 
 
-def read_node(folder: Folder, column: str | None = None) -> dict:
-    """Return the tree of a node of Zarr, which may be a column with this CRC-32."""
-    node = describe_node(folder.read("zarr.json") or b"")
-    attributes, own = node["attributes"], node["own"] or {}
-    tree = {"kind": node["kind"], "attributes": attributes}
-    check("V2", column is None or own.get("column", column) == column)
+def read_node(folder: Folder) -> dict:
+    """Return the tree of a node of Zarr."""
+    node, columns = describe_node(folder.read("zarr.json") or b""), {}
+    attributes, own = node["attributes"], node["own"]
     if node["kind"] == "array":
-        items = read_items(folder, node)
-        return tree | {"dtype": node["dtype"], "shape": node["shape"], "items": items}
+        return read_zarr_array(folder, node)
     if "column-order" not in attributes:
-        return tree | {"members": read_members(folder)}
-    order, columns = attributes.pop("column-order"), {}
-    check("V2", isinstance(order, list) and all(isinstance(n, str) for n in order))
-    check("V2", len({*order}) == len(order))
+        members = read_members(folder)
+        return {"kind": "group", "attributes": attributes, "members": members}
+    order = attributes.pop("column-order")
+    check("V2", isinstance(order, list) and all(map(is_name, order)))
+    check("V2", len({*order}) == len(order) and "/" not in "".join(order))
     for name in order:
-        check("V2", is_member(name) and os.path.isdir(f"{folder.path}/{name}"))
-        inner = Folder(f"{folder.path}/{name}", folder)
-        check("V2", inner.has("zarr.json"))
+        path = f"{folder.path}/{name}"
+        check("I9", not os.path.islink(path))
+        inner = Folder(path, folder)
+        check("V2", inner.find("zarr.json"))
+        column = describe_node(inner.read("zarr.json"))
         crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-        columns[name] = read_node(inner, crc32 if own else None)
-        check("V2", columns[name]["kind"] == "array")
-    return tree | {"kind": "table", "columns": columns}
+        both = own and column["own"]
+        check("V2", column["kind"] == "array")
+        check("V2", not both or both.get("column", crc32) == crc32)
+        columns[name] = read_zarr_array(inner, column)
+    return {"kind": "table", "attributes": attributes, "columns": columns}
+
+
+def read_zarr_array(folder: Folder, node: dict) -> dict:
+    tree = {key: node[key] for key in ("kind", "attributes", "dtype", "shape")}
+    return tree | {"items": read_items(folder, node)}
 
 
 def read_members(folder: Folder) -> dict[str, dict | Refused]:
@@ -262,8 +282,7 @@ def is_member(name: str) -> bool:
 
 # Nodes of Zarr
 
-INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-INDEXES = [], INDEX[:1], INDEX
+INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
 KEYS = "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value "
 KEYS += "codecs attributes dimension_names storage_transformers"
@@ -271,13 +290,14 @@ TYPES = "bool=b1 int8=i1 int16=i2 int32=i4 int64=i8 uint8=u1 uint16=u2 uint32=u4
 TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16 "
 TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
+KINDS = dict(word.split("=") for word in TYPES.split())
 UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
-CODECS = re.compile("bytes(?:,(blosc|zstd|gzip))?(,crc32c)?")
+CODECS = {
+    ("bytes", *filter(None, (codec, crc))): (codec, crc)
+    for codec in (None, "blosc", "zstd", "gzip")
+    for crc in ("", "crc32c")
+}
 LEVELS = {"zstd": range(-131072, 23), "gzip": range(10)}
-
-
-def supports(rule: str, holds: object) -> None:
-    check(rule, holds, NotSupported)
 
 
 def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
@@ -315,12 +335,20 @@ def describe_node(raw: bytes) -> dict:
     return node
 
 
-def named(value: object) -> tuple[object, dict]:
-    """Return name and configuration of a codec, a data type, and so on."""
-    if not isinstance(value, dict):
-        return value if isinstance(value, str) else None, {}
-    settings = value.get("configuration", {})
-    return value.get("name"), settings if isinstance(settings, dict) else {}
+def named(value: object, rule: str) -> tuple[str, dict]:
+    """Return name and configuration of a codec, a data type, and so on (V3)."""
+    value = {"name": value} if isinstance(value, str) else value
+    supports(rule, isinstance(value, dict))
+    name, settings = value.get("name"), value.get("configuration", {})
+    supports(rule, isinstance(name, str) and isinstance(settings, dict))
+    return name, settings
+
+
+def codecs_of(value: object) -> tuple[tuple[str, ...], dict[str, dict]]:
+    """Return the names of codecs, and their configurations."""
+    supports("V6", isinstance(value, list))
+    codecs = [named(codec, "V6") for codec in value]
+    return tuple(name for name, _ in codecs), dict(codecs)
 
 
 def describe_array(node: dict, document: dict, damaged: object) -> None:
@@ -329,32 +357,34 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
         is_object = isinstance(document[key], dict)
         supports("V3", is_object and document[key].get("must_understand") is False)
     supports("V3", document.get("storage_transformers", []) == [])
-    shape, (grid, settings) = document.get("shape"), named(document.get("chunk_grid"))
+    shape, index, of_index = document.get("shape"), None, ()
     check("V4", is_shape(shape))
+    grid, settings = named(document.get("chunk_grid"), "V4")
     supports("V4", grid == "regular")
     chunk = shard = settings.get("chunk_shape")
     check("V4", is_shape(shard, 1) and len(shard) == len(shape))
-    encoding, settings = named(document.get("chunk_key_encoding"))
+    encoding, settings = named(document.get("chunk_key_encoding"), "V7")
     separator = settings.get("separator", "/" if encoding == "default" else ".")
     supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
-    codecs, index, of_index = document.get("codecs"), None, []
     supports("V7", not damaged or (encoding, separator) == ("default", "/"))
-    supports("V6", isinstance(codecs, list) and len(codecs) > 0)
-    name, settings = named(codecs[0])
-    if name == "sharding_indexed":
-        supports("V6", len(codecs) == 1)
-        index = settings.get("index_location", "end")
-        of_index = settings.get("index_codecs", INDEX)
-        chunk, codecs = settings.get("chunk_shape"), settings.get("codecs")
+    names, settings = codecs_of(document.get("codecs"))
+    if "sharding_indexed" in names:
+        supports("V6", len(names) == 1)
+        sharding = settings["sharding_indexed"]
+        chunk = sharding.get("chunk_shape")
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
-        supports("V6", isinstance(codecs, list))
-    found = CODECS.fullmatch(",".join(str(named(codec)[0]) for codec in codecs))
-    supports("V6", found)
-    codec, crc = found[1], bool(found[2])
-    level = named(codecs[-1 - crc])[1].get("level")
-    right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
-    supports("V6", right and index in (None, "start", "end") and of_index in INDEXES)
-    endian = named(codecs[0])[1].get("endian", sys.byteorder)
+        names, settings = codecs_of(sharding.get("codecs"))
+        index = sharding.get("index_location", "end")
+        of_index, endian = codecs_of(sharding.get("index_codecs", INDEX))
+        supports("V6", index in ("start", "end"))
+        supports("V6", of_index in (("bytes",), ("bytes", "crc32c")))
+        supports("V6", endian["bytes"].get("endian") == "little")
+    supports("V6", names in CODECS)
+    codec, crc = CODECS[names]
+    level = settings[codec].get("level") if codec in LEVELS else None
+    supports("V6", codec not in LEVELS or type(level) is int)
+    supports("V6", codec not in LEVELS or level in LEVELS[codec])
+    endian = settings["bytes"].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
     fill = item_of(document.get("fill_value"), dtype, size)
@@ -370,19 +400,20 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
     node |= {"shape": shape, "shard": shard, "chunk": chunk}
     node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
-    node |= {"codec": codec, "crc": crc, "index": index}
+    node |= {"codec": codec, "crc": bool(crc), "index": index}
     node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
-    node["ours"] = (index, of_index, codec, crc) == ("end", INDEX, "blosc", True)
+    ours = "end", ("bytes", "crc32c"), "blosc", "crc32c"
+    node["ours"] = (index, of_index, codec, crc) == ours
 
 
 def type_of(value: object, order: str) -> tuple[str, int]:
     """Return type and item size (V5)."""
-    name, settings = named(value)
-    kind = dict(each.split("=") for each in TYPES.split()).get(str(name))
+    name, settings = named(value, "V5")
+    kind = KINDS.get(name)
     supports("V5", kind)
     if kind in ("S", "U"):
         size, unit = settings.get("length_bytes"), 4 if kind == "U" else 1
-        supports("V5", is_shape([size]) and size % unit == 0)
+        supports("V5", is_shape([size], 1) and size < 2**31 and size % unit == 0)
         return f"{order}{kind}{size // unit}", size
     if kind in ("M8", "m8"):
         unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
@@ -413,7 +444,7 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
         check("V8", known or type(value) in types.get(kind, (int,)))
         if kind == "f":
             with np.errstate(over="ignore"):
-                return np.float64(value).astype(f"{order}f{size}").tobytes()
+                return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
         value = -(2**63) if value == "NaT" else int(value)
         return value.to_bytes(size, endian, signed=kind in "iMm")
 
@@ -481,7 +512,7 @@ def plain_of(data: bytes, node: dict) -> bytes:
     most = {"blosc": n + 16, None: n}.get(codec, n + n // 64 + 1040)
     check("V9", (1 if codec else n) <= size <= most)
     plain = stored = data[:size]
-    try:
+    with blp.breaking("V9"):
         if codec == "blosc":
             chunk, stop = blp.read_frame(data, 0, 9 * node["crc"])
             check("V9", (chunk[4:8], stop) == (struct.pack("<I", n), len(data)))
@@ -495,27 +526,28 @@ def plain_of(data: bytes, node: dict) -> bytes:
                 stored += b"\x50\x2a\x4d\x18" + bytes(4)
             fields = 2, 1, 0x90, 1, n, n, 24 + len(stored), 20, len(stored)
             plain = blp.decompress(struct.pack("<4B5I", *fields) + stored)
-    except Refused as error:
-        raise Refused("C11" if error.args == ("C11",) else "V9") from error
     check("V9", len(plain) == n)
     return plain
 
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
-    metadata = blp.read_front(data).metadata
-    with blp.breaking("I8"):
+    try:
+        metadata = blp.read_front(data).metadata
         dtype, _, shape, _ = blp.describe(metadata)
+    except NotSupported as error:
+        raise Refused(*error.args) from error
     chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
     stated = metadata.get("chunks"), metadata.get("shard")
     check("I8", dtype == node["dtype"] and len(shape) == len(part))
     if metadata["container"] == "numpy":
         check("I8", shape[1:] == node["shape"][1:] == chunk[1:])
-        stated, expected = (stated[1], type(stated[1])), (chunk[0], int)
+        stated, expected = (type(stated[1]), [stated[1]]), (int, chunk[:1])
     check("I8", stated == expected)
-    place = metadata.get("place")
-    right = place is None or (isinstance(place, str) and place[16:] == "/" + name)
-    check("I8", right and (not own or place is None or place[:16] == own["id"]))
+    if "place" in metadata:
+        place = metadata["place"]
+        check("I8", isinstance(place, str) and place[16:] == "/" + name)
+        check("I8", not own or place[:16] == own["id"])
     check("I8", node["sparse"] or all(a >= b for a, b in zip(shape, part)))
 
 
@@ -527,10 +559,13 @@ def read_superchunks(folder: Folder) -> dict:
     raw = folder.read("meta/storage") or b""
     storage = blp.parse_json(raw)
     words = identity_of(storage, raw)
-    check("D1", isinstance(storage, dict))
     check("I5", words)
-    identity, kind = words["id"], storage.get("kind")
-    check("D3", type(storage.get("superchunk")) is int and storage["superchunk"] == 1)
+    identity, kind, version = (
+        words["id"],
+        storage.get("kind"),
+        storage.get("superchunk"),
+    )
+    supports("D3", type(version) is int and version == 1)
     check("D3", kind in ("array", "table"))
     columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
@@ -538,8 +573,8 @@ def read_superchunks(folder: Folder) -> dict:
         names = [isinstance(each, dict) and each.get("name") for each in columns]
         unique = (isinstance(n, str) and n and names.count(n) == 1 for n in names)
         check("D3", all(unique))
-        ids = [str(column.get("id")) for column in columns]
-        check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
+        ids = [repr(column.get("id")) for column in columns]
+        check("I5", all(re.fullmatch("'[0-9a-f]{16}'", each) for each in ids))
     for column in columns:
         check_storage(column)
     shape = read_document(folder, "sizes", identity).get("shape")
@@ -550,12 +585,12 @@ def read_superchunks(folder: Folder) -> dict:
         tree = read_part(folder, storage, shape, identity, "data/")
         return tree | {"attributes": user}
     of_columns, trees = read_document(folder, "columns", identity), {}
+    check("D3", all(isinstance(each, dict) for each in of_columns.values()))
     for column in columns:
         name = column["name"]
-        attributes = of_columns.get(name, {})
-        check("D3", isinstance(attributes, dict))
         place = shape + column["inner"], column["id"], f"data/{folder_name(name)}/"
-        trees[name] = read_part(folder, column, *place) | {"attributes": attributes}
+        tree = read_part(folder, column, *place)
+        trees[name] = tree | {"attributes": of_columns.get(name, {})}
     return {"kind": "table", "attributes": user, "columns": trees}
 
 
@@ -574,19 +609,21 @@ def read_document(folder: Folder, name: str, identity: str) -> dict:
 def check_storage(storage: dict) -> None:
     """Check the storage of an array or a column, and add type and item size (D4)."""
     text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
+    rows, more = storage.get("chunklen"), storage.get("superchunklen")
     is_text = isinstance(text, str) and text[:1] in ("'", '"', "[")
     check("D4", is_text and is_shape(inner))
-    metadata = {"container": "numpy", "dtype": text, "shape": inner}
-    with blp.breaking("D4", ValueError, TypeError):
-        dtype, size, *_ = blp.describe(metadata)
-        item = base64.b64decode(default or "", validate=True)
-    rows, more = storage.get("chunklen"), storage.get("superchunklen")
-    check("D4", size <= 64 << 20 and is_shape([rows, more], 1))
+    with blp.breaking("D4"):
+        array = {"container": "numpy", "dtype": text, "shape": inner}
+        dtype, size, *_ = blp.describe(array)
+    supports("D4", size <= 64 << 20)
+    check("D4", leaves(dtype) and is_shape([rows, more], 1))
     check("D4", rows <= blp.LARGEST_CHUNK and more % rows == 0)
     for names, _, leaf, shape in leaves(dtype):
         check("D4", "" not in names)  # A3
         check("D4", rows * leaf * math.prod(inner + shape) <= blp.LARGEST_CHUNK)
-    check("D4", default is None or len(item) == size)
+    with blp.breaking("D4", ValueError, TypeError):
+        item = base64.b64decode(default or "", validate=True)
+        check("D4", default is None or len(item) == size)
     storage |= {"dtype": dtype, "size": size}
 
 
@@ -642,62 +679,71 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 
 # Archives
 
-Entry = namedtuple("Entry", "flags method crc32 stored size start name digest end")
+# A document, or chunks of the array in group 1 or 2 (Z8).
+PARTS = re.compile(r".+/zarr\.json|(.+)/c(?:/0)+|(.+)\.blp", re.DOTALL)
 
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none (Z)."""
     begins = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    members: dict[str, SimpleNamespace] = {}
     try:
         entries, end = read_directory(data)
-        names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
-    except (Refused, ValueError):
-        check("Z2", not begins)
+        members = {entry.name: entry for entry in entries}
+        for entry in sorted(entries, key=lambda each: -each.start):
+            check("Z2", 0 <= entry.start <= end - 30 - len(entry.raw) - entry.stored)
+            check("Z7", entry.is_right)
+            entry.end, end = end, entry.start
+    except Refused as error:
+        if begins if error.args == ("Z2",) else "zarr.json" in members:
+            raise
         return None
-    if "zarr.json" not in names:
+    if "zarr.json" not in members:
         return None
-    for i in sorted(range(len(entries)), key=lambda i: -entries[i].start):
-        entry = entries[i]
-        check("Z2", 0 <= entry.start <= end - 30 - len(entry.name) - entry.stored)
-        fields = entry.flags, entry.method, entry.crc32, entry.size
-        digest = zlib.crc32(struct.pack("<HHIQ", *fields) + entry.name)
-        check("Z7", entry.digest in (None, struct.pack("<I", digest)))
-        entries[i], end = entry._replace(end=end), entry.start
-    members = {n: entry for n, entry in zip(names, entries) if not n.endswith("/")}
+    members = {name: each for name, each in members.items() if name[-1:] != "/"}
     archive = Archive(data, members)
     found = {n: attempt(archive.array, n, c) for n, c in archive.arrays().items()}
     return {"kind": "group", "attributes": {}, "members": without_none(found)}
 
 
-def read_directory(data: bytes) -> tuple[list[Entry], int]:
+def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     """Return the entries of the directory, and where it begins (Z2)."""
-    starts = [found.start() for found in re.finditer(b"PK\5\6", data)]
-    comments = [int.from_bytes(data[at + 20 : at + 22], "little") for at in starts]
-    ends = [at for at, n in zip(starts, comments) if at + 22 + n == len(data)]
+    sizes = {m.start(): data[m.start() + 20 :] for m in re.finditer(b"PK\5\6", data)}
+    ends = [
+        at
+        for at in sizes
+        if int.from_bytes(sizes[at][:2], "little") + 2 == len(sizes[at])
+    ]
     check("Z2", ends)
     end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
-    if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
+    if data[:end][-20:-16] == b"PK\6\7":
         end -= 76
-        check("Z2", data[end : end + 4] == b"PK\6\6")
+        check("Z2", end >= 0 and data[end : end + 4] == b"PK\6\6")
         fields = struct.unpack_from("<2I4Q", data, end + 16)
     disk, first, here, total, size, offset = fields
-    check("Z2", disk == first == 0 and here == total and size <= min(end, 2**24))
+    supports("Z2", disk == first == 0 and here == total and size <= 2**24)
     start = at = end - size
     check("Z2", offset <= start)
-    entries: list[Entry] = []
+    entries = []
     while at < end:
         check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
         fields = struct.unpack_from("<2H4I5H2I", data, at + 8)
         flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
         name_end, at = at + 46 + sizes[0], at + 46 + sum(sizes)
         check("Z2", at <= end)
-        extra = data[name_end : name_end + sizes[1]]
-        digest, (size, stored, where) = large([size, stored, where], extra)
-        check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
-        numbers = flags, method, crc32, stored, size, where + start - offset
-        name = data[name_end - sizes[0] : name_end]
-        entries.append(Entry(*numbers, name, digest, 0))
+        raw, extra = data[name_end - sizes[0] : name_end], data[name_end:at]
+        digest, (size, stored, where) = large([size, stored, where], extra[: sizes[1]])
+        check("Z2", disk == 0 and (method != 0 or size == stored))
+        with blp.breaking("Z2", UnicodeDecodeError):
+            name = raw.decode("utf-8" if flags & 2048 else "cp437")
+        expected = zlib.crc32(struct.pack("<HHIQ", flags, method, crc32, size) + raw)
+        entry = SimpleNamespace(
+            flags=flags, method=method, crc32=crc32, raw=raw, name=name
+        )
+        entry.size, entry.stored, entry.start = size, stored, where + start - offset
+        entry.is_right = digest in (None, struct.pack("<I", expected))
+        entries.append(entry)
     check("Z2", len(entries) == total)
     return entries, start
 
@@ -707,7 +753,8 @@ def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
     fields = {}
     while len(extra) >= 4:
         number, size = struct.unpack_from("<HH", extra)
-        fields.setdefault(number, extra[4 : 4 + size])
+        if 4 + size <= len(extra):
+            fields.setdefault(number, extra[4 : 4 + size])
         extra = extra[4 + size :]
     field = fields.get(1, b"")
     for i, number in enumerate(numbers):
@@ -723,55 +770,55 @@ class Archive(namedtuple("Archive", "data members")):
         """Return the bytes of a member (Z1)."""
         entry, data = self.members[name], self.data
         at = entry.start
-        check("Z1", entry.method == 0 and not entry.flags & 0x2041)
-        check("Z1", data[at : at + 4] == b"PK\3\4")
         fields = struct.unpack_from("<2H4I2H", data, at + 6)
         flags, method, _, crc32, stored, size, length, more = fields
-        begin = at + 30 + length + more
-        check("Z1", data[at + 30 : at + 30 + length] == entry.name)
-        check("Z1", method == 0 and not (flags ^ entry.flags) & 2048)
+        begin, changed = at + 30 + length + more, flags ^ entry.flags
+        check("Z1", method == entry.method and not changed & 0x2041)
+        supports("Z1", method == 0 and not flags & 0x2041)
+        check("Z1", data[at : at + 4] == b"PK\3\4" and not changed & 2048)
+        check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
         _, sizes = large([size, stored], data[begin - more : begin])
-        free = (0,) if flags & 8 else ()
-        check("Z1", not flags & 0x2041 and crc32 in (entry.crc32, *free))
-        check("Z1", {*sizes} <= {entry.size, *free} and begin + entry.size <= entry.end)
+        free = {0} if flags & 8 else set()
+        check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
+        check("Z1", begin + entry.size <= entry.end)
         return data[begin : begin + entry.size]
 
     def document(self, name: str) -> dict:
         """Return the node of the document of an array."""
         check("Z8", name + "/zarr.json" in self.members)
+        entry = self.members[name + "/zarr.json"]
+        check("Z1", entry.size <= LARGEST_DOCUMENT)
         raw = self.read(name + "/zarr.json")
-        check("Z1", zlib.crc32(raw) == self.members[name + "/zarr.json"].crc32)
+        check("Z1", zlib.crc32(raw) == entry.crc32)
         return describe_node(raw)
 
     def arrays(self) -> dict[str, str | None]:
         """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
-        chunks, others, documents = defaultdict(list), set(), []
+        chunks, others = defaultdict(list), set()
         for path in self.members:
-            found = re.fullmatch(r"(.+?)/c(|/.*)", path, re.DOTALL)
-            if path.endswith(".blp"):
-                chunks[path[:-4]].append(path)
-            elif path.endswith("/zarr.json"):
-                documents.append(path[:-10])
-            elif found and re.fullmatch("(/0)+", found[2]):
-                chunks[found[1]].append(path)
-            elif found:
-                others.add(found[1])
-        others = {name for name in others if name + ".blp" not in chunks[name]}
-        check("Z8", all(len(chunks[name]) < 2 for name in chunks.keys() - others))
-        names = [name for name in [*chunks, *documents] if name not in others]
-        return {name: (chunks[name] or [None])[0] for name in names}
+            if found := PARTS.fullmatch(path):
+                name = found[1] or found[2]
+                chunks[name or path[:-10]] += [path] if name else []
+            found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
+            others |= {path[: each.start()] for each in found}
+        others = {name for name in others if name + ".blp" not in self.members}
+        chunks = {name: chunks[name] for name in chunks if name not in others}
+        check("Z8", all(len(paths) < 2 for paths in chunks.values()))
+        return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
     def array(self, name: str, chunks: str | None) -> dict | None:
         """Return an array; None if the members are none."""
         node = None if chunks == name + ".blp" else attempt(self.document, name)
         if chunks is None:
             damaged = isinstance(node, Refused) and not isinstance(node, NotSupported)
-            count = sum(member.startswith(name + "/") for member in self.members)
-            check("Z8", not is_of_shard(node) and not (damaged and count == 1))
+            below = [path for path in self.members if path.startswith(name + "/")]
+            alone = sum(PARTS.fullmatch(path) is not None for path in below) == 1
+            check("Z8", not (alone and (damaged or is_of_shard(node))))
             return None
         if isinstance(node, Refused):
             raise node
-        check("Z3", node is None or is_of_shard(node))
+        check("Z3", node is None or node["kind"] == "array")
+        supports("Z3", node is None or is_of_shard(node))
         data = self.read(chunks)
         tree = blp.read_array(data)
         check("A12", tree is not None)
@@ -788,4 +835,8 @@ def is_of_shard(node: dict | Refused) -> bool:
     if isinstance(node, Refused) or node["kind"] != "array":
         return False
     place = (0,) * len(node["shape"])
-    return node["ours"] and node["name"](place) == "c" + "/0" * len(place)
+    return (
+        len(place) > 0
+        and node["ours"]
+        and node["name"](place) == "c" + "/0" * len(place)
+    )
