@@ -41,8 +41,8 @@ def test_samples(folder, name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in RULES if RULES[name]["refused"]])
 def test_first_rule(name, tmp_path):
     path = copied_sample(INVALID, RULES[name]["path"], tmp_path)
-    found = {each.reason for each in refusals(read_there(path)).values()}
-    assert {RULES[name]["rules"][0]} == found
+    found = {each[:] for each in refusals(read_there(path)).values()}
+    assert {(RULES[name]["rules"][0], RULES[name]["verdict"])} == found
 
 
 # Flipped bits
