@@ -57,6 +57,7 @@ OTHER_MESSAGES = {
     "expected the document of a Zarr array of format …, found": "V1",
     # There is none, because the bit for the metadata in the header is zero.
     "expected dtype:": "A12",
+    "expected rows of shape:": "A12",
     # The sample has only the beginning of this message.
     "the reserved bytes of a layout … header must be zero, not b…; this is a layout "
     "that no release of Bloscpack wrote": "L5",
