@@ -25,14 +25,7 @@ from types import SimpleNamespace
 
 import numpy as np
 from format import independent_reader as blp
-from format.independent_reader import (
-    MISSING,
-    NotSupported,
-    Refused,
-    check,
-    is_shape,
-    supports,
-)
+from format.independent_reader import NotSupported, Refused, check, is_shape, supports
 
 KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
 LARGEST_RESULT = 2**28  # a limit of this program
@@ -105,9 +98,7 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     old = old[:length]
     with blp.breaking("J3"):
         file = blp.read_front(bytes(old))
-    entries = file.nchunks + file.free if file.options & 1 and file.nchunks != -1 else 0
-    chunks, table = file.position, file.position - 8 * entries
-    (_, end), *rest = extents
+    (_, end), *rest, chunks, table = *extents, file.position, file.table
     if rest and rest[0][0] >= table and rest[0][1] <= chunks:
         del rest[0]
     check("J3", end in (32, table) and len(rest) < 2)
@@ -292,11 +283,6 @@ TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
 KINDS = dict(word.split("=") for word in TYPES.split())
 UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
-CODECS = {
-    ("bytes", *filter(None, (codec, crc))): (codec, crc)
-    for codec in (None, "blosc", "zstd", "gzip")
-    for crc in ("", "crc32c")
-}
 LEVELS = {"zstd": range(-131072, 23), "gzip": range(10)}
 
 
@@ -320,14 +306,14 @@ def describe_node(raw: bytes) -> dict:
     check("V1", isinstance(attributes, dict))
     words, user, text = identity_of(attributes, raw), {**attributes}, None
     user.pop(KEY, None)
-    node = {"kind": kind, "own": words, "attributes": user}
+    node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
     if kind == "array":
         damaged = not words and (KEY.encode() in raw or WORDS.search(raw))
         try:
             describe_array(node, document, damaged)
         except NotSupported as error:
             raise (Refused("I4") if damaged else error) from error
-        sparse = user.pop("missing-shards", MISSING) is not MISSING
+        sparse = user.pop("missing-shards", KEY) is not KEY
         node["sparse"] = sparse or not words or not node["ours"]
         text = user.get("_FillValue") if node["dtype"][1] == "f" else None
     with contextlib.suppress(ValueError, struct.error, TypeError):  # V11
@@ -344,11 +330,11 @@ def named(value: object, rule: str) -> tuple[str, dict]:
     return name, settings
 
 
-def codecs_of(value: object) -> tuple[tuple[str, ...], dict[str, dict]]:
+def codecs_of(value: object) -> tuple[list[str], dict[str, dict]]:
     """Return the names of codecs, and their configurations."""
     supports("V6", isinstance(value, list))
     codecs = [named(codec, "V6") for codec in value]
-    return tuple(name for name, _ in codecs), dict(codecs)
+    return [name for name, _ in codecs], dict(codecs)
 
 
 def describe_array(node: dict, document: dict, damaged: object) -> None:
@@ -357,7 +343,7 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
         is_object = isinstance(document[key], dict)
         supports("V3", is_object and document[key].get("must_understand") is False)
     supports("V3", document.get("storage_transformers", []) == [])
-    shape, index, of_index = document.get("shape"), None, ()
+    shape, index, of_index = document.get("shape"), None, []
     check("V4", is_shape(shape))
     grid, settings = named(document.get("chunk_grid"), "V4")
     supports("V4", grid == "regular")
@@ -366,24 +352,29 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     encoding, settings = named(document.get("chunk_key_encoding"), "V7")
     separator = settings.get("separator", "/" if encoding == "default" else ".")
     supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
-    supports("V7", not damaged or (encoding, separator) == ("default", "/"))
+    like_ours = (encoding, separator) == ("default", "/")
+    supports("V7", like_ours or not damaged)
     names, settings = codecs_of(document.get("codecs"))
     if "sharding_indexed" in names:
         supports("V6", len(names) == 1)
         sharding = settings["sharding_indexed"]
-        chunk = sharding.get("chunk_shape")
+        chunk, index = (
+            sharding.get("chunk_shape"),
+            sharding.get("index_location", "end"),
+        )
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
         names, settings = codecs_of(sharding.get("codecs"))
-        index = sharding.get("index_location", "end")
-        of_index, endian = codecs_of(sharding.get("index_codecs", INDEX))
+        of_index, of_bytes = codecs_of(sharding.get("index_codecs", INDEX))
         supports("V6", index in ("start", "end"))
-        supports("V6", of_index in (("bytes",), ("bytes", "crc32c")))
-        supports("V6", endian["bytes"].get("endian") == "little")
-    supports("V6", names in CODECS)
-    codec, crc = CODECS[names]
+        supports("V6", of_index in (["bytes"], ["bytes", "crc32c"]))
+        supports("V6", of_bytes["bytes"].get("endian") == "little")
+    crc = names[-1:] == ["crc32c"]
+    codec, *rest = [*names[1 : len(names) - crc], None]
+    supports("V6", names[:1] == ["bytes"] and len(rest) < 2)
+    supports("V6", codec in (None, "blosc", *LEVELS))
     level = settings[codec].get("level") if codec in LEVELS else None
-    supports("V6", codec not in LEVELS or type(level) is int)
-    supports("V6", codec not in LEVELS or level in LEVELS[codec])
+    right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
+    supports("V6", right)
     endian = settings["bytes"].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
@@ -400,10 +391,11 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
     node |= {"shape": shape, "shard": shard, "chunk": chunk}
     node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
-    node |= {"codec": codec, "crc": bool(crc), "index": index}
+    node |= {"codec": codec, "crc": crc, "index": index}
     node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
-    ours = "end", ("bytes", "crc32c"), "blosc", "crc32c"
+    ours = "end", ["bytes", "crc32c"], "blosc", True
     node["ours"] = (index, of_index, codec, crc) == ours
+    node["of Z3"] = node["ours"] and like_ours and len(shape) > 0
 
 
 def type_of(value: object, order: str) -> tuple[str, int]:
@@ -489,7 +481,7 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
     index, digest = data[start:end], data[end : start + size]
     check(rule or "V9", digest in (b"", blp.digest_of(9, index)))
     entries = [*struct.iter_unpack("<QQ", index)]
-    starts = {at for at, n in entries if (at, n) != MISSING}
+    starts = {at for at, n in entries if (at, n) != blp.MISSING}
     if node["ours"] and not rule and (not starts or 0 in starts):
         may_lack = True  # I7: of another program
     elif node["ours"]:
@@ -497,11 +489,11 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
     found = []
     for inner in itertools.product(*(range(-(-m // c)) for m, c in zip(part, chunk))):
         at, n = entries[np.ravel_multi_index(inner, per) if per else 0]
-        if (at, n) != MISSING:
+        if (at, n) != blp.MISSING:
             check("V9", first <= at and at + n <= last)
             where = tuple(p * w + i for p, w, i in zip(place, per, inner))
             found.append((where, plain_of(data[at : at + n], node)))
-        check(rule or "I7", may_lack or (at, n) != MISSING)
+        check(rule or "I7", may_lack or (at, n) != blp.MISSING)
     return found
 
 
@@ -556,23 +548,17 @@ def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
 
 def read_superchunks(folder: Folder) -> dict:
     """Return an array or a table (D)."""
-    raw = folder.read("meta/storage") or b""
-    storage = blp.parse_json(raw)
-    words = identity_of(storage, raw)
-    check("I5", words)
-    identity, kind, version = (
-        words["id"],
-        storage.get("kind"),
-        storage.get("superchunk"),
-    )
+    storage = read_document(folder, "storage")
+    identity, kind = storage[KEY][3:19], storage.get("kind")
+    version = storage.get("superchunk")
     supports("D3", type(version) is int and version == 1)
     check("D3", kind in ("array", "table"))
     columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
-        check("D3", isinstance(columns, list) and len(columns) > 0)
+        check("D3", isinstance(columns, list) and columns)
         names = [isinstance(each, dict) and each.get("name") for each in columns]
-        unique = (isinstance(n, str) and n and names.count(n) == 1 for n in names)
-        check("D3", all(unique))
+        check("D3", all(isinstance(name, str) and name for name in names))
+        check("D3", len({*names}) == len(names))
         ids = [repr(column.get("id")) for column in columns]
         check("I5", all(re.fullmatch("'[0-9a-f]{16}'", each) for each in ids))
     for column in columns:
@@ -594,14 +580,14 @@ def read_superchunks(folder: Folder) -> dict:
     return {"kind": "table", "attributes": user, "columns": trees}
 
 
-def read_document(folder: Folder, name: str, identity: str) -> dict:
-    """Return sizes, or the attributes in another document (I5)."""
+def read_document(folder: Folder, name: str, identity: str | None = None) -> dict:
+    """Return storage or sizes, or the attributes in another document (I5)."""
     raw = folder.read("meta/" + name)
     check("I5", raw is not None)
     document = blp.parse_json(raw)
     words = identity_of(document, raw)
-    check("I5", words and words["id"] == identity)
-    document = document if name == "sizes" else document.get(name)
+    check("I5", words and identity in (None, words["id"]))
+    document = document if name in ("storage", "sizes") else document.get(name)
     check("I5", isinstance(document, dict))
     return document
 
@@ -708,12 +694,9 @@ def read_archive(data: bytes) -> dict | None:
 
 def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     """Return the entries of the directory, and where it begins (Z2)."""
-    sizes = {m.start(): data[m.start() + 20 :] for m in re.finditer(b"PK\5\6", data)}
-    ends = [
-        at
-        for at in sizes
-        if int.from_bytes(sizes[at][:2], "little") + 2 == len(sizes[at])
-    ]
+    ends = [found.start() for found in re.finditer(b"PK\5\6", data)]
+    comments = [int.from_bytes(data[at + 20 : at + 22], "little") for at in ends]
+    ends = [at for at, n in zip(ends, comments) if at + 22 + n == len(data)]
     check("Z2", ends)
     end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
@@ -738,9 +721,8 @@ def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
         with blp.breaking("Z2", UnicodeDecodeError):
             name = raw.decode("utf-8" if flags & 2048 else "cp437")
         expected = zlib.crc32(struct.pack("<HHIQ", flags, method, crc32, size) + raw)
-        entry = SimpleNamespace(
-            flags=flags, method=method, crc32=crc32, raw=raw, name=name
-        )
+        entry = SimpleNamespace(flags=flags, method=method, crc32=crc32)
+        entry.raw, entry.name = raw, name
         entry.size, entry.stored, entry.start = size, stored, where + start - offset
         entry.is_right = digest in (None, struct.pack("<I", expected))
         entries.append(entry)
@@ -809,16 +791,16 @@ class Archive(namedtuple("Archive", "data members")):
     def array(self, name: str, chunks: str | None) -> dict | None:
         """Return an array; None if the members are none."""
         node = None if chunks == name + ".blp" else attempt(self.document, name)
+        refused = isinstance(node, Refused)
         if chunks is None:
-            damaged = isinstance(node, Refused) and not isinstance(node, NotSupported)
+            right = isinstance(node, NotSupported) if refused else not node["of Z3"]
             below = [path for path in self.members if path.startswith(name + "/")]
-            alone = sum(PARTS.fullmatch(path) is not None for path in below) == 1
-            check("Z8", not (alone and (damaged or is_of_shard(node))))
+            check("Z8", right or len([*filter(PARTS.fullmatch, below)]) > 1)
             return None
-        if isinstance(node, Refused):
+        if refused:
             raise node
         check("Z3", node is None or node["kind"] == "array")
-        supports("Z3", node is None or is_of_shard(node))
+        supports("Z3", node is None or node["of Z3"])
         data = self.read(chunks)
         tree = blp.read_array(data)
         check("A12", tree is not None)
@@ -828,15 +810,3 @@ class Archive(namedtuple("Archive", "data members")):
             check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
             tree["attributes"] = {}
         return tree
-
-
-def is_of_shard(node: dict | Refused) -> bool:
-    """Return whether a document is one of Z3."""
-    if isinstance(node, Refused) or node["kind"] != "array":
-        return False
-    place = (0,) * len(node["shape"])
-    return (
-        len(place) > 0
-        and node["ours"]
-        and node["name"](place) == "c" + "/0" * len(place)
-    )

@@ -72,9 +72,9 @@ def digest_of(number: int, data: bytes) -> bytes:
 
 
 class File(SimpleNamespace):
-    """Fields of the header, and the position where the next section begins.
+    """Fields of the header, and the positions of the table and of the next section.
 
-    `free` is a number of entries of the offset table. `read_chunks` adds `pieces`, the
+    `free` is a number of entries of the table. `read_chunks` adds `pieces`, the
     plain bytes of the chunks, and `extents`, their places in the file, with digests.
     """
 
@@ -95,6 +95,7 @@ def read_front(data: bytes) -> File:
     file = read_header(data)
     if file.options & 2:
         read_metadata(data, file)
+    file.table = file.position
     if file.options & 1 and file.nchunks != -1:
         file.position += 8 * (file.nchunks + file.free)
         check("O6", file.position <= len(data))  # O3: nothing else uses the table
