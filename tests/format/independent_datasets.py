@@ -19,7 +19,7 @@ import struct
 import sys
 import unicodedata
 import zlib
-from collections import defaultdict, namedtuple
+from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,11 +64,9 @@ def may_write(uid: int, status: os.stat_result) -> bool:
     """Return whether the permission bits of a file allow a user to write it."""
     if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
         return True
-    with contextlib.suppress(KeyError):
-        user = pwd.getpwuid(uid)
-        groups = os.getgrouplist(user.pw_name, user.pw_gid)
-        return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
-    return False
+    users = [user for user in pwd.getpwall() if user.pw_uid == uid]
+    groups = [g for u in users for g in os.getgrouplist(u.pw_name, u.pw_gid)]
+    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
 
 
 def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
@@ -76,8 +74,8 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     if b"blpkjrnl".startswith(journal[:512].rstrip(b"\0")):  # J2
         return data
     check("J3", journal[:9] == b"blpkjrnl\1" and journal[9:10] <= b"\1")
-    count = int.from_bytes(journal[32:40], "little") if len(journal) >= 88 else 1
-    at, extents, is_whole = 96 + 16 * count, [], False
+    count = int.from_bytes(journal[32:40], "little")
+    at, is_whole = 96 + 16 * count, False
     if 1 <= count <= 3 and len(journal) >= at + 32:
         fields = struct.unpack_from(f"<qQqqq32s{2 * count}qq", journal, 16)
         length, number, _, start, size, witness, *ends, head_size = fields
@@ -87,11 +85,11 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
         is_whole = len(journal) == expected and digest == journal[-32:]
     if not is_whole and journal[9:10] != b"\1":  # J2
         return data
-    check("J3", extents and journal[10:16] == bytes(6) and 0 < length <= len(data))
+    check("J3", is_whole and journal[10:16] == bytes(6) and 0 < length <= len(data))
     check("J3", all(a < b for a, b in itertools.pairwise(ends)))
     check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
     check("J3", size >= 64 and 0 <= start <= length - size)
-    check("J3", all(b <= start or a >= start + size for a, b in extents) and is_whole)
+    check("J3", all(b <= start or a >= start + size for a, b in extents))
     head, at, old = journal[at : at + head_size], at + head_size, bytearray(data)
     for a, b in extents:
         old[a:b], at = journal[at : at + b - a], at + b - a
@@ -149,26 +147,21 @@ class Folder:
         texts = value.get("documents", {})
         check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
         check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
-        check("J5", not any("/" in name for name in files))
-        check("J5", not {*files.values()} & {*texts})
+        check("J5", "/" not in "".join(files) and not {*files.values()} & {*texts})
         check("J5", all(isinstance(text, str) for text in texts.values()))
         self.new = {target: (hidden, name) for name, target in files.items()}
         for name, text in texts.items():
             self.new[name] = text.encode("utf-8", "surrogatepass")
 
-    def find(self, name: str) -> bytes | tuple[str, str] | None:
-        """Return the new content of a file, or folder and name of its content."""
-        new, own = self.new.get(name), (self.path, name)
-        if isinstance(new, bytes) or (new and is_file(*new)):
-            return new
-        return own if is_file(*own) else None
-
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        found = self.find(name)
-        if found is None:
-            return None
-        raw = found if isinstance(found, bytes) else Path(*found).read_bytes()
+        raw = self.new.get(name)
+        if not isinstance(raw, bytes):
+            places = filter(None, (raw, (self.path, name)))
+            found = next((place for place in places if is_file(*place)), None)
+            if not found:
+                return None
+            raw = Path(*found).read_bytes()
         check("M7", len(raw) <= most)
         return raw
 
@@ -176,8 +169,8 @@ class Folder:
 def is_file(folder: str, name: str) -> bool:
     """Return whether a file is there; links, and a folder in its place, break I9."""
     paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)]
-    check("I9", not any(map(os.path.islink, paths[1:])))
-    check("I9", not os.path.isdir(paths[-1]))
+    is_linked = any(map(os.path.islink, paths[1:]))
+    check("I9", not is_linked and not os.path.isdir(paths[-1]))
     return os.path.isfile(paths[-1])
 
 
@@ -195,31 +188,48 @@ def attempt(function, *arguments: object) -> object:
 def kind_of(path: str) -> str | None:
     """Return what a folder is by its own files."""
     folder = Folder(path)
-    if folder.find("zarr.json"):
+    if folder.read("zarr.json") is not None:
         return "zarr"
     storage = folder.read("meta/storage", sys.maxsize) or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
         return "superchunks"
-    others = map(folder.find, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
-    return "foreign" if any(others) else None
+    others = map(folder.read, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
+    if any(other is not None for other in others):
+        return "foreign"
+    inner = [each.path for each in folders_in(path) if each.name != ".bloscpack"]
+    return "group" if any(attempt(kind_of, each) for each in inner) else None
+
+
+def folders_in(path: str) -> list[os.DirEntry]:
+    """Return the folders in a folder; a link is none."""
+    return [each for each in os.scandir(path) if each.is_dir(follow_symlinks=False)]
 
 
 def read_folder(path: str) -> dict | None:
     """Return the tree of a folder; None if it is no dataset."""
-    kind, folder = kind_of(path), Folder(path)
+    kind = kind_of(path)
     supports("foreign", kind != "foreign")
-    if kind:
-        return read_superchunks(folder) if kind == "superchunks" else read_node(folder)
-    if has_dataset(path):
-        return {"kind": "group", "attributes": {}, "members": read_members(folder)}
-    return None
+    readers = {"zarr": read_node, "superchunks": read_superchunks, "group": read_group}
+    return readers[kind](Folder(path)) if kind else None
 
 
-def has_dataset(path: str) -> bool:
-    """Return whether a folder in this one is a dataset by its own files."""
-    folders = (f"{outer}/{n}" for outer, names, _ in os.walk(path) for n in names)
-    inner = (each for each in folders if not each.endswith("/.bloscpack"))
-    return any(not os.path.islink(each) and attempt(kind_of, each) for each in inner)
+def read_group(folder: Folder, attributes: dict | None = None) -> dict:
+    """Return a group; each of its members is a tree, or why it is refused."""
+    inner = [each for each in folders_in(folder.path) if is_member(each.name)]
+    members = {each.name: attempt(read_folder, each.path) for each in inner}
+    return group_of(members, attributes or {})
+
+
+def group_of(members: dict[str, dict | Refused | None], attributes: dict) -> dict:
+    members = {name: tree for name, tree in members.items() if tree is not None}
+    return {"kind": "group", "attributes": attributes, "members": members}
+
+
+def is_member(name: str) -> bool:
+    """Return whether a folder with this name may be a member of a group (V2)."""
+    refused = re.match(r"__|zarr\.json$|\.*$|.*([/\\]|\.bloscpack)", name, re.DOTALL)
+    spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
+    return not refused and not spaces
 
 
 def read_node(folder: Folder) -> dict:
@@ -229,21 +239,19 @@ def read_node(folder: Folder) -> dict:
     if node["kind"] == "array":
         return read_zarr_array(folder, node)
     if "column-order" not in attributes:
-        members = read_members(folder)
-        return {"kind": "group", "attributes": attributes, "members": members}
+        return read_group(folder, attributes)
     order = attributes.pop("column-order")
     check("V2", isinstance(order, list) and all(map(is_name, order)))
     check("V2", len({*order}) == len(order) and "/" not in "".join(order))
     for name in order:
-        path = f"{folder.path}/{name}"
-        check("I9", not os.path.islink(path))
-        inner = Folder(path, folder)
-        check("V2", inner.find("zarr.json"))
-        column = describe_node(inner.read("zarr.json"))
+        inner = Folder(f"{folder.path}/{name}", folder)
+        check("I9", not os.path.islink(inner.path))
+        raw = inner.read("zarr.json")
+        check("V2", raw is not None)
+        column = describe_node(raw)
         crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-        both = own and column["own"]
-        check("V2", column["kind"] == "array")
-        check("V2", not both or both.get("column", crc32) == crc32)
+        stated = (column["own"] or {}).get("column", crc32)
+        check("V2", column["kind"] == "array" and (stated == crc32 or not own))
         columns[name] = read_zarr_array(inner, column)
     return {"kind": "table", "attributes": attributes, "columns": columns}
 
@@ -251,24 +259,6 @@ def read_node(folder: Folder) -> dict:
 def read_zarr_array(folder: Folder, node: dict) -> dict:
     tree = {key: node[key] for key in ("kind", "attributes", "dtype", "shape")}
     return tree | {"items": read_items(folder, node)}
-
-
-def read_members(folder: Folder) -> dict[str, dict | Refused]:
-    """Return the members of a group, each of them a tree or why it is refused."""
-    entries = [entry for entry in os.scandir(folder.path) if is_member(entry.name)]
-    folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return without_none({e.name: attempt(read_folder, e.path) for e in folders})
-
-
-def without_none(trees: dict[str, object]) -> dict[str, object]:
-    return {name: tree for name, tree in trees.items() if tree is not None}
-
-
-def is_member(name: str) -> bool:
-    """Return whether a folder with this name may be a member of a group (V2)."""
-    refused = re.match(r"__|zarr\.json$|\.*$|.*([/\\]|\.bloscpack)", name, re.DOTALL)
-    spaces = [c for c in name if unicodedata.category(c)[0] in "CZ" and c != " "]
-    return not refused and not spaces
 
 
 # Nodes of Zarr
@@ -283,7 +273,8 @@ TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
 KINDS = dict(word.split("=") for word in TYPES.split())
 UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
-LEVELS = {"zstd": range(-131072, 23), "gzip": range(10)}
+FLOATS = "NaN", "Infinity", "-Infinity"
+LEVELS = {"zstd": {*map(str, range(-131072, 23))}, "gzip": {*map(str, range(10))}}
 
 
 def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
@@ -365,16 +356,15 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
         names, settings = codecs_of(sharding.get("codecs"))
         of_index, of_bytes = codecs_of(sharding.get("index_codecs", INDEX))
-        supports("V6", index in ("start", "end"))
         supports("V6", of_index in (["bytes"], ["bytes", "crc32c"]))
-        supports("V6", of_bytes["bytes"].get("endian") == "little")
+        little = of_bytes["bytes"].get("endian") == "little"
+        supports("V6", index in ("start", "end") and little)
     crc = names[-1:] == ["crc32c"]
     codec, *rest = [*names[1 : len(names) - crc], None]
     supports("V6", names[:1] == ["bytes"] and len(rest) < 2)
     supports("V6", codec in (None, "blosc", *LEVELS))
-    level = settings[codec].get("level") if codec in LEVELS else None
-    right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
-    supports("V6", right)
+    level = settings.get(codec, {}).get("level")
+    supports("V6", codec not in LEVELS or repr(level) in LEVELS[codec])
     endian = settings["bytes"].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
@@ -419,26 +409,28 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
     """Return the bytes of a fill value (V8)."""
     (order, kind), is_text = dtype[:2], isinstance(value, str)
     endian = "big" if order == ">" else "little"
-    types = {"b": (bool,), "f": (int, float), "c": (), "S": (), "U": ()}
-    words = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
-    if kind == "c" and isinstance(value, list) and len(value) == 2:
+    if kind == "c":
+        check("V8", isinstance(value, list) and len(value) == 2)
         return b"".join(item_of(part, order + "f", size // 2) for part in value)
-    with blp.breaking("V8", ValueError, OverflowError):
-        if kind in "SU" and is_text:
-            stored = value.encode(f"utf-32-{endian[0]}e")
-            stored = stored if kind == "U" else base64.b64decode(value, None, True)
-            check("V8", len(stored) <= size)
-            return stored.ljust(size, b"\0")
-        if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
-            check("V8", len(value) == 2 + 2 * size)
-            return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-        known = value in words.get(kind, ())
-        check("V8", known or type(value) in types.get(kind, (int,)))
-        if kind == "f":
-            with np.errstate(over="ignore"):
-                return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
-        value = -(2**63) if value == "NaT" else int(value)
-        return value.to_bytes(size, endian, signed=kind in "iMm")
+    with blp.breaking("V8", ValueError):
+        if kind in "SU":
+            check("V8", is_text)
+            wide = value.encode(f"utf-32-{endian[0]}e")
+            item = wide if kind == "U" else base64.b64decode(value, None, True)
+            check("V8", len(item) <= size)
+            return item.ljust(size, b"\0")
+        if kind == "f" and is_text and re.fullmatch("0x([0-9A-Fa-f]{2})+", value):
+            item = bytes.fromhex(value[2:])
+            check("V8", len(item) == size)
+            return item if order == ">" else item[::-1]
+    if kind == "f":
+        check("V8", value in FLOATS or type(value) in (int, float))
+        with np.errstate(over="ignore"):
+            return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
+    value = -(2**63) if kind in "mM" and value == "NaT" else value
+    check("V8", type(value) is (bool if kind == "b" else int))
+    with blp.breaking("V8", OverflowError):
+        return value.to_bytes(size, endian, signed=kind in "imM")
 
 
 # Files of chunks
@@ -460,10 +452,7 @@ def read_items(folder: Folder, node: dict) -> bytes:
         if data is not None:
             parts += read_shard_file(data, node, place)
     check("F4", total <= LARGEST_RESULT)
-    target = np.frombuffer(bytearray(node["fill"] * (total // size)), f"V{size}")
-    for at, piece in parts:
-        blp.copy_box(target.reshape(shape), at, piece, node["chunk"])
-    return target.tobytes()
+    return blp.joined(parts, shape, node["chunk"], node["fill"])
 
 
 def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, bytes]]:
@@ -524,11 +513,11 @@ def plain_of(data: bytes, node: dict) -> bytes:
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
-    try:
-        metadata = blp.read_front(data).metadata
-        dtype, _, shape, _ = blp.describe(metadata)
-    except NotSupported as error:
-        raise Refused(*error.args) from error
+    front = attempt(blp.read_front, data)
+    if isinstance(front, Refused):
+        raise Refused(*front.args)
+    metadata = front.metadata
+    dtype, _, shape, _ = blp.describe(metadata)
     chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
     stated = metadata.get("chunks"), metadata.get("shard")
     check("I8", dtype == node["dtype"] and len(shape) == len(part))
@@ -550,8 +539,7 @@ def read_superchunks(folder: Folder) -> dict:
     """Return an array or a table (D)."""
     storage = read_document(folder, "storage")
     identity, kind = storage[KEY][3:19], storage.get("kind")
-    version = storage.get("superchunk")
-    supports("D3", type(version) is int and version == 1)
+    supports("D3", repr(storage.get("superchunk")) == "1")
     check("D3", kind in ("array", "table"))
     columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
@@ -568,14 +556,13 @@ def read_superchunks(folder: Folder) -> dict:
     check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
     user = read_document(folder, "attributes", identity)
     if kind == "array":
-        tree = read_part(folder, storage, shape, identity, "data/")
-        return tree | {"attributes": user}
+        storage["id"] = identity
+        return read_part(folder, storage, shape[:1], "data/") | {"attributes": user}
     of_columns, trees = read_document(folder, "columns", identity), {}
     check("D3", all(isinstance(each, dict) for each in of_columns.values()))
     for column in columns:
         name = column["name"]
-        place = shape + column["inner"], column["id"], f"data/{folder_name(name)}/"
-        tree = read_part(folder, column, *place)
+        tree = read_part(folder, column, shape, f"data/{folder_name(name)}/")
         trees[name] = tree | {"attributes": of_columns.get(name, {})}
     return {"kind": "table", "attributes": user, "columns": trees}
 
@@ -633,12 +620,13 @@ def folder_name(name: str) -> str:
     return re.sub(r'["%*/:<>?\\|\0-\x1f\x7f]', lambda m: f"%{ord(m[0]):02X}", name)
 
 
-def read_part(folder: Folder, part: dict, shape: list, own: str, data: str) -> dict:
+def read_part(folder: Folder, part: dict, length: list[int], data: str) -> dict:
     """Return an array or a column without its attributes."""
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
+    shape = length + part["inner"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
     node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
-    node |= {"own": {"id": own}, "prefix": data, "missing": "D8"}
+    node |= {"own": part, "prefix": data, "missing": "D8"}
     node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
     items = []
     for names, leaf, size, inner in leaves(dtype):
@@ -647,8 +635,8 @@ def read_part(folder: Folder, part: dict, shape: list, own: str, data: str) -> d
         node |= {"shard": [more, *row], "chunk": [rows, *row], "fill": bytes(size)}
         node["name"] = lambda place, path=path: f"{path}__{place[0] + 1}__.bin"
         items.append(read_items(folder, node))
-    joined = join(dtype, items[::-1], math.prod(shape)).tobytes()
-    return {"kind": "array", "dtype": dtype, "shape": shape, "items": joined}
+    plain = join(dtype, items[::-1], math.prod(shape)).tobytes()
+    return {"kind": "array", "dtype": dtype, "shape": shape, "items": plain}
 
 
 def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
@@ -665,8 +653,8 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 
 # Archives
 
-# A document, or chunks of the array in group 1 or 2 (Z8).
-PARTS = re.compile(r".+/zarr\.json|(.+)/c(?:/0)+|(.+)\.blp", re.DOTALL)
+# The name of an array, for a document or for chunks (Z8).
+PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
 
 
 def read_archive(data: bytes) -> dict | None:
@@ -680,16 +668,15 @@ def read_archive(data: bytes) -> dict | None:
             check("Z2", 0 <= entry.start <= end - 30 - len(entry.raw) - entry.stored)
             check("Z7", entry.is_right)
             entry.end, end = end, entry.start
+        supports("T1", "zarr.json" in members)
     except Refused as error:
         if begins if error.args == ("Z2",) else "zarr.json" in members:
             raise
         return None
-    if "zarr.json" not in members:
-        return None
     members = {name: each for name, each in members.items() if name[-1:] != "/"}
-    archive = Archive(data, members)
-    found = {n: attempt(archive.array, n, c) for n, c in archive.arrays().items()}
-    return {"kind": "group", "attributes": {}, "members": without_none(found)}
+    arrays = arrays_in(members).items()
+    found = {name: attempt(array_in, members, name, chunks) for name, chunks in arrays}
+    return group_of(found, {})
 
 
 def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
@@ -722,7 +709,7 @@ def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
             name = raw.decode("utf-8" if flags & 2048 else "cp437")
         expected = zlib.crc32(struct.pack("<HHIQ", flags, method, crc32, size) + raw)
         entry = SimpleNamespace(flags=flags, method=method, crc32=crc32)
-        entry.raw, entry.name = raw, name
+        entry.raw, entry.name, entry.data = raw, name, data
         entry.size, entry.stored, entry.start = size, stored, where + start - offset
         entry.is_right = digest in (None, struct.pack("<I", expected))
         entries.append(entry)
@@ -745,68 +732,67 @@ def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
     return fields.get(28738), numbers
 
 
-class Archive(namedtuple("Archive", "data members")):
-    """The members of an archive by their names."""
+def read_member(entry: SimpleNamespace) -> bytes:
+    """Return the bytes of a member (Z1)."""
+    data, at = entry.data, entry.start
+    fields = struct.unpack_from("<2H4I2H", data, at + 6)
+    flags, method, _, crc32, stored, size, length, more = fields
+    begin, changed = at + 30 + length + more, flags ^ entry.flags
+    check("Z1", method == entry.method and not changed & 0x2041)
+    supports("Z1", method == 0 and not flags & 0x2041)
+    check("Z1", data[at : at + 4] == b"PK\3\4" and not changed & 2048)
+    check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
+    _, sizes = large([size, stored], data[begin - more : begin])
+    free = {0} if flags & 8 else set()
+    check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
+    check("Z1", begin + entry.size <= entry.end)
+    return data[begin : begin + entry.size]
 
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a member (Z1)."""
-        entry, data = self.members[name], self.data
-        at = entry.start
-        fields = struct.unpack_from("<2H4I2H", data, at + 6)
-        flags, method, _, crc32, stored, size, length, more = fields
-        begin, changed = at + 30 + length + more, flags ^ entry.flags
-        check("Z1", method == entry.method and not changed & 0x2041)
-        supports("Z1", method == 0 and not flags & 0x2041)
-        check("Z1", data[at : at + 4] == b"PK\3\4" and not changed & 2048)
-        check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
-        _, sizes = large([size, stored], data[begin - more : begin])
-        free = {0} if flags & 8 else set()
-        check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
-        check("Z1", begin + entry.size <= entry.end)
-        return data[begin : begin + entry.size]
 
-    def document(self, name: str) -> dict:
-        """Return the node of the document of an array."""
-        check("Z8", name + "/zarr.json" in self.members)
-        entry = self.members[name + "/zarr.json"]
-        check("Z1", entry.size <= LARGEST_DOCUMENT)
-        raw = self.read(name + "/zarr.json")
-        check("Z1", zlib.crc32(raw) == entry.crc32)
-        return describe_node(raw)
+def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
+    """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
+    chunks, others = defaultdict(list), set()
+    for path in members:
+        if found := PARTS.fullmatch(path):
+            chunks[found[1]] += [] if found[2] else [path]
+        found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
+        others |= {path[: each.start()] for each in found}
+    others = {name for name in others if name + ".blp" not in members}
+    chunks = {name: chunks[name] for name in chunks if name not in others}
+    check("Z8", all(len(paths) < 2 for paths in chunks.values()))
+    return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
-    def arrays(self) -> dict[str, str | None]:
-        """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
-        chunks, others = defaultdict(list), set()
-        for path in self.members:
-            if found := PARTS.fullmatch(path):
-                name = found[1] or found[2]
-                chunks[name or path[:-10]] += [path] if name else []
-            found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
-            others |= {path[: each.start()] for each in found}
-        others = {name for name in others if name + ".blp" not in self.members}
-        chunks = {name: chunks[name] for name in chunks if name not in others}
-        check("Z8", all(len(paths) < 2 for paths in chunks.values()))
-        return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
-    def array(self, name: str, chunks: str | None) -> dict | None:
-        """Return an array; None if the members are none."""
-        node = None if chunks == name + ".blp" else attempt(self.document, name)
-        refused = isinstance(node, Refused)
-        if chunks is None:
-            right = isinstance(node, NotSupported) if refused else not node["of Z3"]
-            below = [path for path in self.members if path.startswith(name + "/")]
-            check("Z8", right or len([*filter(PARTS.fullmatch, below)]) > 1)
-            return None
-        if refused:
-            raise node
-        check("Z3", node is None or node["kind"] == "array")
-        supports("Z3", node is None or node["of Z3"])
-        data = self.read(chunks)
-        tree = blp.read_array(data)
-        check("A12", tree is not None)
-        if node:
-            check("Z3", blp.read_header(data).layout == 3)
-            check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
-            check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
-            tree["attributes"] = {}
-        return tree
+def array_in(
+    members: dict[str, SimpleNamespace], name: str, chunks: str | None
+) -> dict | None:
+    """Return an array; None if the members are none."""
+    entry = members.get(name + "/zarr.json")
+    node = None if chunks == name + ".blp" else attempt(document_of, entry)
+    refused = isinstance(node, Refused)
+    if chunks is None:
+        right = isinstance(node, NotSupported) if refused else not node["of Z3"]
+        below = [path for path in members if path.startswith(name + "/")]
+        check("Z8", right or len([*filter(PARTS.fullmatch, below)]) > 1)
+        return None
+    if refused:
+        raise node
+    check("Z3", node is None or node["kind"] == "array")
+    supports("Z3", node is None or node["of Z3"])
+    data = read_member(members[chunks])
+    tree = blp.read_array(data)
+    check("A12", tree is not None)
+    if node:
+        check("Z3", blp.read_header(data).layout == 3)
+        check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
+        check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
+    return tree
+
+
+def document_of(entry: SimpleNamespace | None) -> dict:
+    """Return the node of the document of an array."""
+    check("Z8", entry)
+    check("Z1", entry.size <= LARGEST_DOCUMENT)
+    raw = read_member(entry)
+    check("Z1", zlib.crc32(raw) == entry.crc32)
+    return describe_node(raw)

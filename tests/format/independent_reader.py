@@ -16,7 +16,7 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
 import blosc
@@ -28,9 +28,8 @@ MISSING = 2**64 - 1, 2**64 - 1
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
 STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 SIMPLE = re.compile(
-    r"[<>|](b1|[iu]1|[SV]\d{1,19})|[<>]([iu][248]|f([248]|12|16)|c(8|16|24|32)|"
-    r"U\d{1,19}|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)",
-    re.ASCII,
+    r"(?a)[<>|](b1|[iu]1|[SV]\d{1,19})|[<>]([iu][248]|f([248]|12|16)|c(8|16|24|32)"
+    r"|U\d{1,19}|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)"
 )
 
 
@@ -110,9 +109,8 @@ def read_header(data: bytes) -> File:
         *fields, _, typesize, nbytes, _, ctbytes = struct.unpack_from("<4B3I", data, 8)
         possible = fields == [2, 1] and typesize and nbytes <= LARGEST_CHUNK
         if possible and 16 <= ctbytes <= nbytes + 16:
-            return File(
-                layout=0, position=8, nchunks=int.from_bytes(data[4:8], "little")
-            )
+            count = int.from_bytes(data[4:8], "little")
+            return File(layout=0, position=8, nchunks=count)
     supports("T3", len(data) >= 32)
     supports("T4", data[4] in (1, 2, 3))
     fields = struct.unpack_from("<4B2i2q", data, 4)
@@ -237,8 +235,7 @@ def decompress(chunk: bytes) -> bytes:
 
 
 def is_array(metadata: object) -> bool:
-    names = "numpy", "grid"
-    return isinstance(metadata, dict) and metadata.get("container") in names
+    return isinstance(metadata, dict) and metadata.get("container") in ("numpy", "grid")
 
 
 def is_shape(shape: object, least: int = 0) -> bool:
@@ -314,10 +311,8 @@ def read_array(data: bytes) -> dict | None:
         check("G2", file.nchunks == math.prod(counts))
         check("G2", file.sizes == [size * math.prod(chunks)] * 2)
         places = itertools.product(*map(range, counts))
-        target = np.zeros(shape, f"V{size}")
-        for place, piece in zip(places, read_chunks(data, file).pieces):
-            copy_box(target, place, piece, chunks)
-        return tree | {"items": target.tobytes()}
+        parts = zip(places, read_chunks(data, file).pieces)
+        return tree | {"items": joined(parts, shape, chunks, bytes(size))}
     if -1 not in (file.nchunks, *file.sizes) and file.nchunks:
         check("A7", (file.nchunks - 1) * file.sizes[0] + file.sizes[1] == nbytes)
     items = b"".join(read_chunks(data, file).pieces)
@@ -340,11 +335,15 @@ def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[
     return chunks
 
 
-def copy_box(target: np.ndarray, place: tuple, piece: bytes, chunks: list) -> None:
-    """Copy the items of a chunk that lie inside of an array to it (G3)."""
-    part = target[(*(slice(p * c, p * c + c) for p, c in zip(place, chunks)), ...)]
-    items = np.frombuffer(piece, target.dtype).reshape(chunks)
-    part[...] = items[tuple(map(slice, part.shape))]
+def joined(parts: Iterable, shape: list[int], chunks: list[int], fill: bytes) -> bytes:
+    """Return the items of an array; parts are places and plain bytes of chunks (G3)."""
+    kind = f"V{len(fill)}"
+    target = np.frombuffer(bytearray(fill * math.prod(shape)), kind).reshape(shape)
+    for place, piece in parts:
+        box = target[(*(slice(p * c, p * c + c) for p, c in zip(place, chunks)), ...)]
+        items = np.frombuffer(piece, kind).reshape(chunks)
+        box[...] = items[tuple(map(slice, box.shape))]
+    return target.tobytes()
 
 
 # Shards
@@ -362,14 +361,14 @@ def read_shard(data: bytes) -> bytes | None:
     check("S4", data[end - 8 : end] == b"shard\0\0\0" and index_at >= end)
     check("S7", digest_of(9, data[index_at:-4]) == data[-4:])
     expected = [(start, stop - start) for start, stop in file.extents]
-    copy_at = index_at
-    if 0 < len(last) < inner:  # S3
-        copy_at, expected[-1] = end, (end, index_at - end)
+    is_short = 0 < len(last) < inner  # S3
+    if is_short:
+        expected[-1] = end, index_at - end
         with breaking("S5"):
             copy, stop = read_frame(data[:index_at], end, file.checksum)
             check("S5", stop == index_at)
             check("S5", decompress(copy) == last.ljust(inner, b"\0"))
-    check("S4", copy_at == end)
+    check("S4", is_short or index_at == end)
     expected[-1] = expected[-1] if last else MISSING
     expected += [MISSING] * (nslots - len(expected))
     check("S6", expected == [*struct.iter_unpack("<QQ", data[index_at:-4])])
@@ -379,16 +378,15 @@ def read_shard(data: bytes) -> bytes | None:
 
 def inner_size(file: File) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer (S2)."""
-    rows = file.metadata.get("shard") if is_array(file.metadata) else None
-    if not is_shape([rows], 1) or file.metadata["container"] != "numpy":
-        return None
-    try:
+    with contextlib.suppress(Refused):
         _, itemsize, shape, order = describe(file.metadata)
+        rows, is_grid = file.metadata.get("shard"), file.metadata["container"] == "grid"
+        check("S1", is_shape([rows], 1) and not is_grid)
         check("A7", sum(map(len, file.pieces)) == itemsize * math.prod(shape))
-    except Refused:
-        return None
-    size = rows * itemsize * math.prod(shape[1:])
-    fits = file.options & 1 and shape and (order == "C" or len(shape) == 1)
-    fits = fits and file.nchunks > 0 and -1 not in file.sizes
-    fits = fits and (file.nchunks == 1 or file.sizes[0] == size)
-    return size if fits and file.sizes[1] <= size <= LARGEST_CHUNK and size else None
+        check("S2", file.options & 1 and shape and (order == "C" or len(shape) == 1))
+        check("S2", file.nchunks > 0 and -1 not in file.sizes)
+        size = rows * itemsize * math.prod(shape[1:])
+        check("S2", 0 < size <= LARGEST_CHUNK and file.sizes[1] <= size)
+        check("S2", file.nchunks == 1 or file.sizes[0] == size)
+        return size
+    return None
