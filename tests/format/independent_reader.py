@@ -240,9 +240,8 @@ def is_array(metadata: object) -> bool:
 
 def is_shape(shape: object, least: int = 0) -> bool:
     """Return whether this is a list of up to 64 lengths."""
-    if not isinstance(shape, list) or len(shape) > 64:
-        return False
-    return all(type(n) is int and least <= n <= LARGEST for n in shape)
+    lengths = shape if isinstance(shape, list) and len(shape) <= 64 else [None]
+    return all(type(n) is int and least <= n <= LARGEST for n in lengths)
 
 
 def describe(metadata: object) -> tuple[object, int, list[int], str]:
