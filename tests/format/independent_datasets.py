@@ -18,7 +18,7 @@ import struct
 import sys
 import unicodedata
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -132,8 +132,8 @@ class Folder:
     def read_journal(self, hidden: str) -> None:
         """Find the new contents of files, or where these are (J5, J6)."""
         around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
-        check("J6", stat.S_ISDIR(around.st_mode) and stat.S_ISREG(journal.st_mode))
-        check("J6", journal.st_nlink == 1 and journal.st_size <= LARGEST_DOCUMENT)
+        is_regular = stat.S_ISREG(journal.st_mode) and journal.st_nlink == 1
+        check("J6", stat.S_ISDIR(around.st_mode) and is_regular)
         folder = os.stat(self.path)
         sticky = folder.st_mode & stat.S_ISVTX
         for status in (around, journal):
@@ -143,6 +143,7 @@ class Folder:
             allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
             allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
             check("J6", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
+        check("J5", journal.st_size <= LARGEST_DOCUMENT)
         value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
         check("J5", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
@@ -235,7 +236,7 @@ def read_node(folder: Folder) -> dict:
     node, columns = describe_node(folder.read("zarr.json") or b""), {}
     attributes, own = node["attributes"], node["own"]
     if node["kind"] == "array":
-        return read_zarr_array(folder, node)
+        return node["tree"] | {"items": read_items(folder, node)}
     if "column-order" not in attributes:
         return read_group(folder, attributes)
     order = attributes.pop("column-order")
@@ -250,16 +251,11 @@ def read_node(folder: Folder) -> dict:
         crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
         stated = (column["own"] or {}).get("column", crc32)
         check("V2", column["kind"] == "array" and (stated == crc32 or not own))
-        columns[name] = read_zarr_array(inner, column)
+        columns[name] = column["tree"] | {"items": read_items(inner, column)}
     return {"kind": "table", "attributes": attributes, "columns": columns}
 
 
-def read_zarr_array(folder: Folder, node: dict) -> dict:
-    tree = {key: node[key] for key in ("kind", "attributes", "dtype", "shape")}
-    return tree | {"items": read_items(folder, node)}
-
-
-# Nodes of Zarr
+# Nodes of Zarr# Nodes of Zarr
 
 INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
@@ -374,9 +370,9 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     check("V3", all(axis is None or isinstance(axis, str) for axis in axes or []))
     c = ["c"] if encoding == "default" else []
     node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
-    node |= {"shape": shape, "shard": shard, "chunk": chunk}
-    node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
-    node |= {"codec": codec, "crc": crc, "index": index}
+    node |= {"shape": shape, "shard": shard, "chunk": chunk, "dtype": dtype}
+    node["tree"] = {k: node[k] for k in ("kind", "attributes", "dtype", "shape")}
+    node |= {"size": size, "fill": fill, "codec": codec, "crc": crc, "index": index}
     node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
     node["ours"] = [index, codec, crc, *of_index] == OURS
     node["of Z3"] = node["ours"] and like_ours and len(shape) > 0
@@ -390,13 +386,12 @@ def type_of(value: object, order: str) -> tuple[str, int]:
     if kind in ("S", "U"):
         size, unit = settings.get("length_bytes"), 4 if kind == "U" else 1
         supports("V5", is_shape([size], 1) and size < 2**31 and size % unit == 0)
-        return f"{order}{kind}{size // unit}", size
-    if kind in ("M8", "m8"):
+        kind += str(size // unit)
+    elif kind in ("M8", "m8"):
         unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
         supports("V5", UNITS.fullmatch(unit) and is_shape([scale], 1) and scale < 2**31)
-        if unit != "generic":
-            kind += f"[{scale if scale > 1 else ''}{unit}]"
-    return order + kind, int(kind[1:].split("[")[0])
+        kind += "" if unit == "generic" else f"[{scale}{unit}]"
+    return blp.describe_type(order + kind)
 
 
 def item_of(value: object, dtype: str, size: int) -> bytes:
@@ -474,8 +469,7 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
             check("V9", first <= at and at + n <= last)
             where = tuple(p * w + i for p, w, i in zip(place, per, inner))
             found.append((where, plain_of(data[at : at + n], node)))
-        may_lack = node["sparse"] or by_others
-        check(rule or "I7", may_lack or (at, n) != blp.MISSING)
+        check(rule or "I7", node["sparse"] or by_others or (at, n) != blp.MISSING)
     return found
 
 
@@ -506,18 +500,16 @@ def plain_of(data: bytes, node: dict) -> bytes:
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
-    front = attempt(blp.read_front, data)
-    if isinstance(front, Refused):
-        raise Refused(*front.args)
+    front, own = attempt(blp.read_front, data), node["own"]
+    check(str(front), not isinstance(front, Refused))  # also what is not supported
     metadata = front.metadata
     dtype, _, shape, _ = blp.describe(metadata)
-    chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
-    stated = metadata.get("chunks"), metadata.get("shard")
     check("I8", dtype == node["dtype"] and len(shape) == len(part))
+    chunk, shard = metadata.get("chunks"), metadata.get("shard")
     if metadata["container"] == "numpy":
-        check("I8", shape[1:] == node["shape"][1:] == chunk[1:])
-        stated, expected = (type(stated[1]), [stated[1]]), (int, chunk[:1])
-    check("I8", stated == expected)
+        check("I8", type(shard) is int and shape[1:] == node["shape"][1:])
+        chunk, shard = [shard, *shape[1:]], node["shard"]
+    check("I8", (chunk, shard) == (node["chunk"], node["shard"]))
     if "place" in metadata:
         place = metadata["place"]
         check("I8", isinstance(place, str) and place[16:] == "/" + name)
@@ -582,7 +574,7 @@ def check_storage(storage: dict) -> None:
         array = {"container": "numpy", "dtype": text, "shape": inner}
         dtype, size, *_ = blp.describe(array)
     supports("D4", size <= 64 << 20)
-    check("D4", leaves(dtype) and is_shape([rows, more], 1))
+    check("D4", [*leaves(dtype)] and is_shape([rows, more], 1))
     check("D4", rows <= blp.LARGEST_CHUNK and more % rows == 0)
     for names, _, leaf, shape in leaves(dtype):
         check("D4", "" not in names)  # A3
@@ -593,17 +585,15 @@ def check_storage(storage: dict) -> None:
     storage |= {"dtype": dtype, "size": size}
 
 
-def leaves(dtype: object) -> list[tuple[list[str], object, int, list[int]]]:
+def leaves(dtype: object) -> Iterator[tuple[list[str], object, int, list[int]]]:
     """Return names, type, item size and shape of the leaves of a type (D5)."""
     if isinstance(dtype, str):
-        return [([], dtype, blp.describe_type(dtype)[1], [])]
-    found = []
+        yield [], dtype, blp.describe_type(dtype)[1], []
+        return
     for name, kind, *shape in dtype:
         name = name if isinstance(name, str) else name[1]
         for names, leaf, size, inner in leaves(kind):
-            inner = [*itertools.chain(*shape), *inner]
-            found.append(([name, *names], leaf, size, inner))
-    return found
+            yield [name, *names], leaf, size, [*itertools.chain(*shape), *inner]
 
 
 def folder_name(name: str) -> str:
@@ -656,7 +646,7 @@ def read_archive(data: bytes) -> dict | None:
     members: dict[str, SimpleNamespace] = {}
     try:
         entries, end = read_directory(data)
-        members = {entry.name: entry for entry in entries}
+        members = {each.name: each for each in entries if each.name[-1:] != "/"}
         for entry in sorted(entries, key=lambda each: -each.start):
             check("Z2", 0 <= entry.start <= end - 30 - len(entry.raw) - entry.stored)
             check("Z7", entry.is_right)
@@ -666,7 +656,6 @@ def read_archive(data: bytes) -> dict | None:
         if begins if error.args == ("Z2",) else "zarr.json" in members:
             raise
         return None
-    members = {name: each for name, each in members.items() if name[-1:] != "/"}
     arrays = arrays_in(members).items()
     found = {name: attempt(array_in, members, name, chunks) for name, chunks in arrays}
     return group_of(found, {})
@@ -744,15 +733,15 @@ def read_member(entry: SimpleNamespace) -> bytes:
 
 def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
     """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
-    chunks: dict[str, list[str]] = {}
-    others: set[str] = set()
+    chunks, others = {}, set()
     for path in members:
         if found := PARTS.fullmatch(path):
             chunks.setdefault(found[1], []).extend([] if found[2] else [path])
         found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
         others |= {path[: each.start()] for each in found}
-    others = {name for name in others if name + ".blp" not in members}
-    chunks = {name: chunks[name] for name in chunks if name not in others}
+    chunks = {
+        n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
+    }
     check("Z8", all(len(paths) < 2 for paths in chunks.values()))
     return {name: paths[0] if paths else None for name, paths in chunks.items()}
 
