@@ -27,7 +27,6 @@ from format import independent_reader as blp
 from format.independent_reader import NotSupported, Refused, check, is_shape, supports
 
 KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
-LARGEST_RESULT = 2**28  # a limit of this program
 
 
 def read(path: str) -> dict:
@@ -213,13 +212,15 @@ def read_folder(path: str) -> dict | None:
 
 
 def read_group(folder: Folder, attributes: dict | None = None) -> dict:
-    """Return a group; each of its members is a tree, or why it is refused."""
+    """Return a group of the folders in a folder."""
     inner = [each for each in folders_in(folder.path) if is_member(each.name)]
-    members = {each.name: attempt(read_folder, each.path) for each in inner}
-    return group_of(members, attributes or {})
+    paths = {each.name: (each.path,) for each in inner}
+    return group_of(attributes or {}, read_folder, paths)
 
 
-def group_of(members: dict[str, dict | Refused | None], attributes: dict) -> dict:
+def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
+    """Return a group; each of its members is a tree, or why it is refused."""
+    members = {name: attempt(function, *each) for name, each in arguments.items()}
     members = {name: tree for name, tree in members.items() if tree is not None}
     return {"kind": "group", "attributes": attributes, "members": members}
 
@@ -408,10 +409,8 @@ def item_of(value: object, dtype: str, size: int) -> bytes:
             item = wide if kind == "U" else base64.b64decode(value, None, True)
             check("V8", len(item) <= size)
             return item.ljust(size, b"\0")
-        if kind == "f" and is_text and re.fullmatch("0x([0-9A-Fa-f]{2})+", value):
-            item = bytes.fromhex(value[2:])
-            check("V8", len(item) == size)
-            return item if order == ">" else item[::-1]
+    if kind == "f" and is_text and re.fullmatch(f"0x[0-9A-Fa-f]{{{2 * size}}}", value):
+        return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
     if kind == "f":
         check("V8", value in FLOATS or type(value) in (int, float))
         with np.errstate(over="ignore"):
@@ -431,7 +430,7 @@ def read_items(folder: Folder, node: dict) -> bytes:
     total = size * math.prod(shape)
     if not total:
         return b""
-    check("F4", total <= LARGEST_RESULT)
+    check("F4", total <= 2**28)  # a limit of this program
     parts = []
     counts = [-(-n // s) for n, s in zip(shape, node["shard"])]
     for number in range(math.prod(counts)):
@@ -530,8 +529,9 @@ def read_superchunks(folder: Folder) -> dict:
     if kind == "table":
         check("D3", isinstance(columns, list) and columns)
         names = [isinstance(each, dict) and each.get("name") for each in columns]
-        check("D3", all(isinstance(name, str) and name for name in names))
-        check("D3", len({*names}) == len(names))
+        check(
+            "D3", all(isinstance(n, str) and n and names.count(n) == 1 for n in names)
+        )
         ids = (repr(column.get("id")) for column in columns)
         check("I5", all(re.fullmatch("'[0-9a-f]{16}'", each) for each in ids))
     for column in columns:
@@ -656,9 +656,8 @@ def read_archive(data: bytes) -> dict | None:
         if begins if error.args == ("Z2",) else "zarr.json" in members:
             raise
         return None
-    arrays = arrays_in(members).items()
-    found = {name: attempt(array_in, members, name, chunks) for name, chunks in arrays}
-    return group_of(found, {})
+    arrays = {n: (members, n, chunks) for n, chunks in arrays_in(members).items()}
+    return group_of({}, array_in, arrays)
 
 
 def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:

@@ -300,12 +300,21 @@ def read_array(data: bytes) -> dict | None:
     file = read_front(data)
     if not is_array(file.metadata):
         return None
-    dtype, size, shape, order = describe(file.metadata)
+    metadata = file.metadata
+    dtype, size, shape, order = describe(metadata)
     nbytes = size * math.prod(shape)
     tree = {"kind": "array", "dtype": dtype, "shape": shape}
-    tree["attributes"] = file.metadata.get("metadata", {})
-    if file.metadata["container"] == "grid":
-        chunks = check_grid(file.metadata, shape, order, size)
+    tree["attributes"] = metadata.get("metadata", {})
+    if metadata["container"] == "grid":
+        chunks, shard = metadata.get("chunks"), metadata.get("shard")
+        check("G1", is_shape(chunks, 1) and len(chunks) == len(shape))
+        check("G1", 0 not in shape and order == "C")
+        check("G1", 1 <= size * math.prod(chunks) <= LARGEST_CHUNK)
+        if "shard" in metadata:
+            check("G7", is_shape(shard, 1) and len(shard) == len(shape))
+            check("G7", all(s % c == 0 for s, c in zip(shard, chunks)))
+            check("G7", all(s >= n for s, n in zip(shard, shape)))
+            check("G7", math.prod(shard) // math.prod(chunks) <= 2**20)
         counts = [-(-n // c) for n, c in zip(shape, chunks)]
         check("G2", file.nchunks == math.prod(counts))
         check("G2", file.sizes == [size * math.prod(chunks)] * 2)
@@ -319,19 +328,6 @@ def read_array(data: bytes) -> dict | None:
     if order == "F" and nbytes:
         items = np.frombuffer(items, f"V{size}").reshape(shape, order="F").tobytes()
     return tree | {"items": items}
-
-
-def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[int]:
-    """Return the shape of a chunk of a grid."""
-    chunks, shard = metadata.get("chunks"), metadata.get("shard")
-    check("G1", is_shape(chunks, 1) and len(chunks) == len(shape))
-    check("G1", 0 not in shape and order == "C")
-    check("G1", 1 <= size * math.prod(chunks) <= LARGEST_CHUNK)
-    if "shard" in metadata:
-        check("G7", is_shape(shard, 1) and len(shard) == len(shape))
-        check("G7", all(s % c == 0 and s >= n for s, c, n in zip(shard, chunks, shape)))
-        check("G7", math.prod(s // c for s, c in zip(shard, chunks)) <= 2**20)
-    return chunks
 
 
 def joined(parts: Iterable, shape: list[int], chunks: list[int], fill: bytes) -> bytes:
@@ -351,8 +347,7 @@ def joined(parts: Iterable, shape: list[int], chunks: list[int], fill: bytes) ->
 def read_shard(data: bytes) -> bytes | None:
     """Return the plain bytes that the index leads to; None if the file is no shard."""
     file = read_chunks(data, read_front(data))
-    inner = inner_size(file)
-    if inner is None:
+    if not (inner := inner_size(file)):
         return None
     last, end = file.pieces[-1], file.extents[-1][1] + 8
     nslots = file.nchunks + file.free
