@@ -214,8 +214,7 @@ def read_folder(path: str) -> dict | None:
 def read_group(folder: Folder, attributes: dict | None = None) -> dict:
     """Return a group of the folders in a folder."""
     inner = [each for each in folders_in(folder.path) if is_member(each.name)]
-    paths = {each.name: (each.path,) for each in inner}
-    return group_of(attributes or {}, read_folder, paths)
+    return group_of(attributes or {}, read_folder, {e.name: (e.path,) for e in inner})
 
 
 def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
@@ -342,14 +341,13 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     supports("V7", like_ours or not damaged)
     names, settings = codecs_of(document.get("codecs"))
     if names == ["sharding_indexed"]:
-        sharding = settings["sharding_indexed"]
-        chunk = sharding.get("chunk_shape")
+        inner = settings["sharding_indexed"]
+        chunk, index = inner.get("chunk_shape"), inner.get("index_location", "end")
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
-        names, settings = codecs_of(sharding.get("codecs"))
-        of_index, of_bytes = codecs_of(sharding.get("index_codecs", INDEX))
+        names, settings = codecs_of(inner.get("codecs"))
+        of_index, of_bytes = codecs_of(inner.get("index_codecs", INDEX))
         supports("V6", of_index in (["bytes"], ["bytes", "crc32c"]))
         supports("V6", of_bytes["bytes"].get("endian") == "little")
-        index = sharding.get("index_location", "end")
         supports("V6", index in ("start", "end"))
     crc = names[-1:] == ["crc32c"]
     codec, *rest = [*names[1 : len(names) - crc], None]
@@ -374,7 +372,7 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     node |= {"shape": shape, "shard": shard, "chunk": chunk, "dtype": dtype}
     node["tree"] = {k: node[k] for k in ("kind", "attributes", "dtype", "shape")}
     node |= {"size": size, "fill": fill, "codec": codec, "crc": crc, "index": index}
-    node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
+    node["index-crc"] = "crc32c" in of_index
     node["ours"] = [index, codec, crc, *of_index] == OURS
     node["of Z3"] = node["ours"] and like_ours and len(shape) > 0
 
@@ -431,12 +429,11 @@ def read_items(folder: Folder, node: dict) -> bytes:
     if not total:
         return b""
     check("F4", total <= 2**28)  # a limit of this program
-    parts = []
-    counts = [-(-n // s) for n, s in zip(shape, node["shard"])]
+    parts, counts = [], [-(-n // s) for n, s in zip(shape, node["shard"])]
     for number in range(math.prod(counts)):
         place = tuple(map(int, np.unravel_index(number, counts)))
         data = folder.read(node.get("prefix", "") + node["name"](place), sys.maxsize)
-        check(node.get("missing", "I7"), data is not None or sparse)
+        check(node.get("rule", "I7"), data is not None or sparse)
         if data is not None:
             parts += read_shard_file(data, node, place)
     return blp.joined(parts, shape, node["chunk"], node["fill"])
@@ -444,12 +441,12 @@ def read_items(folder: Folder, node: dict) -> bytes:
 
 def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, bytes]]:
     """Return the chunks of a file that have items, with their places in the array."""
-    shard, chunk, rule = node["shard"], node["chunk"], node.get("missing")
+    shard, chunk, rule = node["shard"], node["chunk"], node.get("rule")
     if not node["index"]:
         return [(place, plain_of(data, node))]
     part = [min(s, n - p * s) for n, s, p in zip(node["shape"], shard, place)]
     per = [s // c for s, c in zip(shard, chunk)]
-    size = node["index-size"]
+    size = 16 * math.prod(per) + 4 * node["index-crc"]
     start = len(data) - size if node["index"] == "end" else 0
     first, last = (0, start) if start else (size, len(data))
     check(rule or "V9", size <= len(data))
@@ -608,9 +605,8 @@ def read_part(folder: Folder, part: dict, length: list[int], data: str) -> dict:
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
     shape = length + part["inner"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
-    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
-    node |= {"own": part, "prefix": data, "missing": "D8"}
-    node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
+    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True, "own": part}
+    node |= {"prefix": data, "rule": "D8", "index": "end", "index-crc": True}
     items = []
     for names, leaf, size, inner in leaves(dtype):
         row, path = shape[1:] + inner, "".join(folder_name(n) + "/" for n in names)

@@ -128,9 +128,8 @@ def read_header(data: bytes) -> File:
     check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
-    names = "layout", "nchunks", "sizes", "checksum", "options", "free"
-    fields = layout, nchunks, sizes, checksum, options, free
-    return File(position=32, **dict(zip(names, fields)))
+    others = {"sizes": sizes, "checksum": checksum, "options": options, "free": free}
+    return File(layout=layout, position=32, nchunks=nchunks, **others)
 
 
 def read_metadata(data: bytes, file: File) -> None:
