@@ -106,9 +106,10 @@ def _opened(group, name):
 def _array(items, attributes):
     items = np.asarray(items)
     dtype = items.dtype
+    descr = [] if dtype.names == () else dtype.descr if dtype.names else dtype.str
     return {
         "kind": "array",
-        "dtype": _text(dtype.descr if dtype.names else dtype.str),
+        "dtype": _text(descr),
         "shape": list(items.shape),
         "attributes": attributes,
         "items": items.tobytes("C"),

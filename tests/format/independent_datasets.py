@@ -748,8 +748,8 @@ def array_in(members: dict, name: str, chunks: str | None) -> dict | None:
     refused = isinstance(node, Refused)
     if chunks is None:
         right = isinstance(node, NotSupported) if refused else not node["of Z3"]
-        below = [path for path in members if path.startswith(name + "/")]
-        check("Z8", right or len([*filter(PARTS.fullmatch, below)]) > 1)
+        names = [found[1] for found in map(PARTS.fullmatch, members) if found]
+        check("Z8", right or any(each.startswith(name + "/") for each in names))
         return None
     if refused:
         raise node
