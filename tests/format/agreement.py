@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from format import independent_datasets
-from format.independent_reader import Refused
+from format.independent_reader import NotSupported, Refused
 
 import bloscpack as bp
 from bloscpack import dataset
@@ -32,7 +32,7 @@ ERRORS = (FormatError, NotReadable, StorageError, UsageError, DoesNotFit)
 class Refusal(NamedTuple):
     """The reason of a reader: a rule, or the message of an error.
 
-    ``verdict`` is ``"unsupported"`` if an error says that nothing is damaged.
+    The verdict is ``"damage"``, or ``"unsupported"`` if nothing need be damaged.
     """
 
     reason: str
@@ -47,16 +47,20 @@ def refusing(read, *arguments):
     """Return what a function reads, or its refusal."""
     try:
         return read(*arguments)
-    except Refused as error:
-        return Refusal(str(error))
-    except (*ERRORS, FileNotFoundError) as error:
-        message = getattr(error, "message", str(error))
-        if "zarr' can't be imported" in message:
-            return BY_OTHERS
-        damage = isinstance(error, (FormatError, OSError))
-        supported = damage and not isinstance(error, Unsupported)
-        verdict = "damage" if supported else "unsupported"
-        return Refusal(re.sub("'/[^']*'", "'PATH'", message), verdict)
+    except (Refused, *ERRORS, FileNotFoundError) as error:
+        return refusal_of(error)
+
+
+def refusal_of(error):
+    """Return the refusal that an error of one of the readers is."""
+    message = getattr(error, "message", str(error))
+    if "zarr' can't be imported" in message:
+        return BY_OTHERS
+    damage = isinstance(error, (FormatError, OSError, Refused))
+    if isinstance(error, (NotReadable, Unsupported, NotSupported)):
+        damage = False
+    reason = re.sub("'/[^']*'", "'PATH'", message)
+    return Refusal(reason, "damage" if damage else "unsupported")
 
 
 def read_here(path):
@@ -102,9 +106,10 @@ def _opened(group, name):
 def _array(items, attributes):
     items = np.asarray(items)
     dtype = items.dtype
+    descr = [] if dtype.names == () else dtype.descr if dtype.names else dtype.str
     return {
         "kind": "array",
-        "dtype": _text(dtype.descr if dtype.names else dtype.str),
+        "dtype": _text(descr),
         "shape": list(items.shape),
         "attributes": attributes,
         "items": items.tobytes("C"),
@@ -122,7 +127,7 @@ def read_there(path):
 
 def _normal(node):
     if isinstance(node, Refused):
-        return Refusal(str(node))
+        return refusal_of(node)
     if isinstance(node, Refusal):
         return node
     node = dict(node)
@@ -138,9 +143,9 @@ def _normal(node):
 
 
 def without_reasons(node):
-    """Return a tree in which all refusals are equal."""
+    """Return a tree in which all refusals with the same verdict are equal."""
     if isinstance(node, Refusal):
-        return Refusal("")
+        return node._replace(reason="")
     if not isinstance(node, dict):
         return node
     return {
@@ -175,8 +180,3 @@ def summary(node):
         else value
         for key, value in node.items()
     }
-
-
-def pattern_of(message):
-    """Return a pattern for the messages that differ from this one in values only."""
-    return re.sub(r"'[^']*'|\d+", "\0", message)

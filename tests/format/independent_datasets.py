@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import itertools
 import math
@@ -19,22 +18,22 @@ import struct
 import sys
 import unicodedata
 import zlib
-from collections import defaultdict, namedtuple
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 from format import independent_reader as blp
-from format.independent_reader import MISSING, NotSupported, Refused, check, is_shape
+from format.independent_reader import NotSupported, Refused, check, is_shape, supports
 
 KEY, LARGEST_DOCUMENT = "bloscpack-id", 64 << 20
-LARGEST_RESULT = 2**28  # a limit of this program
 
 
 def read(path: str) -> dict:
     """Return the content of a file or folder."""
     if os.path.isdir(path):
         tree = read_folder(path)
-        check("none", tree is not None)
+        supports("none", tree is not None)
         return tree
     data = file_bytes(path)
     tree = read_archive(data) if data[:4] != b"blpk" else None
@@ -63,11 +62,9 @@ def may_write(uid: int, status: os.stat_result) -> bool:
     """Return whether the permission bits of a file allow a user to write it."""
     if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
         return True
-    with contextlib.suppress(KeyError):
-        user = pwd.getpwuid(uid)
-        groups = os.getgrouplist(user.pw_name, user.pw_gid)
-        return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
-    return False
+    users = [user for user in pwd.getpwall() if user.pw_uid == uid]
+    groups = [g for u in users for g in os.getgrouplist(u.pw_name, u.pw_gid)]
+    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
 
 
 def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
@@ -75,8 +72,8 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
     if b"blpkjrnl".startswith(journal[:512].rstrip(b"\0")):  # J2
         return data
     check("J3", journal[:9] == b"blpkjrnl\1" and journal[9:10] <= b"\1")
-    count = int.from_bytes(journal[32:40], "little") if len(journal) >= 88 else 1
-    at, extents, is_whole = 96 + 16 * count, [], False
+    count = int.from_bytes(journal[32:40], "little")
+    at, is_whole = 96 + 16 * count, False
     if 1 <= count <= 3 and len(journal) >= at + 32:
         fields = struct.unpack_from(f"<qQqqq32s{2 * count}qq", journal, 16)
         length, number, _, start, size, witness, *ends, head_size = fields
@@ -86,20 +83,21 @@ def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
         is_whole = len(journal) == expected and digest == journal[-32:]
     if not is_whole and journal[9:10] != b"\1":  # J2
         return data
-    check("J3", extents and journal[10:16] == bytes(6) and 0 < length <= len(data))
+    check("J3", is_whole and journal[10:16] == bytes(6) and 0 < length <= len(data))
     check("J3", all(a < b for a, b in itertools.pairwise(ends)))
     check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
     check("J3", size >= 64 and 0 <= start <= length - size)
-    check("J3", all(b <= start or a >= start + size for a, b in extents) and is_whole)
-    head, at, old = journal[at : at + head_size], at + head_size, bytearray(data)
+    check("J3", all(b <= start or a >= start + size for a, b in extents))
+    head, at, old = (
+        journal[at : at + head_size],
+        at + head_size,
+        bytearray(data[:length]),
+    )
     for a, b in extents:
         old[a:b], at = journal[at : at + b - a], at + b - a
-    old = old[:length]
     with blp.breaking("J3"):
         file = blp.read_front(bytes(old))
-    entries = file.nchunks + file.free if file.options & 1 and file.nchunks != -1 else 0
-    chunks, table = file.position, file.position - 8 * entries
-    (_, end), *rest = extents
+    (_, end), *rest, chunks, table = *extents, file.position, file.table
     if rest and rest[0][0] >= table and rest[0][1] <= chunks:
         del rest[0]
     check("J3", end in (32, table) and len(rest) < 2)
@@ -122,19 +120,19 @@ def is_name(name: object) -> bool:
 class Folder:
     """A folder of a dataset, whose files are read through its journal."""
 
-    def __init__(self, path: str, outer: Folder | None = None) -> None:
-        """Take a folder; a column of a table has the journal of the table, too."""
+    def __init__(self, path: str, table: Folder | None = None) -> None:
+        """Take a folder; a column is read through the journal of its table (J5)."""
         self.path, start = path, os.path.basename(path) + "/"
-        new = outer.new if outer else {}
+        new = table.new if table else {}
         self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
-        if os.path.lexists(path + "/.bloscpack/journal"):
+        if not table and os.path.lexists(path + "/.bloscpack/journal"):
             self.read_journal(path + "/.bloscpack")
 
     def read_journal(self, hidden: str) -> None:
         """Find the new contents of files, or where these are (J5, J6)."""
         around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
-        check("J6", stat.S_ISDIR(around.st_mode) and stat.S_ISREG(journal.st_mode))
-        check("J6", journal.st_nlink == 1 and journal.st_size <= LARGEST_DOCUMENT)
+        is_regular = stat.S_ISREG(journal.st_mode) and journal.st_nlink == 1
+        check("J6", stat.S_ISDIR(around.st_mode) and is_regular)
         folder = os.stat(self.path)
         sticky = folder.st_mode & stat.S_ISVTX
         for status in (around, journal):
@@ -144,36 +142,36 @@ class Folder:
             allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
             allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
             check("J6", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
+        check("J5", journal.st_size <= LARGEST_DOCUMENT)
         value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
         check("J5", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
         texts = value.get("documents", {})
         check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
         check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
+        check("J5", "/" not in "".join(files) and not {*files.values()} & {*texts})
         check("J5", all(isinstance(text, str) for text in texts.values()))
-        for name, target in files.items():
-            if is_file(hidden, name):
-                self.new[target] = f"{hidden}/{name}"
-        for name, text in texts.items():
-            self.new[name] = text.encode("utf-8", "surrogatepass")
-
-    def has(self, name: str) -> bool:
-        return name in self.new or is_file(self.path, name)
+        self.new = {target: (hidden, name) for name, target in files.items()}
+        self.new |= {n: t.encode("utf-8", "surrogatepass") for n, t in texts.items()}
 
     def read(self, name: str, most: int = LARGEST_DOCUMENT) -> bytes | None:
         """Return the content of a document or file; None if there is none."""
-        if not self.has(name):
-            return None
-        found = self.new.get(name, f"{self.path}/{name}")
-        raw = found if isinstance(found, bytes) else Path(found).read_bytes()
+        raw = self.new.get(name)
+        if not isinstance(raw, bytes):
+            places = filter(None, (raw, (self.path, name)))
+            found = next((place for place in places if is_file(*place)), None)
+            if not found:
+                return None
+            raw = Path(*found).read_bytes()
         check("M7", len(raw) <= most)
         return raw
 
 
 def is_file(folder: str, name: str) -> bool:
-    """Return whether a regular file is there; links are refused (I9)."""
+    """Return whether a file is there; links, and a folder in its place, break I9."""
     paths = [*itertools.accumulate([folder, *name.split("/")], os.path.join)]
-    check("I9", not any(map(os.path.islink, paths[1:])))
+    is_linked = any(map(os.path.islink, paths[1:]))
+    check("I9", not is_linked and not os.path.isdir(paths[-1]))
     return os.path.isfile(paths[-1])
 
 
@@ -188,69 +186,42 @@ def attempt(function, *arguments: object) -> object:
         return error
 
 
-def kind_of(path: str) -> str | None:
-    """Return what a folder is by its own files."""
+def reader_of(path: str) -> Callable[[Folder], dict] | None:
+    """Return the function that reads a folder; None if it is no dataset."""
     folder = Folder(path)
-    if folder.has("zarr.json"):
-        return "zarr"
+    if folder.read("zarr.json") is not None:
+        return read_node
     storage = folder.read("meta/storage", sys.maxsize) or b""
     if b'"superchunk"' in storage or b'"superchunklen"' in storage:
-        return "superchunks"
-    others = map(folder.has, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
-    return "foreign" if any(others) else None
+        return read_superchunks
+    others = map(folder.read, ("__rootdirs__", "meta/storage", ".zarray", ".zgroup"))
+    supports("foreign", all(other is None for other in others))
+    inner = [each.path for each in folders_in(path) if each.name != ".bloscpack"]
+    return read_group if any(attempt(reader_of, each) for each in inner) else None
+
+
+def folders_in(path: str) -> list[os.DirEntry]:
+    """Return the folders in a folder; a link is none."""
+    return [each for each in os.scandir(path) if each.is_dir(follow_symlinks=False)]
 
 
 def read_folder(path: str) -> dict | None:
     """Return the tree of a folder; None if it is no dataset."""
-    kind, folder = kind_of(path), Folder(path)
-    check("foreign", kind != "foreign")
-    if kind:
-        return read_superchunks(folder) if kind == "superchunks" else read_node(folder)
-    if not folder.has(".bloscpack/unfinished") and has_dataset(path):
-        return {"kind": "group", "attributes": {}, "members": read_members(folder)}
-    return None
+    reader = reader_of(path)
+    return reader(Folder(path)) if reader else None
 
 
-def has_dataset(path: str) -> bool:
-    """Return whether a folder in this one is a dataset by its own files."""
-    folders = (f"{outer}/{n}" for outer, names, _ in os.walk(path) for n in names)
-    inner = (each for each in folders if not each.endswith("/.bloscpack"))
-    return any(not os.path.islink(each) and attempt(kind_of, each) for each in inner)
+def read_group(folder: Folder, attributes: dict | None = None) -> dict:
+    """Return a group of the folders in a folder."""
+    inner = [each for each in folders_in(folder.path) if is_member(each.name)]
+    return group_of(attributes or {}, read_folder, {e.name: (e.path,) for e in inner})
 
 
-def read_node(folder: Folder, column: str | None = None) -> dict:
-    """Return the tree of a node of Zarr, which may be a column with this CRC-32."""
-    node = describe_node(folder.read("zarr.json") or b"")
-    attributes, own = node["attributes"], node["own"] or {}
-    tree = {"kind": node["kind"], "attributes": attributes}
-    check("V2", column is None or own.get("column", column) == column)
-    if node["kind"] == "array":
-        items = read_items(folder, node)
-        return tree | {"dtype": node["dtype"], "shape": node["shape"], "items": items}
-    if "column-order" not in attributes:
-        return tree | {"members": read_members(folder)}
-    order, columns = attributes.pop("column-order"), {}
-    check("V2", isinstance(order, list) and all(isinstance(n, str) for n in order))
-    check("V2", len({*order}) == len(order))
-    for name in order:
-        check("V2", is_member(name) and os.path.isdir(f"{folder.path}/{name}"))
-        inner = Folder(f"{folder.path}/{name}", folder)
-        check("V2", inner.has("zarr.json"))
-        crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
-        columns[name] = read_node(inner, crc32 if own else None)
-        check("V2", columns[name]["kind"] == "array")
-    return tree | {"kind": "table", "columns": columns}
-
-
-def read_members(folder: Folder) -> dict[str, dict | Refused]:
-    """Return the members of a group, each of them a tree or why it is refused."""
-    entries = [entry for entry in os.scandir(folder.path) if is_member(entry.name)]
-    folders = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
-    return without_none({e.name: attempt(read_folder, e.path) for e in folders})
-
-
-def without_none(trees: dict[str, object]) -> dict[str, object]:
-    return {name: tree for name, tree in trees.items() if tree is not None}
+def group_of(attributes: dict, function: Callable, arguments: dict[str, tuple]) -> dict:
+    """Return a group; each of its members is a tree, or why it is refused."""
+    members = {name: attempt(function, *each) for name, each in arguments.items()}
+    members = {name: tree for name, tree in members.items() if tree is not None}
+    return {"kind": "group", "attributes": attributes, "members": members}
 
 
 def is_member(name: str) -> bool:
@@ -260,10 +231,33 @@ def is_member(name: str) -> bool:
     return not refused and not spaces
 
 
-# Nodes of Zarr
+def read_node(folder: Folder) -> dict:
+    """Return the tree of a node of Zarr."""
+    node, columns = describe_node(folder.read("zarr.json") or b""), {}
+    attributes, own = node["attributes"], node["own"]
+    if node["kind"] == "array":
+        return node["tree"] | {"items": read_items(folder, node)}
+    if "column-order" not in attributes:
+        return read_group(folder, attributes)
+    order = attributes.pop("column-order")
+    check("V2", isinstance(order, list) and all(map(is_name, order)))
+    check("V2", len({*order}) == len(order) and "/" not in "".join(order))
+    for name in order:
+        inner = Folder(f"{folder.path}/{name}", folder)
+        check("I9", not os.path.islink(inner.path))
+        raw = inner.read("zarr.json")
+        check("V2", raw is not None)
+        column = describe_node(raw)
+        crc32 = f"{zlib.crc32(name.encode('utf-8', 'surrogatepass')):08x}"
+        stated = (column["own"] or {}).get("column", crc32)
+        check("V2", column["kind"] == "array" and (stated == crc32 or not own))
+        columns[name] = column["tree"] | {"items": read_items(inner, column)}
+    return {"kind": "table", "attributes": attributes, "columns": columns}
 
-INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
-INDEXES = [], INDEX[:1], INDEX
+
+# Nodes of Zarr# Nodes of Zarr
+
+INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
 KEYS = "zarr_format node_type shape data_type chunk_grid chunk_key_encoding fill_value "
 KEYS += "codecs attributes dimension_names storage_transformers"
@@ -271,13 +265,11 @@ TYPES = "bool=b1 int8=i1 int16=i2 int32=i4 int64=i8 uint8=u1 uint16=u2 uint32=u4
 TYPES += "uint64=u8 float16=f2 float32=f4 float64=f8 complex64=c8 complex128=c16 "
 TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
+KINDS = dict(word.split("=") for word in TYPES.split())
 UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
-CODECS = re.compile("bytes(?:,(blosc|zstd|gzip))?(,crc32c)?")
-LEVELS = {"zstd": range(-131072, 23), "gzip": range(10)}
-
-
-def supports(rule: str, holds: object) -> None:
-    check(rule, holds, NotSupported)
+OURS = ["end", "blosc", True, "bytes", "crc32c"]
+FLOATS = "NaN", "Infinity", "-Infinity"
+LEVELS = {"zstd": {*map(str, range(-131072, 23))}, "gzip": {*map(str, range(10))}}
 
 
 def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
@@ -294,33 +286,40 @@ def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
 def describe_node(raw: bytes) -> dict:
     """Return what the document of a node says."""
     document = blp.parse_json(raw)
-    check("V1", isinstance(document, dict) and is_shape([document.get("zarr_format")]))
+    check("V1", isinstance(document, dict) and repr(document.get("zarr_format")) == "3")
     kind, attributes = document.get("node_type"), document.get("attributes", {})
-    check("V1", document["zarr_format"] == 3 and kind in ("array", "group"))
-    check("V1", isinstance(attributes, dict))
+    check("V1", kind in ("array", "group") and isinstance(attributes, dict))
     words, user, text = identity_of(attributes, raw), {**attributes}, None
     user.pop(KEY, None)
-    node = {"kind": kind, "own": words, "attributes": user}
+    node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
     if kind == "array":
         damaged = not words and (KEY.encode() in raw or WORDS.search(raw))
         try:
             describe_array(node, document, damaged)
         except NotSupported as error:
             raise (Refused("I4") if damaged else error) from error
-        sparse = user.pop("missing-shards", MISSING) is not MISSING
+        sparse = user.pop("missing-shards", KEY) is not KEY
         node["sparse"] = sparse or not words or not node["ours"]
         text = user.get("_FillValue") if node["dtype"][1] == "f" else None
-    with contextlib.suppress(ValueError, struct.error, TypeError):  # V11
-        (user["_FillValue"],) = struct.unpack("<d", base64.b64decode(text, None, True))
+    if isinstance(text, str) and re.fullmatch("[0-9A-Za-z+/]{11}=", text):  # V11
+        (user["_FillValue"],) = struct.unpack("<d", base64.b64decode(text))
     return node
 
 
-def named(value: object) -> tuple[object, dict]:
-    """Return name and configuration of a codec, a data type, and so on."""
-    if not isinstance(value, dict):
-        return value if isinstance(value, str) else None, {}
-    settings = value.get("configuration", {})
-    return value.get("name"), settings if isinstance(settings, dict) else {}
+def named(value: object, rule: str) -> tuple[str, dict]:
+    """Return name and configuration of a codec, a data type, and so on (V3)."""
+    value = {"name": value} if isinstance(value, str) else value
+    supports(rule, isinstance(value, dict))
+    name, settings = value.get("name"), value.get("configuration", {})
+    supports(rule, isinstance(name, str) and isinstance(settings, dict))
+    return name, settings
+
+
+def codecs_of(value: object) -> tuple[list[str], dict[str, dict]]:
+    """Return the names of codecs, and their configurations."""
+    supports("V6", isinstance(value, list))
+    codecs = [named(codec, "V6") for codec in value]
+    return [name for name, _ in codecs], dict(codecs)
 
 
 def describe_array(node: dict, document: dict, damaged: object) -> None:
@@ -329,32 +328,34 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
         is_object = isinstance(document[key], dict)
         supports("V3", is_object and document[key].get("must_understand") is False)
     supports("V3", document.get("storage_transformers", []) == [])
-    shape, (grid, settings) = document.get("shape"), named(document.get("chunk_grid"))
+    shape, index, of_index = document.get("shape"), None, []
     check("V4", is_shape(shape))
+    grid, settings = named(document.get("chunk_grid"), "V4")
     supports("V4", grid == "regular")
     chunk = shard = settings.get("chunk_shape")
     check("V4", is_shape(shard, 1) and len(shard) == len(shape))
-    encoding, settings = named(document.get("chunk_key_encoding"))
+    encoding, settings = named(document.get("chunk_key_encoding"), "V7")
     separator = settings.get("separator", "/" if encoding == "default" else ".")
     supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
-    codecs, index, of_index = document.get("codecs"), None, []
-    supports("V7", not damaged or (encoding, separator) == ("default", "/"))
-    supports("V6", isinstance(codecs, list) and len(codecs) > 0)
-    name, settings = named(codecs[0])
-    if name == "sharding_indexed":
-        supports("V6", len(codecs) == 1)
-        index = settings.get("index_location", "end")
-        of_index = settings.get("index_codecs", INDEX)
-        chunk, codecs = settings.get("chunk_shape"), settings.get("codecs")
+    like_ours = (encoding, separator) == ("default", "/")
+    supports("V7", like_ours or not damaged)
+    names, settings = codecs_of(document.get("codecs"))
+    if names == ["sharding_indexed"]:
+        inner = settings["sharding_indexed"]
+        chunk, index = inner.get("chunk_shape"), inner.get("index_location", "end")
         check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
-        supports("V6", isinstance(codecs, list))
-    found = CODECS.fullmatch(",".join(str(named(codec)[0]) for codec in codecs))
-    supports("V6", found)
-    codec, crc = found[1], bool(found[2])
-    level = named(codecs[-1 - crc])[1].get("level")
-    right = codec not in LEVELS or (type(level) is int and level in LEVELS[codec])
-    supports("V6", right and index in (None, "start", "end") and of_index in INDEXES)
-    endian = named(codecs[0])[1].get("endian", sys.byteorder)
+        names, settings = codecs_of(inner.get("codecs"))
+        of_index, of_bytes = codecs_of(inner.get("index_codecs", INDEX))
+        supports("V6", of_index in (["bytes"], ["bytes", "crc32c"]))
+        supports("V6", of_bytes["bytes"].get("endian") == "little")
+        supports("V6", index in ("start", "end"))
+    crc = names[-1:] == ["crc32c"]
+    codec, *rest = [*names[1 : len(names) - crc], None]
+    supports("V6", names[:1] == ["bytes"] and len(rest) < 2)
+    supports("V6", codec in (None, "blosc", *LEVELS))
+    level = settings.get(codec, {}).get("level")
+    supports("V6", codec not in LEVELS or repr(level) in LEVELS[codec])
+    endian = settings["bytes"].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
     fill = item_of(document.get("fill_value"), dtype, size)
@@ -368,54 +369,54 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     check("V3", all(axis is None or isinstance(axis, str) for axis in axes or []))
     c = ["c"] if encoding == "default" else []
     node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
-    node |= {"shape": shape, "shard": shard, "chunk": chunk}
-    node |= {"dtype": blp.describe_type(dtype)[0], "size": size, "fill": fill}
-    node |= {"codec": codec, "crc": crc, "index": index}
-    node["index-size"] = 4 * (len(of_index) == 2) + 16 * math.prod(per)
-    node["ours"] = (index, of_index, codec, crc) == ("end", INDEX, "blosc", True)
+    node |= {"shape": shape, "shard": shard, "chunk": chunk, "dtype": dtype}
+    node["tree"] = {k: node[k] for k in ("kind", "attributes", "dtype", "shape")}
+    node |= {"size": size, "fill": fill, "codec": codec, "crc": crc, "index": index}
+    node["index-crc"] = "crc32c" in of_index
+    node["ours"] = [index, codec, crc, *of_index] == OURS
+    node["of Z3"] = node["ours"] and like_ours and len(shape) > 0
 
 
 def type_of(value: object, order: str) -> tuple[str, int]:
     """Return type and item size (V5)."""
-    name, settings = named(value)
-    kind = dict(each.split("=") for each in TYPES.split()).get(str(name))
+    name, settings = named(value, "V5")
+    kind = KINDS.get(name)
     supports("V5", kind)
     if kind in ("S", "U"):
         size, unit = settings.get("length_bytes"), 4 if kind == "U" else 1
-        supports("V5", is_shape([size]) and size % unit == 0)
-        return f"{order}{kind}{size // unit}", size
-    if kind in ("M8", "m8"):
+        supports("V5", is_shape([size], 1) and size < 2**31 and size % unit == 0)
+        kind += str(size // unit)
+    elif kind in ("M8", "m8"):
         unit, scale = str(settings.get("unit")), settings.get("scale_factor", 1)
         supports("V5", UNITS.fullmatch(unit) and is_shape([scale], 1) and scale < 2**31)
-        if unit != "generic":
-            kind += f"[{scale if scale > 1 else ''}{unit}]"
-    return order + kind, int(kind[1:].split("[")[0])
+        kind += "" if unit == "generic" else f"[{scale}{unit}]"
+    return blp.describe_type(order + kind)
 
 
 def item_of(value: object, dtype: str, size: int) -> bytes:
     """Return the bytes of a fill value (V8)."""
     (order, kind), is_text = dtype[:2], isinstance(value, str)
     endian = "big" if order == ">" else "little"
-    types = {"b": (bool,), "f": (int, float), "c": (), "S": (), "U": ()}
-    words = {"f": ("NaN", "Infinity", "-Infinity"), "M": ("NaT",), "m": ("NaT",)}
-    if kind == "c" and isinstance(value, list) and len(value) == 2:
+    if kind == "c":
+        check("V8", isinstance(value, list) and len(value) == 2)
         return b"".join(item_of(part, order + "f", size // 2) for part in value)
-    with blp.breaking("V8", ValueError, OverflowError):
-        if kind in "SU" and is_text:
-            stored = value.encode(f"utf-32-{endian[0]}e")
-            stored = stored if kind == "U" else base64.b64decode(value, None, True)
-            check("V8", len(stored) <= size)
-            return stored.ljust(size, b"\0")
-        if kind == "f" and is_text and re.fullmatch("0x[0-9A-Fa-f]+", value):
-            check("V8", len(value) == 2 + 2 * size)
-            return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
-        known = value in words.get(kind, ())
-        check("V8", known or type(value) in types.get(kind, (int,)))
-        if kind == "f":
-            with np.errstate(over="ignore"):
-                return np.float64(value).astype(f"{order}f{size}").tobytes()
-        value = -(2**63) if value == "NaT" else int(value)
-        return value.to_bytes(size, endian, signed=kind in "iMm")
+    with blp.breaking("V8", ValueError):
+        if kind in "SU":
+            check("V8", is_text)
+            wide = value.encode(f"utf-32-{endian[0]}e")
+            item = wide if kind == "U" else base64.b64decode(value, None, True)
+            check("V8", len(item) <= size)
+            return item.ljust(size, b"\0")
+    if kind == "f" and is_text and re.fullmatch(f"0x[0-9A-Fa-f]{{{2 * size}}}", value):
+        return bytes.fromhex(value[2:])[:: 1 if order == ">" else -1]
+    if kind == "f":
+        check("V8", value in FLOATS or type(value) in (int, float))
+        with np.errstate(over="ignore"):
+            return np.float64(float(str(value))).astype(f"{order}f{size}").tobytes()
+    value = -(2**63) if kind in "mM" and value == "NaT" else value
+    check("V8", type(value) is (bool if kind == "b" else int))
+    with blp.breaking("V8", OverflowError):
+        return value.to_bytes(size, endian, signed=kind in "imM")
 
 
 # Files of chunks
@@ -427,30 +428,25 @@ def read_items(folder: Folder, node: dict) -> bytes:
     total = size * math.prod(shape)
     if not total:
         return b""
-    check("F4", not sparse or total <= LARGEST_RESULT)
-    parts = []
-    counts = [-(-n // s) for n, s in zip(shape, node["shard"])]
+    check("F4", total <= 2**28)  # a limit of this program
+    parts, counts = [], [-(-n // s) for n, s in zip(shape, node["shard"])]
     for number in range(math.prod(counts)):
         place = tuple(map(int, np.unravel_index(number, counts)))
         data = folder.read(node.get("prefix", "") + node["name"](place), sys.maxsize)
-        check(node.get("missing", "I7"), data is not None or sparse)
+        check(node.get("rule", "I7"), data is not None or sparse)
         if data is not None:
             parts += read_shard_file(data, node, place)
-    check("F4", total <= LARGEST_RESULT)
-    target = np.frombuffer(bytearray(node["fill"] * (total // size)), f"V{size}")
-    for at, piece in parts:
-        blp.copy_box(target.reshape(shape), at, piece, node["chunk"])
-    return target.tobytes()
+    return blp.joined(parts, shape, node["chunk"], node["fill"])
 
 
 def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, bytes]]:
     """Return the chunks of a file that have items, with their places in the array."""
-    shard, chunk, rule = node["shard"], node["chunk"], node.get("missing")
+    shard, chunk, rule = node["shard"], node["chunk"], node.get("rule")
     if not node["index"]:
         return [(place, plain_of(data, node))]
     part = [min(s, n - p * s) for n, s, p in zip(node["shape"], shard, place)]
     per = [s // c for s, c in zip(shard, chunk)]
-    size, may_lack = node["index-size"], node["sparse"]
+    size = 16 * math.prod(per) + 4 * node["index-crc"]
     start = len(data) - size if node["index"] == "end" else 0
     first, last = (0, start) if start else (size, len(data))
     check(rule or "V9", size <= len(data))
@@ -458,19 +454,18 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
     index, digest = data[start:end], data[end : start + size]
     check(rule or "V9", digest in (b"", blp.digest_of(9, index)))
     entries = [*struct.iter_unpack("<QQ", index)]
-    starts = {at for at, n in entries if (at, n) != MISSING}
-    if node["ours"] and not rule and (not starts or 0 in starts):
-        may_lack = True  # I7: of another program
-    elif node["ours"]:
+    starts = {at for at, n in entries if (at, n) != blp.MISSING}
+    by_others = node["ours"] and not rule and (not starts or 0 in starts)  # I7
+    if node["ours"] and not by_others:
         compare(data, node, node["name"](place), part)
     found = []
     for inner in itertools.product(*(range(-(-m // c)) for m, c in zip(part, chunk))):
         at, n = entries[np.ravel_multi_index(inner, per) if per else 0]
-        if (at, n) != MISSING:
+        if (at, n) != blp.MISSING:
             check("V9", first <= at and at + n <= last)
             where = tuple(p * w + i for p, w, i in zip(place, per, inner))
             found.append((where, plain_of(data[at : at + n], node)))
-        check(rule or "I7", may_lack or (at, n) != MISSING)
+        check(rule or "I7", node["sparse"] or by_others or (at, n) != blp.MISSING)
     return found
 
 
@@ -481,7 +476,7 @@ def plain_of(data: bytes, node: dict) -> bytes:
     most = {"blosc": n + 16, None: n}.get(codec, n + n // 64 + 1040)
     check("V9", (1 if codec else n) <= size <= most)
     plain = stored = data[:size]
-    try:
+    with blp.breaking("V9"):
         if codec == "blosc":
             chunk, stop = blp.read_frame(data, 0, 9 * node["crc"])
             check("V9", (chunk[4:8], stop) == (struct.pack("<I", n), len(data)))
@@ -495,27 +490,26 @@ def plain_of(data: bytes, node: dict) -> bytes:
                 stored += b"\x50\x2a\x4d\x18" + bytes(4)
             fields = 2, 1, 0x90, 1, n, n, 24 + len(stored), 20, len(stored)
             plain = blp.decompress(struct.pack("<4B5I", *fields) + stored)
-    except Refused as error:
-        raise Refused("C11" if error.args == ("C11",) else "V9") from error
     check("V9", len(plain) == n)
     return plain
 
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
     """Compare header and metadata of a file of chunks with the documents (I8)."""
-    metadata = blp.read_front(data).metadata
-    with blp.breaking("I8"):
-        dtype, _, shape, _ = blp.describe(metadata)
-    chunk, expected, own = node["chunk"], (node["chunk"], node["shard"]), node["own"]
-    stated = metadata.get("chunks"), metadata.get("shard")
+    front, own = attempt(blp.read_front, data), node["own"]
+    check(str(front), not isinstance(front, Refused))  # also what is not supported
+    metadata = front.metadata
+    dtype, _, shape, _ = blp.describe(metadata)
     check("I8", dtype == node["dtype"] and len(shape) == len(part))
+    chunk, shard = metadata.get("chunks"), metadata.get("shard")
     if metadata["container"] == "numpy":
-        check("I8", shape[1:] == node["shape"][1:] == chunk[1:])
-        stated, expected = (stated[1], type(stated[1])), (chunk[0], int)
-    check("I8", stated == expected)
-    place = metadata.get("place")
-    right = place is None or (isinstance(place, str) and place[16:] == "/" + name)
-    check("I8", right and (not own or place is None or place[:16] == own["id"]))
+        check("I8", type(shard) is int and shape[1:] == node["shape"][1:])
+        chunk, shard = [shard, *shape[1:]], node["shard"]
+    check("I8", (chunk, shard) == (node["chunk"], node["shard"]))
+    if "place" in metadata:
+        place = metadata["place"]
+        check("I8", isinstance(place, str) and place[16:] == "/" + name)
+        check("I8", not own or place[:16] == own["id"])
     check("I8", node["sparse"] or all(a >= b for a, b in zip(shape, part)))
 
 
@@ -524,22 +518,19 @@ def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
 
 def read_superchunks(folder: Folder) -> dict:
     """Return an array or a table (D)."""
-    raw = folder.read("meta/storage") or b""
-    storage = blp.parse_json(raw)
-    words = identity_of(storage, raw)
-    check("D1", isinstance(storage, dict))
-    check("I5", words)
-    identity, kind = words["id"], storage.get("kind")
-    check("D3", type(storage.get("superchunk")) is int and storage["superchunk"] == 1)
+    storage = read_document(folder, "storage")
+    identity, kind = storage[KEY][3:19], storage.get("kind")
+    supports("D3", repr(storage.get("superchunk")) == "1")
     check("D3", kind in ("array", "table"))
     columns = storage.get("columns") if kind == "table" else [storage]
     if kind == "table":
-        check("D3", isinstance(columns, list) and len(columns) > 0)
+        check("D3", isinstance(columns, list) and columns)
         names = [isinstance(each, dict) and each.get("name") for each in columns]
-        unique = (isinstance(n, str) and n and names.count(n) == 1 for n in names)
-        check("D3", all(unique))
-        ids = [str(column.get("id")) for column in columns]
-        check("I5", all(re.fullmatch("[0-9a-f]{16}", each) for each in ids))
+        check(
+            "D3", all(isinstance(n, str) and n and names.count(n) == 1 for n in names)
+        )
+        ids = (repr(column.get("id")) for column in columns)
+        check("I5", all(re.fullmatch("'[0-9a-f]{16}'", each) for each in ids))
     for column in columns:
         check_storage(column)
     shape = read_document(folder, "sizes", identity).get("shape")
@@ -547,26 +538,25 @@ def read_superchunks(folder: Folder) -> dict:
     check("D2", shape[1:] == ([] if kind == "table" else storage["inner"]))
     user = read_document(folder, "attributes", identity)
     if kind == "array":
-        tree = read_part(folder, storage, shape, identity, "data/")
-        return tree | {"attributes": user}
+        storage["id"] = identity
+        return read_part(folder, storage, shape[:1], "data/") | {"attributes": user}
     of_columns, trees = read_document(folder, "columns", identity), {}
+    check("D3", all(isinstance(each, dict) for each in of_columns.values()))
     for column in columns:
         name = column["name"]
-        attributes = of_columns.get(name, {})
-        check("D3", isinstance(attributes, dict))
-        place = shape + column["inner"], column["id"], f"data/{folder_name(name)}/"
-        trees[name] = read_part(folder, column, *place) | {"attributes": attributes}
+        tree = read_part(folder, column, shape, f"data/{folder_name(name)}/")
+        trees[name] = tree | {"attributes": of_columns.get(name, {})}
     return {"kind": "table", "attributes": user, "columns": trees}
 
 
-def read_document(folder: Folder, name: str, identity: str) -> dict:
-    """Return sizes, or the attributes in another document (I5)."""
+def read_document(folder: Folder, name: str, identity: str | None = None) -> dict:
+    """Return storage or sizes, or the attributes in another document (I5)."""
     raw = folder.read("meta/" + name)
     check("I5", raw is not None)
     document = blp.parse_json(raw)
     words = identity_of(document, raw)
-    check("I5", words and words["id"] == identity)
-    document = document if name == "sizes" else document.get(name)
+    check("I5", words and identity in (None, words["id"]))
+    document = document if name in ("storage", "sizes") else document.get(name)
     check("I5", isinstance(document, dict))
     return document
 
@@ -574,33 +564,33 @@ def read_document(folder: Folder, name: str, identity: str) -> dict:
 def check_storage(storage: dict) -> None:
     """Check the storage of an array or a column, and add type and item size (D4)."""
     text, inner, default = (storage.get(key) for key in ("dtype", "inner", "dflt"))
+    rows, more = storage.get("chunklen"), storage.get("superchunklen")
     is_text = isinstance(text, str) and text[:1] in ("'", '"', "[")
     check("D4", is_text and is_shape(inner))
-    metadata = {"container": "numpy", "dtype": text, "shape": inner}
-    with blp.breaking("D4", ValueError, TypeError):
-        dtype, size, *_ = blp.describe(metadata)
-        item = base64.b64decode(default or "", validate=True)
-    rows, more = storage.get("chunklen"), storage.get("superchunklen")
-    check("D4", size <= 64 << 20 and is_shape([rows, more], 1))
+    with blp.breaking("D4"):
+        array = {"container": "numpy", "dtype": text, "shape": inner}
+        dtype, size, *_ = blp.describe(array)
+    supports("D4", size <= 64 << 20)
+    check("D4", [*leaves(dtype)] and is_shape([rows, more], 1))
     check("D4", rows <= blp.LARGEST_CHUNK and more % rows == 0)
     for names, _, leaf, shape in leaves(dtype):
         check("D4", "" not in names)  # A3
         check("D4", rows * leaf * math.prod(inner + shape) <= blp.LARGEST_CHUNK)
-    check("D4", default is None or len(item) == size)
+    with blp.breaking("D4", ValueError, TypeError):
+        item = base64.b64decode(default or "", validate=True)
+        check("D4", default is None or len(item) == size)
     storage |= {"dtype": dtype, "size": size}
 
 
-def leaves(dtype: object) -> list[tuple[list[str], object, int, list[int]]]:
+def leaves(dtype: object) -> Iterator[tuple[list[str], object, int, list[int]]]:
     """Return names, type, item size and shape of the leaves of a type (D5)."""
     if isinstance(dtype, str):
-        return [([], dtype, blp.describe_type(dtype)[1], [])]
-    found = []
+        yield [], dtype, blp.describe_type(dtype)[1], []
+        return
     for name, kind, *shape in dtype:
         name = name if isinstance(name, str) else name[1]
         for names, leaf, size, inner in leaves(kind):
-            inner = [*itertools.chain(*shape), *inner]
-            found.append(([name, *names], leaf, size, inner))
-    return found
+            yield [name, *names], leaf, size, [*itertools.chain(*shape), *inner]
 
 
 def folder_name(name: str) -> str:
@@ -610,13 +600,13 @@ def folder_name(name: str) -> str:
     return re.sub(r'["%*/:<>?\\|\0-\x1f\x7f]', lambda m: f"%{ord(m[0]):02X}", name)
 
 
-def read_part(folder: Folder, part: dict, shape: list, own: str, data: str) -> dict:
+def read_part(folder: Folder, part: dict, length: list[int], data: str) -> dict:
     """Return an array or a column without its attributes."""
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
+    shape = length + part["inner"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
-    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True}
-    node |= {"own": {"id": own}, "prefix": data, "missing": "D8"}
-    node |= {"index": "end", "index-size": 16 * (more // rows) + 4}
+    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True, "own": part}
+    node |= {"prefix": data, "rule": "D8", "index": "end", "index-crc": True}
     items = []
     for names, leaf, size, inner in leaves(dtype):
         row, path = shape[1:] + inner, "".join(folder_name(n) + "/" for n in names)
@@ -624,8 +614,8 @@ def read_part(folder: Folder, part: dict, shape: list, own: str, data: str) -> d
         node |= {"shard": [more, *row], "chunk": [rows, *row], "fill": bytes(size)}
         node["name"] = lambda place, path=path: f"{path}__{place[0] + 1}__.bin"
         items.append(read_items(folder, node))
-    joined = join(dtype, items[::-1], math.prod(shape)).tobytes()
-    return {"kind": "array", "dtype": dtype, "shape": shape, "items": joined}
+    plain = join(dtype, items[::-1], math.prod(shape)).tobytes()
+    return {"kind": "array", "dtype": dtype, "shape": shape, "items": plain}
 
 
 def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
@@ -642,62 +632,64 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 
 # Archives
 
-Entry = namedtuple("Entry", "flags method crc32 stored size start name digest end")
+# The name of an array, for a document or for chunks (Z8).
+PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
 
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none (Z)."""
     begins = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    members: dict[str, SimpleNamespace] = {}
     try:
         entries, end = read_directory(data)
-        names = [e.name.decode("utf-8" if e.flags & 2048 else "cp437") for e in entries]
-    except (Refused, ValueError):
-        check("Z2", not begins)
+        members = {each.name: each for each in entries if each.name[-1:] != "/"}
+        for entry in sorted(entries, key=lambda each: -each.start):
+            check("Z2", 0 <= entry.start <= end - 30 - len(entry.raw) - entry.stored)
+            check("Z7", entry.is_right)
+            entry.end, end = end, entry.start
+        supports("T1", "zarr.json" in members)
+    except Refused as error:
+        if begins if error.args == ("Z2",) else "zarr.json" in members:
+            raise
         return None
-    if "zarr.json" not in names:
-        return None
-    for i in sorted(range(len(entries)), key=lambda i: -entries[i].start):
-        entry = entries[i]
-        check("Z2", 0 <= entry.start <= end - 30 - len(entry.name) - entry.stored)
-        fields = entry.flags, entry.method, entry.crc32, entry.size
-        digest = zlib.crc32(struct.pack("<HHIQ", *fields) + entry.name)
-        check("Z7", entry.digest in (None, struct.pack("<I", digest)))
-        entries[i], end = entry._replace(end=end), entry.start
-    members = {n: entry for n, entry in zip(names, entries) if not n.endswith("/")}
-    archive = Archive(data, members)
-    found = {n: attempt(archive.array, n, c) for n, c in archive.arrays().items()}
-    return {"kind": "group", "attributes": {}, "members": without_none(found)}
+    arrays = {n: (members, n, chunks) for n, chunks in arrays_in(members).items()}
+    return group_of({}, array_in, arrays)
 
 
-def read_directory(data: bytes) -> tuple[list[Entry], int]:
+def read_directory(data: bytes) -> tuple[list[SimpleNamespace], int]:
     """Return the entries of the directory, and where it begins (Z2)."""
-    starts = [found.start() for found in re.finditer(b"PK\5\6", data)]
-    comments = [int.from_bytes(data[at + 20 : at + 22], "little") for at in starts]
-    ends = [at for at, n in zip(starts, comments) if at + 22 + n == len(data)]
+    ends = [found.start() for found in re.finditer(b"PK\5\6", data)]
+    comments = [int.from_bytes(data[at + 20 : at + 22], "little") for at in ends]
+    ends = [at for at, n in zip(ends, comments) if at + 22 + n == len(data)]
     check("Z2", ends)
     end = ends[-1]
     fields = struct.unpack_from("<4H2I", data, end + 4)
-    if end >= 76 and data[end - 20 : end - 16] == b"PK\6\7":
+    if data[:end][-20:-16] == b"PK\6\7":
         end -= 76
-        check("Z2", data[end : end + 4] == b"PK\6\6")
+        check("Z2", end >= 0 and data[end : end + 4] == b"PK\6\6")
         fields = struct.unpack_from("<2I4Q", data, end + 16)
     disk, first, here, total, size, offset = fields
-    check("Z2", disk == first == 0 and here == total and size <= min(end, 2**24))
+    supports("Z2", disk == first == 0 and here == total and size <= 2**24)
     start = at = end - size
     check("Z2", offset <= start)
-    entries: list[Entry] = []
+    entries = []
     while at < end:
         check("Z2", at + 46 <= end and data[at : at + 4] == b"PK\1\2")
         fields = struct.unpack_from("<2H4I5H2I", data, at + 8)
         flags, method, _, crc32, stored, size, *sizes, disk, _, _, where = fields
         name_end, at = at + 46 + sizes[0], at + 46 + sum(sizes)
         check("Z2", at <= end)
-        extra = data[name_end : name_end + sizes[1]]
-        digest, (size, stored, where) = large([size, stored, where], extra)
-        check("Z2", disk in (0, 65535) and (method != 0 or size == stored))
-        numbers = flags, method, crc32, stored, size, where + start - offset
-        name = data[name_end - sizes[0] : name_end]
-        entries.append(Entry(*numbers, name, digest, 0))
+        raw, extra = data[name_end - sizes[0] : name_end], data[name_end:at]
+        digest, (size, stored, where) = large([size, stored, where], extra[: sizes[1]])
+        check("Z2", disk == 0 and (method != 0 or size == stored))
+        with blp.breaking("Z2", UnicodeDecodeError):
+            name = raw.decode("utf-8" if flags & 2048 else "cp437")
+        expected = zlib.crc32(struct.pack("<HHIQ", flags, method, crc32, size) + raw)
+        entry = SimpleNamespace(flags=flags, method=method, crc32=crc32)
+        entry.raw, entry.name, entry.data = raw, name, data
+        entry.size, entry.stored, entry.start = size, stored, where + start - offset
+        entry.is_right = digest in (None, struct.pack("<I", expected))
+        entries.append(entry)
     check("Z2", len(entries) == total)
     return entries, start
 
@@ -707,7 +699,8 @@ def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
     fields = {}
     while len(extra) >= 4:
         number, size = struct.unpack_from("<HH", extra)
-        fields.setdefault(number, extra[4 : 4 + size])
+        if 4 + size <= len(extra):
+            fields.setdefault(number, extra[4 : 4 + size])
         extra = extra[4 + size :]
     field = fields.get(1, b"")
     for i, number in enumerate(numbers):
@@ -716,76 +709,65 @@ def large(numbers: list[int], extra: bytes) -> tuple[bytes | None, list[int]]:
     return fields.get(28738), numbers
 
 
-class Archive(namedtuple("Archive", "data members")):
-    """The members of an archive by their names."""
-
-    def read(self, name: str) -> bytes:
-        """Return the bytes of a member (Z1)."""
-        entry, data = self.members[name], self.data
-        at = entry.start
-        check("Z1", entry.method == 0 and not entry.flags & 0x2041)
-        check("Z1", data[at : at + 4] == b"PK\3\4")
-        fields = struct.unpack_from("<2H4I2H", data, at + 6)
-        flags, method, _, crc32, stored, size, length, more = fields
-        begin = at + 30 + length + more
-        check("Z1", data[at + 30 : at + 30 + length] == entry.name)
-        check("Z1", method == 0 and not (flags ^ entry.flags) & 2048)
-        _, sizes = large([size, stored], data[begin - more : begin])
-        free = (0,) if flags & 8 else ()
-        check("Z1", not flags & 0x2041 and crc32 in (entry.crc32, *free))
-        check("Z1", {*sizes} <= {entry.size, *free} and begin + entry.size <= entry.end)
-        return data[begin : begin + entry.size]
-
-    def document(self, name: str) -> dict:
-        """Return the node of the document of an array."""
-        check("Z8", name + "/zarr.json" in self.members)
-        raw = self.read(name + "/zarr.json")
-        check("Z1", zlib.crc32(raw) == self.members[name + "/zarr.json"].crc32)
-        return describe_node(raw)
-
-    def arrays(self) -> dict[str, str | None]:
-        """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
-        chunks, others, documents = defaultdict(list), set(), []
-        for path in self.members:
-            found = re.fullmatch(r"(.+?)/c(|/.*)", path, re.DOTALL)
-            if path.endswith(".blp"):
-                chunks[path[:-4]].append(path)
-            elif path.endswith("/zarr.json"):
-                documents.append(path[:-10])
-            elif found and re.fullmatch("(/0)+", found[2]):
-                chunks[found[1]].append(path)
-            elif found:
-                others.add(found[1])
-        others = {name for name in others if name + ".blp" not in chunks[name]}
-        check("Z8", all(len(chunks[name]) < 2 for name in chunks.keys() - others))
-        names = [name for name in [*chunks, *documents] if name not in others]
-        return {name: (chunks[name] or [None])[0] for name in names}
-
-    def array(self, name: str, chunks: str | None) -> dict | None:
-        """Return an array; None if the members are none."""
-        node = None if chunks == name + ".blp" else attempt(self.document, name)
-        if chunks is None:
-            damaged = isinstance(node, Refused) and not isinstance(node, NotSupported)
-            count = sum(member.startswith(name + "/") for member in self.members)
-            check("Z8", not is_of_shard(node) and not (damaged and count == 1))
-            return None
-        if isinstance(node, Refused):
-            raise node
-        check("Z3", node is None or is_of_shard(node))
-        data = self.read(chunks)
-        tree = blp.read_array(data)
-        check("A12", tree is not None)
-        if node:
-            check("Z3", blp.read_header(data).layout == 3)
-            check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
-            check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
-            tree["attributes"] = {}
-        return tree
+def read_member(entry: SimpleNamespace) -> bytes:
+    """Return the bytes of a member (Z1)."""
+    data, at = entry.data, entry.start
+    fields = struct.unpack_from("<2H4I2H", data, at + 6)
+    flags, method, _, crc32, stored, size, length, more = fields
+    begin, changed = at + 30 + length + more, flags ^ entry.flags
+    check("Z1", method == entry.method and not changed & 0x2041)
+    supports("Z1", method == 0 and not flags & 0x2041)
+    check("Z1", data[at : at + 4] == b"PK\3\4" and not changed & 2048)
+    check("Z1", data[at + 30 : at + 30 + length] == entry.raw)
+    _, sizes = large([size, stored], data[begin - more : begin])
+    free = {0} if flags & 8 else set()
+    check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
+    check("Z1", begin + entry.size <= entry.end)
+    return data[begin : begin + entry.size]
 
 
-def is_of_shard(node: dict | Refused) -> bool:
-    """Return whether a document is one of Z3."""
-    if isinstance(node, Refused) or node["kind"] != "array":
-        return False
-    place = (0,) * len(node["shape"])
-    return node["ours"] and node["name"](place) == "c" + "/0" * len(place)
+def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
+    """Return names of arrays, and maybe others, with the members of chunks (Z8)."""
+    chunks, others = {}, set()
+    for path in members:
+        if found := PARTS.fullmatch(path):
+            chunks.setdefault(found[1], []).extend([] if found[2] else [path])
+        found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
+        others |= {path[: each.start()] for each in found}
+    chunks = {
+        n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
+    }
+    check("Z8", all(len(paths) < 2 for paths in chunks.values()))
+    return {name: paths[0] if paths else None for name, paths in chunks.items()}
+
+
+def array_in(members: dict, name: str, chunks: str | None) -> dict | None:
+    """Return an array; None if the members are none."""
+    entry = members.get(name + "/zarr.json")
+    node = None if chunks == name + ".blp" else attempt(document_of, entry)
+    refused = isinstance(node, Refused)
+    if chunks is None:
+        right = isinstance(node, NotSupported) if refused else not node["of Z3"]
+        names = [found[1] for found in map(PARTS.fullmatch, members) if found]
+        check("Z8", right or any(each.startswith(name + "/") for each in names))
+        return None
+    if refused:
+        raise node
+    check("Z3", node is None or node["kind"] == "array")
+    supports("Z3", node is None or node["of Z3"])
+    data = read_member(members[chunks])
+    tree = blp.read_array(data)
+    check("A12", tree is not None)
+    if node:
+        check("Z3", blp.read_header(data).layout == 3)
+        check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
+        check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
+    return tree
+
+
+def document_of(entry: SimpleNamespace | None) -> dict:
+    """Return the node of the document of an array."""
+    check("Z8", entry)
+    raw = read_member(entry)
+    check("Z1", len(raw) <= LARGEST_DOCUMENT and zlib.crc32(raw) == entry.crc32)
+    return describe_node(raw)

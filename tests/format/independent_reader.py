@@ -1,15 +1,14 @@
 """A reader of single files, written from docs/format.rst alone.
 
-It shares no code with the package, only Blosc and NumPy. `read` returns the content of
-a file in memory, `read_array` the items of an array, and `read_shard` the bytes that
-the index of a shard leads to. `Refused` names the rule that a file breaks.
+It shares no code with the package, only Blosc, CRC-32C and NumPy. `read` returns the
+content of a file in memory, `read_array` the items of an array, and `read_shard` the
+bytes that the index of a shard leads to. `Refused` names the rule that a file breaks.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -17,18 +16,20 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 import blosc
 import numpy as np
+from google_crc32c import value as crc32c
 
 LARGEST_CHUNK, LARGEST = 2**31 - 17, 2**63 - 1
 MISSING = 2**64 - 1, 2**64 - 1
 RATIOS = {0: 255, 1: 255, 2: 22, 3: 1032, 4: 32768}
 STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 SIMPLE = re.compile(
-    r"[<>|](b1|[iu]1|[SV]\d{1,19})|[<>]([iu][248]|f([248]|12|16)|c(8|16|24|32)|"
-    r"U\d{1,19}|[mM]8(\[\d*([YMWDhms]|[munpfa]s)\])?)"
+    r"(?a)[<>|](b1|[iu]1|[SV]\d{1,19})|[<>]([iu][248]|f([248]|12|16)|c(8|16|24|32)"
+    r"|U\d{1,19}|[mM]8(\[([1-9]\d*)?([YMWDhms]|[munpfa]s)\])?)"
 )
 
 
@@ -45,22 +46,19 @@ def check(rule: str, holds: object, error: type[Refused] = Refused) -> None:
         raise error(rule)
 
 
+def supports(rule: str, holds: object) -> None:
+    check(rule, holds, NotSupported)
+
+
 @contextlib.contextmanager
 def breaking(rule: str, *errors: type[Exception]) -> Iterator[None]:
-    """Let errors in a block be that this rule is broken."""
+    """Let errors in a block be that this rule is broken, but for a missing codec."""
     try:
         yield
     except (Refused, *errors) as error:
+        if error.args == ("C11",):
+            raise
         raise Refused(rule) from error
-
-
-def crc32c(data: bytes) -> int:
-    state = 2**32 - 1
-    for byte in data:
-        state ^= byte
-        for _ in range(8):
-            state = state >> 1 ^ 0x82F63B78 * (state & 1)
-    return state ^ 2**32 - 1
 
 
 CHECKSUMS = [None, zlib.adler32, zlib.crc32, hashlib.md5, hashlib.sha1, hashlib.sha224]
@@ -72,24 +70,14 @@ def digest_of(number: int, data: bytes) -> bytes:
     return struct.pack("<I", found) if type(found) is int else found and found.digest()
 
 
-@dataclasses.dataclass
-class File:
-    """Header and metadata, where the chunks begin, and their plain bytes and extents.
+class File(SimpleNamespace):
+    """Fields of the header, and the positions of the table and of the next section.
 
-    An extent has the digest in it.
+    `free` is a number of entries of the table. `read_chunks` adds `pieces`, the
+    plain bytes of the chunks, and `extents`, their places in the file, with digests.
     """
 
-    layout: int
-    position: int
-    nchunks: int
-    chunk_size: int = -1
-    last_chunk: int = -1
-    checksum: int = 0
-    options: int = 0
-    free: int = 0  # entries of the offset table
-    metadata: object = None
-    pieces: list[bytes] = dataclasses.field(default_factory=list)
-    extents: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    sizes, checksum, options, free, metadata = (-1, -1), 0, 0, 0, None
 
 
 # The sections
@@ -106,6 +94,7 @@ def read_front(data: bytes) -> File:
     file = read_header(data)
     if file.options & 2:
         read_metadata(data, file)
+    file.table = file.position
     if file.options & 1 and file.nchunks != -1:
         file.position += 8 * (file.nchunks + file.free)
         check("O6", file.position <= len(data))  # O3: nothing else uses the table
@@ -115,21 +104,22 @@ def read_front(data: bytes) -> File:
 
 
 def read_header(data: bytes) -> File:
-    check("T1", len(data) < 4 or data[:4] == b"blpk")
+    supports("T1", len(data) < 4 or data[:4] == b"blpk")
     if len(data) >= 24:
         *fields, _, typesize, nbytes, _, ctbytes = struct.unpack_from("<4B3I", data, 8)
         possible = fields == [2, 1] and typesize and nbytes <= LARGEST_CHUNK
         if possible and 16 <= ctbytes <= nbytes + 16:
-            return File(0, 8, int.from_bytes(data[4:8], "little"))
-    check("T3", len(data) >= 32)
-    check("T4", data[4] in (1, 2, 3))
+            count = int.from_bytes(data[4:8], "little")
+            return File(layout=0, position=8, nchunks=count)
+    supports("T3", len(data) >= 32)
+    supports("T4", data[4] in (1, 2, 3))
     fields = struct.unpack_from("<4B2i2q", data, 4)
     layout, options, checksum, _, *sizes, nchunks, free = fields
     if layout == 1:
-        check("L5", data[5:8] == bytes(3))
+        supports("L5", data[5:8] == bytes(3))
         nchunks = int.from_bytes(data[8:16], "little", signed=True)
         check("H6", nchunks >= -1)
-        return File(1, 16, nchunks)
+        return File(layout=1, position=16, nchunks=nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
     check("H6", checksum < 10 and options < 4)
@@ -138,7 +128,8 @@ def read_header(data: bytes) -> File:
     check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
     check("H2", nchunks != -1 or free == 0)
     check("H3", nchunks + free <= LARGEST)
-    return File(layout, 32, nchunks, *sizes, checksum, options, free)
+    others = {"sizes": sizes, "checksum": checksum, "options": options, "free": free}
+    return File(layout=layout, position=32, nchunks=nchunks, **others)
 
 
 def read_metadata(data: bytes, file: File) -> None:
@@ -184,12 +175,13 @@ def parse_json(text: bytes, rule: str = "M7") -> object:
 
 def read_chunks(data: bytes, file: File) -> File:
     """Add plain bytes and extents of all chunks."""
-    is_stream, position, pieces = file.nchunks == -1, file.position, file.pieces
+    is_stream, position, pieces = file.nchunks == -1, file.position, []
+    file.pieces, file.extents = pieces, []
 
     def check_size(nbytes: int, stop: int) -> None:
         is_last = len(pieces) == file.nchunks - 1 or (is_stream and stop == len(data))
-        stated = file.last_chunk if is_last else file.chunk_size
-        most = file.chunk_size if is_stream and is_last else -1
+        stated = file.sizes[is_last]
+        most = file.sizes[0] if is_stream and is_last else -1
         right = stated == -1 and (most == -1 or nbytes <= most)
         check("U3" if is_stream else "C4", right or nbytes == stated)
 
@@ -198,7 +190,7 @@ def read_chunks(data: bytes, file: File) -> File:
         pieces.append(decompress(chunk))
         file.extents.append((position, stop))
         position = stop
-    check("U3", pieces or not is_stream or file.last_chunk < 1)
+    check("U3", pieces or not is_stream or file.sizes[1] < 1)
     check("H8", file.nchunks or position == len(data))
     try:
         chunk, _ = read_frame(data, position, file.checksum)
@@ -233,7 +225,7 @@ def read_frame(data: bytes, start: int, checksum: int, check_size=None) -> tuple
 
 def decompress(chunk: bytes) -> bytes:
     if chunk[2] >> 5 == 2 and not chunk[2] & 2 and chunk[4:8] != bytes(4):
-        check("C11", "snappy" in blosc.compressor_list())
+        supports("C11", "snappy" in blosc.compressor_list())
     with breaking("C6", Exception):  # the class of Blosc has no public name
         return blosc.decompress(chunk)
 
@@ -242,15 +234,13 @@ def decompress(chunk: bytes) -> bytes:
 
 
 def is_array(metadata: object) -> bool:
-    names = "numpy", "grid"
-    return isinstance(metadata, dict) and metadata.get("container") in names
+    return isinstance(metadata, dict) and metadata.get("container") in ("numpy", "grid")
 
 
 def is_shape(shape: object, least: int = 0) -> bool:
     """Return whether this is a list of up to 64 lengths."""
-    if not isinstance(shape, list) or len(shape) > 64:
-        return False
-    return all(type(n) is int and least <= n <= LARGEST for n in shape)
+    lengths = shape if isinstance(shape, list) and len(shape) <= 64 else [None]
+    return all(type(n) is int and least <= n <= LARGEST for n in lengths)
 
 
 def describe(metadata: object) -> tuple[object, int, list[int], str]:
@@ -285,6 +275,7 @@ def describe_type(dtype: object) -> tuple[object, int]:
         check("A4", not re.fullmatch(r"[<>|=]?[OT]\d*", dtype))
         check("A5", SIMPLE.fullmatch(dtype))
         size = int(re.findall(r"\d+", dtype)[0]) * (4 if dtype[1] == "U" else 1)
+        dtype = re.sub(r"\[1(?=\D)", "[", dtype)
         return re.sub(r"^.(?=[bSV]|[iu]1$)", "|", dtype), size
     check("A5", isinstance(dtype, list))
     total, names, fields = 0, [], []
@@ -292,8 +283,8 @@ def describe_type(dtype: object) -> tuple[object, int]:
         check("A5", isinstance(field, list) and len(field) in (2, 3))
         title = field[0] if isinstance(field[0], list) else ["", field[0]]  # A3
         check("A5", len(title) == 2 and all(isinstance(text, str) for text in title))
-        check("A5", not title[1] or title[1] not in names)
-        names.append(title[1])
+        names += filter(None, title)
+        check("A5", len({*names}) == len(names))
         shape = field[2] if len(field) == 3 else []
         shape = [shape] if type(shape) is int else shape
         check("A5", is_shape(shape))
@@ -308,22 +299,29 @@ def read_array(data: bytes) -> dict | None:
     file = read_front(data)
     if not is_array(file.metadata):
         return None
-    dtype, size, shape, order = describe(file.metadata)
-    sizes, nbytes = (file.chunk_size, file.last_chunk), size * math.prod(shape)
+    metadata = file.metadata
+    dtype, size, shape, order = describe(metadata)
+    nbytes = size * math.prod(shape)
     tree = {"kind": "array", "dtype": dtype, "shape": shape}
-    tree["attributes"] = file.metadata.get("metadata", {})
-    if file.metadata["container"] == "grid":
-        chunks = check_grid(file.metadata, shape, order, size)
+    tree["attributes"] = metadata.get("metadata", {})
+    if metadata["container"] == "grid":
+        chunks, shard = metadata.get("chunks"), metadata.get("shard")
+        check("G1", is_shape(chunks, 1) and len(chunks) == len(shape))
+        check("G1", 0 not in shape and order == "C")
+        check("G1", 1 <= size * math.prod(chunks) <= LARGEST_CHUNK)
+        if "shard" in metadata:
+            check("G7", is_shape(shard, 1) and len(shard) == len(shape))
+            check("G7", all(s % c == 0 for s, c in zip(shard, chunks)))
+            check("G7", all(s >= n for s, n in zip(shard, shape)))
+            check("G7", math.prod(shard) // math.prod(chunks) <= 2**20)
         counts = [-(-n // c) for n, c in zip(shape, chunks)]
         check("G2", file.nchunks == math.prod(counts))
-        check("G2", sizes == (size * math.prod(chunks),) * 2)
+        check("G2", file.sizes == [size * math.prod(chunks)] * 2)
         places = itertools.product(*map(range, counts))
-        target = np.zeros(shape, f"V{size}")
-        for place, piece in zip(places, read_chunks(data, file).pieces):
-            copy_box(target, place, piece, chunks)
-        return tree | {"items": target.tobytes()}
-    if -1 not in (file.nchunks, *sizes) and file.nchunks:
-        check("A7", (file.nchunks - 1) * sizes[0] + sizes[1] == nbytes)
+        parts = zip(places, read_chunks(data, file).pieces)
+        return tree | {"items": joined(parts, shape, chunks, bytes(size))}
+    if -1 not in (file.nchunks, *file.sizes) and file.nchunks:
+        check("A7", (file.nchunks - 1) * file.sizes[0] + file.sizes[1] == nbytes)
     items = b"".join(read_chunks(data, file).pieces)
     check("A7", len(items) == nbytes)
     if order == "F" and nbytes:
@@ -331,24 +329,15 @@ def read_array(data: bytes) -> dict | None:
     return tree | {"items": items}
 
 
-def check_grid(metadata: dict, shape: list[int], order: str, size: int) -> list[int]:
-    """Return the shape of a chunk of a grid."""
-    chunks, shard = metadata.get("chunks"), metadata.get("shard")
-    check("G1", is_shape(chunks, 1) and len(chunks) == len(shape))
-    check("G1", 0 not in shape and order == "C")
-    check("G1", 1 <= size * math.prod(chunks) <= LARGEST_CHUNK)
-    if "shard" in metadata:
-        check("G7", is_shape(shard, 1) and len(shard) == len(shape))
-        check("G7", all(s % c == 0 and s >= n for s, c, n in zip(shard, chunks, shape)))
-        check("G7", math.prod(s // c for s, c in zip(shard, chunks)) <= 2**20)
-    return chunks
-
-
-def copy_box(target: np.ndarray, place: tuple, piece: bytes, chunks: list) -> None:
-    """Copy the items of a chunk that lie inside of an array to it (G3)."""
-    part = target[(*(slice(p * c, p * c + c) for p, c in zip(place, chunks)), ...)]
-    items = np.frombuffer(piece, target.dtype).reshape(chunks)
-    part[...] = items[tuple(map(slice, part.shape))]
+def joined(parts: Iterable, shape: list[int], chunks: list[int], fill: bytes) -> bytes:
+    """Return the items of an array; parts are places and plain bytes of chunks (G3)."""
+    kind = f"V{len(fill)}"
+    target = np.frombuffer(bytearray(fill * math.prod(shape)), kind).reshape(shape)
+    for place, piece in parts:
+        box = target[(*(slice(p * c, p * c + c) for p, c in zip(place, chunks)), ...)]
+        items = np.frombuffer(piece, kind).reshape(chunks)
+        box[...] = items[tuple(map(slice, box.shape))]
+    return target.tobytes()
 
 
 # Shards
@@ -357,8 +346,7 @@ def copy_box(target: np.ndarray, place: tuple, piece: bytes, chunks: list) -> No
 def read_shard(data: bytes) -> bytes | None:
     """Return the plain bytes that the index leads to; None if the file is no shard."""
     file = read_chunks(data, read_front(data))
-    inner = inner_size(file)
-    if inner is None:
+    if not (inner := inner_size(file)):
         return None
     last, end = file.pieces[-1], file.extents[-1][1] + 8
     nslots = file.nchunks + file.free
@@ -366,14 +354,14 @@ def read_shard(data: bytes) -> bytes | None:
     check("S4", data[end - 8 : end] == b"shard\0\0\0" and index_at >= end)
     check("S7", digest_of(9, data[index_at:-4]) == data[-4:])
     expected = [(start, stop - start) for start, stop in file.extents]
-    copy_at = index_at
-    if 0 < len(last) < inner:  # S3
-        copy_at, expected[-1] = end, (end, index_at - end)
+    is_short = 0 < len(last) < inner  # S3
+    if is_short:
+        expected[-1] = end, index_at - end
         with breaking("S5"):
             copy, stop = read_frame(data[:index_at], end, file.checksum)
             check("S5", stop == index_at)
             check("S5", decompress(copy) == last.ljust(inner, b"\0"))
-    check("S4", copy_at == end)
+    check("S4", is_short or index_at == end)
     expected[-1] = expected[-1] if last else MISSING
     expected += [MISSING] * (nslots - len(expected))
     check("S6", expected == [*struct.iter_unpack("<QQ", data[index_at:-4])])
@@ -383,16 +371,15 @@ def read_shard(data: bytes) -> bytes | None:
 
 def inner_size(file: File) -> int | None:
     """Return the plain size of an inner chunk; None if the file has no trailer (S2)."""
-    rows = file.metadata.get("shard") if is_array(file.metadata) else None
-    if not is_shape([rows], 1) or file.metadata["container"] != "numpy":
-        return None
-    try:
+    with contextlib.suppress(Refused):
         _, itemsize, shape, order = describe(file.metadata)
+        rows, is_grid = file.metadata.get("shard"), file.metadata["container"] == "grid"
+        check("S1", is_shape([rows], 1) and not is_grid)
         check("A7", sum(map(len, file.pieces)) == itemsize * math.prod(shape))
-    except Refused:
-        return None
-    size = rows * itemsize * math.prod(shape[1:])
-    fits = file.options & 1 and shape and (order == "C" or len(shape) == 1)
-    fits = fits and file.nchunks > 0 and -1 not in (file.chunk_size, file.last_chunk)
-    fits = fits and (file.nchunks == 1 or file.chunk_size == size)
-    return size if fits and file.last_chunk <= size <= LARGEST_CHUNK and size else None
+        check("S2", file.options & 1 and shape and (order == "C" or len(shape) == 1))
+        check("S2", file.nchunks > 0 and -1 not in file.sizes)
+        size = rows * itemsize * math.prod(shape[1:])
+        check("S2", 0 < size <= LARGEST_CHUNK and file.sizes[1] <= size)
+        check("S2", file.nchunks == 1 or file.sizes[0] == size)
+        return size
+    return None

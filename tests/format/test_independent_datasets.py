@@ -14,6 +14,7 @@ import re
 import pytest
 from format.agreement import (
     BY_OTHERS,
+    Refusal,
     read_here,
     read_there,
     refusals,
@@ -41,42 +42,41 @@ def test_samples(folder, name, tmp_path):
 @pytest.mark.parametrize("name", [name for name in RULES if RULES[name]["refused"]])
 def test_first_rule(name, tmp_path):
     path = copied_sample(INVALID, RULES[name]["path"], tmp_path)
-    found = {each.reason for each in refusals(read_there(path)).values()}
-    assert {RULES[name]["rules"][0]} == found
+    found = {each[:] for each in refusals(read_there(path)).values()}
+    assert {(RULES[name]["rules"][0], RULES[name]["verdict"])} == found
 
 
 # Flipped bits
 
-# Messages that no sample has, and their rules.
+# Messages that no sample has, or that have a second rule.
 OTHER_MESSAGES = {
-    "zlib can't decompress the chunk:": {"V9"},
-    "expected rows of shape:": {"I8"},
-    "expected a ZIP file of savez, with the member …, found": {"T1"},
-    "… (…) is larger than … (…)": {"H1"},
-    "an array of shape (…) and dtype … has … bytes, but the chunks hold …": {
-        "A7",
-        "F4",
-    },
-    "expected the index of a shard of … chunks in the first … bytes, found": {"V9"},
+    "zlib can't decompress the chunk:": "V9",
+    "expected a chunk of … plain bytes, found": "V9",  # in a single file C4
+    "expected the index of a shard of … chunks in the first … bytes, found": "V9",
+    "expected a ZIP file of savez, with the member …, found": "T1",
+    # The document of a column is one of no array, or none of a node.
+    "expected the document of a Zarr array of format …, found": "V1",
+    # There is none, because the bit for the metadata in the header is zero.
+    "expected dtype:": "A12",
+    "expected rows of shape:": "A12",
+    # The sample has only the beginning of this message.
     "the reserved bytes of a layout … header must be zero, not b…; this is a layout "
-    "that no release of Bloscpack wrote": {"L5"},
+    "that no release of Bloscpack wrote": "L5",
 }
+# Rules of arrays that the package checks behind the header of the first chunk.
+LATE, CHUNK = {"A7", "A12", "G2"}, {"C1", "C2", "C4"}
 
 
 @functools.cache
 def rules_by_message():
-    """Return the rules that messages of this package are about, without values."""
-    found = {message: {*rules} for message, rules in OTHER_MESSAGES.items()}
+    """Return the first rules that messages of this package are about."""
+    found = {message: {rule} for message, rule in OTHER_MESSAGES.items()}
     for folder in (TESTS / "invalid", INVALID):
         for entry in json.loads((folder / "MANIFEST.json").read_text()).values():
-            for message in (*entry.get("refused", {}).values(), entry.get("message")):
-                if message is not None:
-                    found.setdefault(pattern_of(message), set()).update(entry["rules"])
-    for rules in found.values():
-        if "Z2" in rules:  # a damaged directory has no magic either
-            rules.add("T1")
-    found["expected a chunk of … plain bytes, found"] |= {"G2", "V9"}
-    found["expected the document of a Zarr array of format …, found"].add("V1")
+            messages = [*entry.get("refused", {}).values()]
+            messages.append(re.sub(r"\\(.)", r"\1", entry.get("message", "")))
+            for message in filter(None, messages):
+                found.setdefault(pattern_of(message), set()).add(entry["rules"][0])
     return found
 
 
@@ -99,11 +99,16 @@ def flipped(files, generator):
 def agree(path):
     """Check that both readers agree on a file or folder; return what they refuse."""
     here, there = read_here(path), read_there(path)
-    assert without_reasons(here) == without_reasons(there), (here, there)
     refused = refusals(here)
+    if path.suffix == ".zip" and there == Refusal("T1", "unsupported"):
+        # The package tells damaged archives from other files by more than the document.
+        assert isinstance(here, Refusal)
+        return True
+    assert without_reasons(here) == without_reasons(there), (here, there)
     for place, rule in refusals(there).items():
         message = refused[place].reason
         known = rules_by_message().get(pattern_of(message), set())
+        known = known | LATE if known & CHUNK else known
         # A journal is compared with its file, whose damage is then that of either.
         known = known | {"J3"} if path.name.startswith("journal") else known
         assert refused[place] == BY_OTHERS or rule.reason in known, (message, rule)
