@@ -455,7 +455,8 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
         stored = special[stored]
     if type(stored) not in (int, float):
         raise TypeError
-    return numpy.array(stored, dtype)[()]
+    with numpy.errstate(over="ignore"):  # by text: a large whole number is infinity
+        return numpy.array(float(str(stored))).astype(dtype)[()]
 
 
 # Decoding

@@ -732,8 +732,8 @@ def arrays_in(members: dict[str, SimpleNamespace]) -> dict[str, str | None]:
     for path in members:
         if found := PARTS.fullmatch(path):
             chunks.setdefault(found[1], []).extend([] if found[2] else [path])
-        found = re.finditer(r"/c(?=/(?!0(/0)*\Z))", path)
-        others |= {path[: each.start()] for each in found}
+        names = (path[: c.start()] for c in re.finditer(r"/c(?=/(?!0(/0)*\Z))", path))
+        others |= {name for name in names if name + "/zarr.json" in members}
     chunks = {
         n: c for n, c in chunks.items() if n not in others or n + ".blp" in members
     }
