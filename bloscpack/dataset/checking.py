@@ -193,7 +193,7 @@ class DatasetCheck:
             for name in layouts.member_names(folder):
                 try:
                     found = layouts.find_member(folder, name)
-                except OSError as error:
+                except (FormatError, OSError) as error:
                     used.add(name)
                     self._description_failed(error)
                     continue

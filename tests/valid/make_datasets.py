@@ -527,6 +527,14 @@ def pending_table():
     return {**table(), **moved, ".bloscpack/journal": journal_of(files=files)}
 
 
+def pending_column():
+    """Return a table with a journal in a column, which only the column alone has."""
+    files = table()
+    new = edited(files, "x/zarr.json", lambda d: d["attributes"].update(unit="s"))
+    journal = journal_of(documents={"zarr.json": new["x/zarr.json"].decode()})
+    return {**files, "x/.bloscpack/journal": journal}
+
+
 SAMPLES = {
     # The layout zarr
     "zarr-array": ("V1 V4 V10", lambda: array(NUMBERS, fill_value=7)),
@@ -760,10 +768,7 @@ SAMPLES = {
         "J5",
         lambda: pending(change=lambda journal: journal.update(token="0f")),
     ),
-    "dataset-journal-of-column": (
-        "J5",
-        lambda: {**table(), "x/.bloscpack/journal": b"not read"},
-    ),
+    "dataset-journal-of-column": ("J5", pending_column),
     "group-unfinished": (
         "J6",
         lambda: {
