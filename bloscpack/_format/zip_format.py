@@ -415,13 +415,13 @@ def _decode_entry(data: bytes, at: int) -> tuple[Member, int]:
 
 
 def extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of each extra field; the last one may be cut off."""
+    """Yield number and content of each extra field, but not of one that is cut off."""
     at = 0
     while at + EXTRA.size <= len(extra):
         kind, length = EXTRA.unpack_from(extra, at)
-        at += EXTRA.size
-        yield kind, extra[at : at + length]
-        at += length
+        at += EXTRA.size + length
+        if at <= len(extra):
+            yield kind, extra[at - length : at]
 
 
 def _read_extra64(extra: bytes, numbers: list[int]) -> None:
