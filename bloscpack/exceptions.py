@@ -119,10 +119,10 @@ class DamageError(FormatError, RuntimeError):
 
 
 class Unsupported(FormatError):
-    """Raised if a Bloscpack file can't be read here, although it may be undamaged.
+    """Raised if a file or dataset can't be read here, although it may be undamaged.
 
     It has an unknown layout, needs a codec that the installed Blosc lacks, exceeds a
-    limit, or holds no array.
+    limit, holds no array, or is a Zarr array of a structure that is not read here.
     """
 
 

@@ -119,7 +119,8 @@ def open(
     Raises
     ------
     FormatError
-        If the folder holds no dataset, or one whose description is damaged.
+        If the folder holds no dataset, or one whose description is damaged:
+        `Unsupported` if this library does not read its structure.
     UsageError
         If the layout can only be read.
     OSError
