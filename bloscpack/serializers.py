@@ -26,6 +26,8 @@ CONTAINER = "numpy"
 GRID = "grid"
 # Types that JSON represents by an array or by an object.
 NESTING_TYPES = (list, tuple, dict)
+# A number of more digits. Beginning only at a first digit keeps the search linear.
+LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_METADATA_DIGITS + 1)
 TOO_DEEP = "nested more than '%d' levels deep" % MAX_METADATA_NESTING
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
@@ -199,12 +201,13 @@ def parse_json(data: bytes | str) -> Json:
     Raises `ValueError` if it is no JSON in UTF-8, or nested too deeply.
     """
     import json
+    import re
 
     text = data.decode("utf-8") if isinstance(data, bytes) else data
     # Converting each number with a function of our own is slower.
-    long = len(text) > MAX_METADATA_DIGITS
+    has_long = len(text) > MAX_METADATA_DIGITS and re.search(LONG_NUMBER, text)
     try:
-        value = json.loads(text, parse_int=_parse_int if long else None)
+        value = json.loads(text, parse_int=_parse_int if has_long else None)
     except RecursionError as error:
         raise ValueError(TOO_DEEP) from error
     _check_nesting(value, text)

@@ -37,7 +37,7 @@ from typing import Any, BinaryIO
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.store import Conflict, Store, conflict
 from .._storage.upload import check_writable
-from ..exceptions import StorageError, UsageError
+from ..exceptions import StorageError, Unsupported, UsageError
 from ..serializers import encode_document
 from .new_files import (
     UNFINISHED,
@@ -345,7 +345,7 @@ class GuardedObjects:
         change = ObjectChange(self._store, self._guard, self._version, self._claimed)
         try:
             yield change
-        except (UsageError, ValueError, TypeError, LookupError):  # do not fit
+        except (UsageError, Unsupported, ValueError, TypeError, LookupError):  # no fit
             self.has_failed = change.is_committing
             raise
         finally:

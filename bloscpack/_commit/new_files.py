@@ -174,8 +174,9 @@ class Pending:
             or not set(files.values()).isdisjoint(documents)
         ):
             raise DamageError(
-                "expected a journal with the names of files in the dataset, each one "
-                "once, found something else. " + REMEDY_OF_DATASETS,
+                "expected a journal with the names of files in the dataset, none of "
+                "them both in 'files' and in 'documents', found something else. "
+                + REMEDY_OF_DATASETS,
                 section="metadata",
                 filename=self.store.path(JOURNAL),
             )

@@ -13,11 +13,9 @@ from zlib import crc32
 from .._format.dtypes import DType
 from .._format.zarr_metadata import KEYS, ZARR_JSON, ArrayDocument, decode_array
 from .._format.zip_format import (
-    LOCAL,
-    LOCAL_SIGNATURE,
     TAIL_LENGTH,
-    Directory,
     Member,
+    begins_as_archive,
     decode_local,
     local_extent,
     read_directory,
@@ -127,19 +125,11 @@ class ArchiveFile:
         try:
             self.storage = source if isinstance(source, Storage) else whole_file(source)
             with naming_errors(self.name or ""):
-                self.directory, self.entries = self._read_directory()
+                self.directory, self.entries = read_directory(self.storage)
                 self.members = members_of(self.entries)
                 self.arrays = self._find_arrays()
         except BaseException:
             self.close()
-            raise
-
-    def _read_directory(self) -> tuple[Directory, list[Member]]:
-        try:
-            return read_directory(self.storage)
-        except NotReadable as error:
-            if is_archive(self.storage):
-                raise DamageError(error.message) from error
             raise
 
     def close(self) -> None:
@@ -307,9 +297,7 @@ def is_archive(storage: Storage) -> bool:
     """
     if storage.read_at(0, len(MAGIC)) == MAGIC:
         return False
-    name = ZARR_JSON.encode()
-    head = storage.read_at(0, LOCAL.size + len(name))
-    if head.startswith(LOCAL_SIGNATURE) and head.endswith(name):
+    if begins_as_archive(storage):
         return True
     try:
         return ZARR_JSON in members_of(read_directory(storage)[1])

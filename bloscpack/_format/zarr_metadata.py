@@ -242,7 +242,9 @@ def encode_attributes(
     except (TypeError, ValueError, RecursionError) as error:
         if document is None and len(attributes) == 1:
             kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
-            message = "the attribute '%s' must be JSON: %s"
+            stored = isinstance(error, UsageValueError)  # by `encode_document`
+            message = "the attribute '%s' can't be stored: %s"
+            message = message if stored else "the attribute '%s' must be JSON: %s"
             raise kind(message % (*attributes, error)) from error
         for name, value in attributes.items():
             encode_attributes({name: value})
@@ -455,7 +457,7 @@ def _decode_float(dtype: DType, stored: Json) -> Any:
         stored = special[stored]
     if type(stored) not in (int, float):
         raise TypeError
-    with numpy.errstate(over="ignore"):  # by text: a large whole number is infinity
+    with numpy.errstate(over="ignore"):  # by text: `float` refuses large ints
         return numpy.array(float(str(stored))).astype(dtype)[()]
 
 
@@ -487,8 +489,8 @@ def _lengths(stored: Json, key: str, least: int = 1) -> tuple[int, ...]:
 def decode_array(document: JsonObject) -> ArrayDocument:
     """Return the document of an array.
 
-    Raises `FormatError` if it is damaged: `Unsupported` if the array only has another
-    structure than those of this library.
+    Raises `FormatError` if it is damaged, and the subclass `Unsupported` if this
+    library does not read its structure.
     """
     is_format_3 = is_whole(document.get("zarr_format"), 3, 3)
     if not is_format_3 or document.get("node_type") != "array":

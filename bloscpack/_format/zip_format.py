@@ -343,9 +343,21 @@ def read_directory(storage: Storage) -> tuple[Directory, list[Member]]:
     """Return where the directory is and its members; raise `FormatError` if wrong."""
     length = min(storage.size, TAIL_LENGTH)
     tail = storage.read_at(storage.size - length, length)
-    directory = Directory(tail, storage.size)
+    try:
+        directory = Directory(tail, storage.size)
+    except NotReadable as error:
+        if begins_as_archive(storage):
+            raise DamageError(error.message) from error
+        raise
     data = storage.read_at(directory.start, directory.stop - directory.start)
     return directory, decode_directory(data, directory)
+
+
+def begins_as_archive(storage: Storage) -> bool:
+    """Return whether the first member may be the document of the group."""
+    name = b"zarr.json"
+    head = storage.read_at(0, LOCAL.size + len(name))
+    return head.startswith(LOCAL_SIGNATURE) and head.endswith(name)
 
 
 def decode_directory(data: bytes, directory: Directory) -> list[Member]:

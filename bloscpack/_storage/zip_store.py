@@ -131,8 +131,13 @@ class OpenZip:
         finalize(self, self._fp.close)
         if any(_has_digest(info) for info in self.archive.infolist()):
             # `zipfile` would open a damaged archive without the members that it lost.
-            with naming_errors(path):
-                read_directory(self.storage)
+            try:
+                with naming_errors(path):
+                    read_directory(self.storage)
+            except BaseException:
+                self.archive.close()
+                self._fp.close()
+                raise
 
 
 def _has_digest(info: zipfile.ZipInfo) -> bool:

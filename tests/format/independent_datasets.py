@@ -649,7 +649,7 @@ def read_archive(data: bytes) -> dict | None:
             entry.end, end = end, entry.start
         supports("T1", "zarr.json" in members)
     except Refused:
-        if begins or "zarr.json" in members:
+        if begins:
             raise
         return None
     arrays = {n: (members, n, chunks) for n, chunks in arrays_in(members).items()}

@@ -11,6 +11,7 @@ import pytest
 from storage.servers import serving
 
 import bloscpack as bp
+from bloscpack.exceptions import DamageError
 
 SAMPLES = Path(__file__).parents[1] / "valid/datasets"
 ROUNDED = np.round(np.random.default_rng(1).normal(20, 5, 50_000), 2)
@@ -287,6 +288,18 @@ def test_a_damaged_directory_is_no_store(tmp_path):
             bp.FormatError, match="digest of the entry '%s'" % changed.decode()
         ):
             dataset.open(path)
+
+
+def test_bytes_behind_an_archive_are_damage(tmp_path):
+    from bloscpack import dataset
+
+    path = tmp_path / "a.zip"
+    bp.save(path, {"day": np.arange(1, 9)})
+    path.write_bytes(path.read_bytes() + bytes(10))
+    for read in (bp.loadz, dataset.open):
+        with pytest.raises(DamageError, match="no end record"):
+            read(path)
+    assert not bp.verify(path).ok
 
 
 def test_a_zip_file_of_others_may_state_a_wrong_start(tmp_path):

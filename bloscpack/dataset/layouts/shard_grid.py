@@ -171,7 +171,7 @@ class Sharding:
     def stated_shape(self, number: int, storage: Storage, front: bytes) -> Shape | None:
         """Return the shape of the part of the array in a shard; None if it is unknown.
 
-        `front` is its beginning. Raises `DamageError` if it belongs to another array or
+        `front` is its beginning. Raises `FormatError` if it belongs to another array or
         place, or if it is no file of chunks.
         """
         try:

@@ -314,7 +314,7 @@ class TableDocuments(Documents):
     """
 
     def __init__(
-        self, folder: Folder, storages: dict[str, StorageDocument], identity: str | None
+        self, folder: Folder, storages: dict[str, StorageDocument], identity: str
     ) -> None:
         super().__init__(folder, identity)
         self.storages = storages

@@ -134,8 +134,8 @@ def read_array_document(folder: Folder) -> OwnDocument:
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
-        supported = not isinstance(error, Unsupported)
-        if supported or is_own or not seems_signed(content):
+        is_damage = not isinstance(error, Unsupported)
+        if is_damage or is_own or not seems_signed(content):
             raise
         reason = text.removesuffix(READ_OTHERWISE)  # it might be damaged
         raise DamageError(
