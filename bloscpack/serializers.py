@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 # items in order, or chunks that divide every axis.
 CONTAINER = "numpy"
 GRID = "grid"
-# Types that JSON represents by an array or by an object.
-NESTING_TYPES = (list, tuple, dict)
 # A number of more digits. Beginning only at a first digit keeps the search linear.
 LONG_NUMBER = r"(?<![0-9])[0-9]{%d}" % (MAX_METADATA_DIGITS + 1)
+# All bytes but brackets, and a table in which all brackets are square ones.
+NO_BRACKETS = bytes(set(range(256)).difference(b"[]{}"))
+TO_SQUARE_BRACKETS = bytes.maketrans(b"{}", b"[]")
 TOO_DEEP = "nested more than '%d' levels deep" % MAX_METADATA_NESTING
 # Key of the user's metadata in the metadata of an array.
 USER_METADATA = "metadata"
@@ -150,7 +151,7 @@ def _dump_json(value: object) -> str:
 
     try:
         text = json.dumps(value, separators=(",", ":"), default=_as_index)
-        _check_nesting(value, text)
+        _check_nesting(text)
         return text
     except (TypeError, ValueError, RecursionError) as error:
         kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
@@ -210,7 +211,7 @@ def parse_json(data: bytes | str) -> Json:
         value = json.loads(text, parse_int=_parse_int if has_long else None)
     except RecursionError as error:
         raise ValueError(TOO_DEEP) from error
-    _check_nesting(value, text)
+    _check_nesting(text)
     return value
 
 
@@ -227,11 +228,10 @@ def encode_document(
     import json
 
     text = json.dumps(value, indent=indent, default=default)
-    if _has_many_levels(text):
-        try:
-            parse_json(text)
-        except ValueError as error:
-            raise UsageValueError("the document would be %s" % error) from error
+    try:
+        _check_nesting(text)
+    except ValueError as error:
+        raise UsageValueError("the document would be %s" % error) from error
     if len(text) >= MAX_DOCUMENT:
         raise UsageValueError(
             "a document of '%d' bytes would be written, and at most '%d' are read"
@@ -240,15 +240,23 @@ def encode_document(
     return text.encode("ascii") + b"\n"
 
 
-def _check_nesting(value: object, text: str) -> None:
-    """Raise `ValueError` if a value, which has this text, is nested too deeply."""
-    if _has_many_levels(text) and _is_too_deep(value):
+def _check_nesting(text: str) -> None:
+    """Raise `ValueError` if a text, which is JSON, is nested too deeply.
+
+    Every array and every object is one level deeper than the one that contains it.
+    """
+    import re
+
+    if text.count("[") + text.count("{") <= MAX_METADATA_NESTING:
+        return
+    # Without strings. They have no quotes once escaped ones are gone.
+    text = text.replace("\\\\", "").replace('\\"', "")
+    outside = re.sub('"[^"]*"', "", text).encode()
+    brackets = outside.translate(TO_SQUARE_BRACKETS, NO_BRACKETS)
+    for _ in range(MAX_METADATA_NESTING):
+        brackets = brackets.replace(b"[]", b"")  # the innermost level
+    if brackets:
         raise ValueError(TOO_DEEP)
-
-
-def _has_many_levels(text: str) -> bool:
-    """Return whether a text may be nested too deeply."""
-    return text.count("[") + text.count("{") > MAX_METADATA_NESTING
 
 
 def _load_json(data: bytes | str, limit: int | None = None) -> Json:
@@ -271,24 +279,6 @@ def _load_json(data: bytes | str, limit: int | None = None) -> Json:
             "the metadata are no valid JSON: %s" % error, section="metadata"
         ) from error
     return value
-
-
-def _is_too_deep(value: object) -> bool:
-    """Return whether a value is nested deeper than `MAX_METADATA_NESTING`.
-
-    Every array and every object is one level deeper than the one that contains it.
-    """
-    level = [value] if isinstance(value, NESTING_TYPES) else []
-    for _ in range(MAX_METADATA_NESTING):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, NESTING_TYPES)
-        ]
-        if not level:
-            return False
-    return True
 
 
 def _parse_int(digits: str) -> int:
