@@ -67,7 +67,7 @@ REMEDY_OF_LINKS = (
 )
 REMEDY_OF_BITS = (
     "If the journal is genuine, take the permission to write it from group and others "
-    "(chmod go-w). Otherwise, " + REMEDY[0].lower() + REMEDY[1:]
+    "(chmod go-w). Otherwise: " + REMEDY
 )
 REMEDY_OF_OTHER_FILES = (
     "It was not written for this file, or the file has been copied or replaced since. "

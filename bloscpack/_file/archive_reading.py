@@ -36,15 +36,6 @@ from ..exceptions import (
 from ..serializers import parse_json
 from .opened import open_source
 
-OTHER_CODECS = (
-    "expected an array as 'savez' stores it, a shard of chunks with the codecs 'bytes, "
-    "blosc, crc32c', found other codecs in the document of this Zarr array"
-)
-OTHER_NAMES = (
-    "expected an array as 'savez' stores it, with a chunk named 'c/0/0', found the "
-    "encoding '%s' of names with the separator '%s' in the document of this Zarr array"
-)
-
 if TYPE_CHECKING:
     from ..serializers import JsonObject
 
@@ -54,6 +45,15 @@ BLP = ".blp"
 # of most archives in front of them, and with the header of a member.
 END_NBYTES = TAIL_LENGTH + 64 * 2**10
 BEGIN_NBYTES = 64 * 2**10
+# Why the document of an array is not one of `savez`.
+OTHER_CODECS = (
+    "expected an array as 'savez' stores it, a shard of chunks with the codecs 'bytes, "
+    "blosc, crc32c', found other codecs in the document of this Zarr array"
+)
+OTHER_NAMES = (
+    "expected an array as 'savez' stores it, with a chunk named 'c/0/0', found the "
+    "encoding '%s' of names with the separator '%s' in the document of this Zarr array"
+)
 
 
 # Names of arrays, and of the members that hold them

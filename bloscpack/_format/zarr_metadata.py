@@ -242,10 +242,11 @@ def encode_attributes(
     except (TypeError, ValueError, RecursionError) as error:
         if document is None and len(attributes) == 1:
             kind = UsageTypeError if isinstance(error, TypeError) else UsageValueError
-            stored = isinstance(error, UsageValueError)  # by `encode_document`
-            message = "the attribute '%s' can't be stored: %s"
-            message = message if stored else "the attribute '%s' must be JSON: %s"
-            raise kind(message % (*attributes, error)) from error
+            too_large = isinstance(error, UsageValueError)  # by `encode_document`
+            why = "can't be stored" if too_large else "must be JSON"
+            raise kind(
+                "the attribute '%s' %s: %s" % (*attributes, why, error)
+            ) from error
         for name, value in attributes.items():
             encode_attributes({name: value})
         raise
