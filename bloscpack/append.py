@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ._commit.end_changes import changeable
 from ._commit.locking import open_locked
 from ._commit.replacing import check_distinct
+from ._commit.undo import changeable
 from ._compat import make_callable, sibling_names
 from ._file import appending
 from ._format.append_plan import UNCHANGED as UNCHANGED
@@ -200,7 +200,7 @@ def change_metadata(
         `change` is called with None, or too small a one.
     """
     with naming_errors(path), open_locked(path, sync) as locked_file:
-        beginning, _ = appending.read_sections(locked_file)
+        beginning = appending.read_sections(locked_file)
         if beginning.metadata_header is None and not grow:
             raise NoMetadataFound("the file has no metadata section")
         metadata = change(beginning.metadata)
@@ -295,7 +295,7 @@ def append_from(
     locking = open_locked(orig_file, sync, wait=wait)
     with naming_errors(orig_file), locking as locked_file:
         if accept is not None:
-            accept(appending.read_sections(locked_file)[0].metadata)
+            accept(appending.read_sections(locked_file).metadata)
         how = appending.AppendSettings(blosc_args, **keywords)
         appending.append_locked(locked_file, new_content_fp, new_size, how, grow)
 

@@ -10,6 +10,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ._commit.undo import settled_bytes
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._storage.base import as_bytes_view
 from ._storage.protocols import Buffer
@@ -36,7 +37,7 @@ class CompressedBytesSource(SectionsSource):
     random_access = True
 
     def __init__(self, buffer: Buffer, *, limits: AnyLimits | None = None) -> None:
-        super().__init__(MemoryCursor(buffer), limits)
+        super().__init__(MemoryCursor(settled_bytes(buffer)), limits)
 
 
 class PlainBytesSource(PlainSource):

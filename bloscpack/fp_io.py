@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from . import abstract_io, log
+from ._commit.undo import settled_file
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
 from ._format import chunks, sections
@@ -158,7 +159,7 @@ class CompressedFPSource(SectionsSource):
         limits: AnyLimits | None = None,
         to_end: bool = False,
     ) -> None:
-        self.input_fp = input_fp
+        self.input_fp = input_fp = settled_file(input_fp)
         self._storage = local.concurrent_storage(input_fp)
         self.random_access = self._storage is not None
         self._workspace = Workspace()

@@ -92,6 +92,7 @@ FIELD_OFFSETS = {
 # Bits of `options` in the file header.
 OPTION_OFFSETS = 1
 OPTION_METADATA = 2
+OPTION_UNDO = 4
 
 
 # Whole numbers
@@ -408,6 +409,14 @@ class BloscpackHeader(MutableMappingObject):
             options &= OPTION_OFFSETS
             max_app_chunks = 0
         if options > OPTION_OFFSETS | OPTION_METADATA:
+            if options & OPTION_UNDO:
+                raise DamageError(
+                    "a change of the file was interrupted, and the undo record at its "
+                    "end can't be used here: read the file by its path or URL, and "
+                    "save what comes from a pipe in a file first",
+                    section="header",
+                    offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
+                )
             decode_options(format(options, "08b"))  # raises
         if nchunks == 0 and last_chunk > 0:
             raise DamageError(

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ._commit.undo import settled
 from ._engine.blosc_settings import own_settings
 from ._file.chunk_reader import ChunkReader
 from ._file.opened import storage_from
@@ -135,7 +136,7 @@ class Reader:
     """
 
     def __init__(self, fp: Seekable | Storage) -> None:
-        self._chunks = ChunkReader(storage_from(fp))
+        self._chunks = ChunkReader(settled(storage_from(fp)))
         if not (self._chunks.storage.is_remote or self._chunks.is_cut):
             self._chunks.check_end()  # `nbytes` is right if no frame follows
         self.header = self._chunks.header

@@ -219,7 +219,11 @@ def recover(
             return found
 
     recovery = read_snapshot(
-        damaged, read, attempts_for(out_file), storage_options=storage_options
+        damaged,
+        read,
+        attempts_for(out_file),
+        storage_options=storage_options,
+        undo=False,  # `recover_fp` does it, also with a damaged undo record
     )
     recovery.report.filename = shown_name(damaged)
     return recovery

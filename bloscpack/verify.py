@@ -141,6 +141,7 @@ def verify(
         path,
         lambda fp, _: verify_fp(fp, nthreads=nthreads, progress=progress),
         storage_options=storage_options,
+        undo=False,  # a damaged undo record is a finding
     )
     report.filename = shown_name(path)
     return report

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from itertools import groupby, pairwise
 
+from .._commit.undo import OPTIONS, settled
 from .._engine.forks import cached_property
 from .._format.array_metadata import Description
 from .._format.chunks import frame_behind, starts_with_frame
@@ -65,8 +66,13 @@ class Inspection:
     def __init__(
         self, storage: Storage, nthreads: int, progress: Progress | None = None
     ) -> None:
-        self.whole = storage
         self.report = report = Report(cbytes=storage.size)
+        try:
+            storage = settled(storage)
+            report.cbytes = storage.size
+        except FormatError as error:
+            report.add("header", "undo-record", error.message, offset=OPTIONS)
+        self.whole = storage
         sections = read_sections(storage, report)
         self.storage = storage = without_trailer(storage, sections)
         self.announced_first = sections.first

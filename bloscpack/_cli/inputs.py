@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from .. import log
-from .._commit import journal
 from .._storage.local import begins_with as begins_with
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.urls import last_part
@@ -188,8 +187,8 @@ def _reason_against(path: str, packed: bool, suffix: str) -> str | None:
             "does not end" if packed else "already ends",
             suffix,
         )
-    if LEFT_OVER.fullmatch(os.path.basename(path)) or journal.is_journal(path):
-        return "a journal or an unfinished file"
+    if LEFT_OVER.fullmatch(os.path.basename(path)):
+        return "an unfinished file"
     return None
 
 

@@ -147,17 +147,8 @@ class NamedFile:
 
     def verify(self, nthreads: int, progress: Bar | None) -> Report:
         """Check the file."""
-        from .._commit.journal import SUFFIX, is_journal
         from ..verify import verify
 
-        if is_journal(self.path):
-            name = self.path.removesuffix(SUFFIX)
-            raise Refusal(
-                "'%s' is the journal of '%s', and has the bytes that an interrupted "
-                "change replaced: keep it beside that file; 'blpk verify %s' checks "
-                "both, and the next writer of the file removes it"
-                % (self.path, name, name)
-            )
         report: Report = verify(self.path, nthreads=nthreads, progress=progress)
         report.filename = plain_name(self.path)
         return report

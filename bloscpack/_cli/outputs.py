@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from time import perf_counter
 
 from .. import log
-from .._commit import journal
 from .._commit.locking import open_locked
 from .._commit.ownership import attributes_of_input
 from .._commit.replacing import check_distinct, replacing
@@ -46,8 +45,6 @@ from .inputs import begins_with, is_classic
 # least this size.
 WORTH_TELLING = 0.2
 LEAST_TO_TELL = 2**17
-
-A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
 
 def check_free(out_file: str, args: Namespace) -> None:
@@ -210,20 +207,6 @@ def is_exclusive(out_file: str, args: Namespace) -> bool:
     return not args.force and not is_streamed(out_file)
 
 
-def log_journal(in_file: str) -> None:
-    """Warn the user if a journal belongs to an input that is read without it."""
-    if has_journal(in_file):
-        log.notice(
-            "input file '%s' has %s; only both together are the file"
-            % (in_file, A_JOURNAL)
-        )
-
-
-def has_journal(in_file: str) -> bool:
-    """Return whether there is a journal beside a file."""
-    return os.path.lexists(journal.name_for(in_file))
-
-
 def _check_removable(in_file: str, out_file: str) -> None:
     """Raise `Refusal` or `StorageError` if removing the input could lose data."""
     if is_streamed(out_file):
@@ -234,14 +217,6 @@ def _check_removable(in_file: str, out_file: str) -> None:
         raise WrongUsage(
             "--rm removes nothing but regular files, no links and no streams: '%s'"
             % shown_name(in_file)
-        )
-    if journal.is_journal(in_file):
-        raise WrongUsage(
-            "--rm can't remove '%s', the journal of another file" % in_file
-        )
-    if has_journal(in_file):
-        raise StorageError(
-            "input '%s' has %s, and can't be removed" % (in_file, A_JOURNAL)
         )
 
 
@@ -287,16 +262,15 @@ def remove_input(in_file: str, before: tuple[int, ...] | None, args: Namespace) 
     """Remove an input for ``--rm``; its output must be complete and synced.
 
     `before` is the result of `state_of` before the input was read. Raises
-    `StorageError` if the input has changed since, or if a change is under way.
+    `StorageError` if the input has changed since.
     """
     if not args.rm or before is None:
         return
-    if not has_journal(in_file):
-        # The lock keeps writers away between the comparison and the removal.
-        with open_locked(in_file, mode="rb"):
-            if state_of(in_file) == before:
-                disk.remove(in_file)
-                return
+    # The lock keeps writers away between the comparison and the removal.
+    with open_locked(in_file, mode="rb"):
+        if state_of(in_file) == before:
+            disk.remove(in_file)
+            return
     raise StorageError(
         "input '%s' was changed while it was read, and is not removed" % in_file
     )

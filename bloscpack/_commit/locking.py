@@ -2,7 +2,6 @@
 
 Contract: `open_locked` locks a file and restores its old content if a change was
 interrupted, before it yields the file. The lock ends with the block or the process.
-`LockedFile.remove_journal` is the commit point of a journaled change.
 
 The lock is ``flock``: advisory, so it keeps out only the writers that ask for it, and a
 file system or a system may have none. A reader takes no lock (see `snapshot`). A child
@@ -15,11 +14,11 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .. import log
 from .._engine.forks import Owner
@@ -28,19 +27,9 @@ from .._storage.folder_store import FolderStore, replaced
 from .._storage.paths import without_url
 from .._storage.protocols import BinaryFile, Path
 from ..exceptions import StorageError, UsageError, UsageTypeError
-from . import journal, trust
-from .end_changes import (
-    CopiedChange,
-    EndChange,
-    JournaledChange,
-    begin_copy,
-    commit_copy,
-    restore_bytes,
-)
+from .ownership import FileAccess, copy_attributes, may_read
 from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlocking
-
-if TYPE_CHECKING:
-    from .journal import Extent, Head
+from .undo import Change, restore
 
 Result = TypeVar("Result")
 # The file in which Linux lists all locks.
@@ -62,8 +51,8 @@ class LockedFile:
 
     ``target`` is the absolute real path, which stays valid if the process changes its
     folder. ``size`` is the length of the file in bytes after the last commit.
-    ``changing`` says whether this writer has a journal, and ``temporary`` is the copy
-    that a `CopiedChange` writes to; they tell `open_locked` what to undo.
+    ``begun`` is the change that was begun last, and ``temporary`` the file that is
+    going to replace this one; `open_locked` undoes both after an error.
     """
 
     def __init__(self, path: Path, fp: BinaryFile, sync: bool) -> None:
@@ -71,39 +60,27 @@ class LockedFile:
         self.fp = fp
         self.owner = Owner()
         self.sync = sync
-        self.changing = False
+        self.begun: Change | None = None
         self.temporary: TemporaryFile | None = None
+        self._has_synced_name = False
         self.target = os.path.realpath(os.fsdecode(path))
-        self.journal_name = journal.name_for(self.target)
         self._raw: BinaryFile = getattr(fp, "raw", fp)
         status = os.fstat(fp.fileno())
         self.mtime = status.st_mtime_ns
         self.size = status.st_size
 
-    def change(
-        self, extents: Iterable[Extent], new_head: Head, unchanged: Extent
-    ) -> EndChange:
-        """Return a change, to be used in a ``with`` statement (see `JournaledChange`).
+    def change(self) -> Change:
+        """Return a change of the file in place, to be used in a ``with`` statement."""
+        self.begun = Change(self.fp, self.synced, self.mark_changed)
+        return self.begun
 
-        It is a `CopiedChange` if readers would refuse a journal: `unchanged` is too
-        short to identify the file, or this user may not write the file as an owner or
-        member of a group.
-        """
-        start, stop = unchanged
-        is_writer = not hasattr(os, "geteuid") or trust.may_write(
-            os.geteuid(), self._raw
-        )
-        if stop - start >= journal.MIN_WITNESS and is_writer:
-            return JournaledChange(self, extents, new_head, unchanged)
-        if not is_writer:
-            self._check_user()
-        self._check_copy(
-            "the file has '%d' hard links and can't be changed: too few of its "
-            "bytes stay unchanged to undo the change after a crash, and a copy of "
-            "it would break the links. Remove the other links, or change a copy of "
-            "the file"
-        )
-        return CopiedChange(self, extents)
+    def synced(self) -> None:
+        """Write file and name to the disk, if changes have to survive a crash of it."""
+        if self.sync:
+            disk.sync(self._raw)
+            if not self._has_synced_name:
+                disk.sync_folder(self.target)
+                self._has_synced_name = True
 
     @contextmanager
     def replacement(self) -> Iterator[TemporaryFile]:
@@ -117,23 +94,38 @@ class LockedFile:
             "have this name alone. Remove the other links, or rewrite a copy of the "
             "file"
         )
-        yield begin_copy(self)
-        commit_copy(self)
-
-    def _check_user(self) -> None:
-        """Raise `StorageError` if the user database does not list this user.
-
-        A process may have the group of the file without an entry in the database.
-        Readers can't see that such a user is a member, so they would refuse its
-        journal, and a copy would take the file from its owner.
-        """
-        if trust.is_unknown_member(self._raw):
+        try:
+            self.temporary = temporary = TemporaryFile(self.target, 0o600)
+        except OSError as error:
+            error.filename = os.fsdecode(self.path)
+            raise
+        yield temporary
+        temporary.fp.flush()
+        old = FileAccess(self.fp.fileno())
+        copy_attributes(temporary.handle, old, owner=True)
+        # Only root can give the new file to another user.
+        if not may_read(old.status.st_uid, temporary.fp):
             raise StorageError(
                 errno.EACCES,
-                "the user database does not know the user %d, who would become the "
-                "owner of the file: change it as another user" % os.geteuid(),
+                "the file can only be changed in a copy, which would belong to this "
+                "user, and the owner of the file could not read it",
                 os.fsdecode(self.path),
             )
+        if self.sync:
+            disk.sync(temporary.fp)
+        size = os.fstat(temporary.fp.fileno()).st_size
+        self._check_before_rename()
+        try:
+            temporary.rename(self.target)  # commit point
+        except OSError as error:
+            if error.filename is not None:
+                error.filename = os.fsdecode(self.path)
+                del error.filename2  # None would appear in the message as '-> None'
+            raise
+        self.temporary = None
+        self.size = size
+        if self.sync:
+            disk.sync_folder(self.target)
 
     def _check_copy(self, message: str) -> None:
         """Raise an error unless another file may replace the file.
@@ -160,7 +152,7 @@ class LockedFile:
                 os.fsdecode(self.path),
             )
 
-    def check_before_rename(self) -> None:
+    def _check_before_rename(self) -> None:
         """Raise `StorageError` if other programs have changed the names of the file.
 
         Writing a copy takes minutes for a large file. Renaming the copy must neither
@@ -175,28 +167,10 @@ class LockedFile:
                 os.fsdecode(self.path),
             )
 
-    def roll_back(self) -> bool:
-        """Restore the old content from the journal; return whether there was one."""
-        saved = trust.load(self.journal_name, self._raw)
-        if saved is None:
-            # The journal is incomplete, so nothing has been changed.
-            if os.path.lexists(self.journal_name):
-                disk.remove(self.journal_name)
-            return False
-        try:
-            restore_bytes(self._raw, saved.length, saved.old_bytes())
-            self.mark_changed()
-            disk.sync(self._raw)  # always: the journal has the only copy of the bytes
-            self.size = saved.length
-            self.remove_journal()
-        except OSError as error:
-            add_that_journal_remains(error, self.journal_name)
-            raise
-        return True
-
     def mark_changed(self) -> None:
         """Set the modification time of the file later than after the last commit."""
         status = os.fstat(self._raw.fileno())
+        self.size = status.st_size
         # Readers recognize a change by this time, and the clock of a file system may be
         # too coarse to tell two changes apart.
         after = max(status.st_mtime_ns, self.mtime) + 1
@@ -206,18 +180,13 @@ class LockedFile:
                 os.utime(self._raw.fileno(), ns=(status.st_atime_ns, after))
                 self.mtime = after
 
-    def remove_temporary(self) -> None:
-        """Remove the copy of a `CopiedChange` that was not committed."""
+    def undo(self, error: BaseException) -> None:
+        """Undo what was begun and not committed; see `Change.undo`."""
         if self.temporary is not None:
             self.temporary.discard()
             self.temporary = None
-
-    def remove_journal(self) -> None:
-        """Remove the journal, which commits the content that the file has now."""
-        disk.remove(self.journal_name)
-        self.changing = False
-        if self.sync:
-            disk.sync_folder(self.journal_name)
+        if self.begun is not None:
+            self.begun.undo(error)
 
 
 @contextmanager
@@ -233,12 +202,13 @@ def open_locked(
     with _open_and_lock(path, mode, wait) as fp:
         locked_file = LockedFile(path, fp, sync)
         remove_leftovers(locked_file.target, fp.fileno())
-        if locked_file.roll_back():
+        # Always synced: only the file itself has the old bytes.
+        if "+" in mode and restore(fp, partial(disk.sync, fp)):
+            locked_file.mark_changed()
             log.notice(
                 "'%s': a change was interrupted; the old content of the file has been "
                 "restored" % os.fsdecode(path)
             )
-            fp.seek(0)
         try:
             yield locked_file
             locked_file.owner.check(os.fsdecode(path))
@@ -247,14 +217,8 @@ def open_locked(
                 locked_file.owner.close_file(fp)
                 raise
             # Ctrl-C may come when a change has begun but its block has not, or after
-            # it. A journal that can't be applied now stays for the next writer.
-            try:
-                locked_file.remove_temporary()
-                if locked_file.changing:
-                    locked_file.roll_back()
-            except OSError as failure:
-                if locked_file.changing:
-                    add_that_journal_remains(error, locked_file.journal_name, failure)
+            # it.
+            locked_file.undo(error)
             if isinstance(error, OSError) and error.errno in NO_ROOM:
                 error.filename = error.filename or os.fsdecode(path)
             raise
@@ -264,56 +228,17 @@ def open_locked(
 def _open_and_lock(path: Path, mode: str, wait: float) -> Iterator[BinaryFile]:
     """Open and lock the file that has the name `path` when the lock is taken."""
     without_url(path, "changing a file")
-    journal_name = journal.name_for(os.fsdecode(path))
     while True:
-        interrupted = os.path.lexists(journal_name)
-        try:
-            fp = disk.open(path, "r+b" if interrupted else mode)
-        except OSError as error:
-            if interrupted and journal_remains(path, journal_name):
-                add_that_journal_remains(error, journal_name)
-            raise
-        with fp:
+        with disk.open(path, mode) as fp:
             locked = "another writer%s is changing this file"
             lock = waiting(partial(Lock, fp.fileno(), path, locked), wait)
             try:
-                # The writer that had the lock may have replaced the file, or died and
-                # left a journal. Then open it again.
-                same = os.path.samestat(os.fstat(fp.fileno()), os.stat(path))
-                if same and interrupted == os.path.lexists(journal_name):
+                # The writer that had the lock may have replaced the file.
+                if os.path.samestat(os.fstat(fp.fileno()), os.stat(path)):
                     yield fp
                     return
             finally:
                 lock.release()
-
-
-def journal_remains(path: Path, journal_name: str) -> bool:
-    """Return whether there is still a file, and a journal of it."""
-    if not os.path.exists(path):
-        return False
-    try:
-        return journal.is_journal(journal_name)
-    except OSError:  # it can't be read
-        return os.path.lexists(journal_name)
-
-
-def add_that_journal_remains(
-    error: BaseException, journal_name: str, failure: OSError | None = None
-) -> None:
-    """Add to the message of `error` that a journal remains, and what happens next.
-
-    `failure` is the error that prevented undoing the change, if it is another one.
-    """
-    message = (
-        "the journal '%s' remains: readers see the old content, and the next writer "
-        "restores it" % journal_name
-    )
-    if isinstance(failure, StorageError):  # the journal is not accepted any more
-        message = str(failure)
-    if not isinstance(error, OSError):
-        log.notice(message)
-    elif message not in str(error):
-        error.strerror = "%s; %s" % (error.strerror or error, message)
 
 
 class Lock(Owner):

@@ -34,7 +34,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from .._storage.folder_store import FolderStore
+    from .._storage.folder_store import FolderStore, Held
     from .._storage.protocols import BinaryFile
 
     # What limits the access of a new file.
@@ -319,3 +319,54 @@ def _attribute_names(file: int | str) -> list[str]:
     with suppress(AttributeError, OSError):
         return os.listxattr(file)
     return []
+
+
+# Which users may read or write a file
+
+
+def may_write(uid: int, file: BinaryFile | Held) -> bool:
+    """Return whether a user may write a file, by its owner and permission bits.
+
+    The bits of the group say nothing where the file has an access control list.
+    """
+    return _has_bit(uid, file, stat.S_IWOTH)
+
+
+def may_read(uid: int, file: BinaryFile | Held) -> bool:
+    """Return whether a user may read a file, in the same way as `may_write`."""
+    return _has_bit(uid, file, stat.S_IROTH)
+
+
+def _has_bit(uid: int, file: BinaryFile | Held, bit: int) -> bool:
+    """Return whether a user has a permission bit, which is given for others."""
+    status = os.fstat(file.fileno())
+    if uid in (0, status.st_uid):
+        return True
+    if is_sticky(status):  # other users can change no file of its owner there
+        return False
+    if status.st_mode & bit:
+        return True
+    by_group = bool(status.st_mode & bit << 3)
+    return by_group and _is_member(uid, status.st_gid) and acl_of(file) is None
+
+
+def is_sticky(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_ISVTX) and stat.S_ISDIR(status.st_mode)
+
+
+def acl_of(file: BinaryFile | Held) -> bytes | None:
+    try:
+        return os.getxattr(file.fileno(), ACL)
+    except (AttributeError, OSError):  # the system or the file has no lists
+        return None
+
+
+def _is_member(uid: int, gid: int) -> bool:
+    try:
+        import grp
+        import pwd
+
+        user = pwd.getpwuid(uid)
+        return user.pw_gid == gid or user.pw_name in grp.getgrgid(gid).gr_mem
+    except (ImportError, KeyError):  # the system, user or group is unknown
+        return False

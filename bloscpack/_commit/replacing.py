@@ -7,11 +7,9 @@ Commit point
     The rename. By default a new file is on the disk before it replaces another one.
 Recovery
     The next writer of the name removes the temporary files of writers that have died.
-    If an earlier change of the target was interrupted, it is restored first.
 Trust
     Only the file that was created gets the name: another user who can write to the
-    folder may have put another file, or a link, in the place of the temporary file. No
-    file is created where a journal would be applied to it.
+    folder may have put another file, or a link, in the place of the temporary file.
 """
 
 from __future__ import annotations
@@ -26,8 +24,7 @@ from .._storage.disk import NO_ROOM, disk
 from .._storage.paths import is_url, local_path, shown_name
 from .._storage.protocols import Path, StorageOptions
 from .._storage.stream import is_stream, open_stream, standard_stream
-from ..exceptions import StorageError, UsageError, UsageValueError
-from . import journal, trust
+from ..exceptions import UsageError, UsageValueError
 from .locking import open_locked
 from .ownership import AccessLimits, FileAccess, copy_attributes
 from .temporary import TemporaryFile, remove_leftovers
@@ -104,7 +101,6 @@ def replacing(
     name = os.fsdecode(path)
     if exclusive and os.path.lexists(name):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
-    _check_name(os.path.realpath(name))
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):
         _check_free(name)
@@ -130,56 +126,25 @@ def _replaced(name: str) -> Iterator[FileAccess]:
     """Lock the file that is going to be replaced; yield its attributes.
 
     Locking needs read permission. Appending does too, so without it no writer can be
-    appending to the file, but an old journal may exist.
+    appending to the file.
     """
     if os.access(name, os.R_OK):
         with open_locked(name, mode="rb") as locked_file:
             yield FileAccess(locked_file.fp.fileno())
-        return
-    if trust.is_there(journal.name_for(name)):
-        raise StorageError(
-            errno.EACCES,
-            "it has a journal, but no read permission, so it can't be restored",
-            name,
-        )
-    yield FileAccess(name)
-
-
-def _check_name(name: str) -> None:
-    """Raise `StorageError` for the name of a journal, by which a file is restored."""
-    file = name.removesuffix(journal.SUFFIX)
-    if file == name:
-        return
-    if journal.is_journal(name):
-        raise StorageError(
-            "'%s' is a journal, without which its file could not be restored" % name
-        )
-    if os.path.isfile(file):
-        raise StorageError(
-            "'%s' is the name of the journal of '%s', which could not be read beside "
-            "another file of that name" % (name, file)
-        )
+    else:
+        yield FileAccess(name)
 
 
 def _check_free(name: str) -> None:
     """Raise an error if no new file may get a name that no file has.
 
     No file can have a name like ``old/``: its real path, ``old``, may be a file, which
-    must not be replaced. And there may be the journal of a file that had this name.
-    That file may have been moved and still need its journal, and the journal must not
-    be applied to a new file.
+    must not be replaced.
     """
     no_file = os.path.basename(name) in ("", os.curdir)
     if no_file or os.path.lexists(os.path.realpath(name)):
         # Raises nothing if another program has created the file meanwhile.
         os.stat(name)
-    journal_name = journal.name_for(name)
-    if trust.is_there(journal_name) and trust.belongs_to_missing_file(journal_name):
-        raise StorageError(
-            "'%s' is the journal of a file that had the name '%s': move the journal to "
-            "the new place of that file, or remove it if that file is gone"
-            % (journal_name, name)
-        )
 
 
 @contextmanager

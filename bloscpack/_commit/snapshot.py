@@ -1,10 +1,10 @@
 """Consistent reads of a file that a writer may be changing, without a lock.
 
 Contract: `read_snapshot` returns a result of the state before a change or after it,
-never of a mixture. While the journal exists, the reader puts the old bytes over the
-bytes of the file (`RolledBackStorage`). A change that begins or ends during the read is
-detected by the status of the file and of its journal; the read then starts again,
-unless the digests of the chunks prove that all chunks belong to one state.
+never of a mixture. While the file has an undo record, the reader puts the old bytes
+over the bytes of the file (`undo.UndoneStorage`). A change that begins or ends during
+the read is detected by the status of the file; the read then starts again, unless the
+digests of the chunks prove that all chunks belong to one state.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import os
 import stat
 
 from .. import log
-from .._storage.base import Storage, StorageFile, naming_errors
+from .._storage.base import naming_errors
 from .._storage.disk import disk
-from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path
 from ..exceptions import FormatError, StorageError
-from . import journal, trust
+from .undo import settled_file
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -55,105 +54,47 @@ class FileChanged(Exception):
     """The file has been changed or replaced since it was opened."""
 
 
-class RolledBackStorage(Storage):
-    """A file in the state before the change that its journal describes."""
-
-    def __init__(self, storage: Storage, saved: journal.Journal) -> None:
-        self._storage = storage
-        self._saved = saved
-        self.size = saved.length
-        self.concurrent = storage.concurrent
-
-    def read_into(self, view: memoryview, offset: int) -> int:
-        view = view[: max(0, self.size - offset)]
-        found = self._storage.read_into(view, offset)
-        # Since the commit, bytes may have been cut off. They are in the journal.
-        view[found:] = bytes(len(view) - found)
-        self._saved.overlay(offset, view)
-        return len(view)
-
-
-class RolledBackFile(StorageFile):
-    """A `RolledBackStorage` as a raw file object, with the descriptor of the file."""
-
-    def __init__(self, fp: BinaryIO, saved: journal.Journal) -> None:
-        super().__init__(RolledBackStorage(whole_file(fp), saved))
-        self._fp = fp
-
-    def fileno(self) -> int:
-        """Return the descriptor of the file, which has the changed content."""
-        return self._fp.fileno()
-
-
 class Snapshot:
     """An open file and its state when it was opened.
 
-    ``fp`` reads the file; ``beginning_read`` says whether the sections in front of the
-    chunks have been read and accepted, ``digested`` whether digests prove that the
-    chunks belong to the same state.
+    ``fp`` reads the file as it was before a change that is under way or was
+    interrupted. ``beginning_read`` says whether the sections in front of the chunks
+    have been read and accepted, ``digested`` whether digests prove that the chunks
+    belong to the same state. Raises `FormatError` if the undo record is damaged, which
+    may be because the change has ended.
     """
 
     def __init__(self, path: Path, fp: BinaryIO) -> None:
         self._path = path
-        self._journal_name = journal.name_for(os.fsdecode(path))
         self._real_fp = fp
         self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
-        self._rolled_back = False
-        # The journal beside a replaced file belongs to the file that has its name now.
         self._was_replaced = self._is_replaced()
         self._state = self.current_state()
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
         self.digested = False
 
-    def apply_journal(self) -> None:
-        """If there is a journal, let ``fp`` read the state before the change."""
-        if not self._regular or self._was_replaced:
-            return
-        if not trust.is_there(self._journal_name):  # the usual case, for speed
-            return
-        saved = trust.load(self._journal_name, self._real_fp)
-        if saved is None:
-            return
-        log.verbose("a change is under way: reading the old content")
-        self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
-        # As long as the journal exists, changes of the file do not change the result.
-        self._rolled_back = True
-        self._state = (), self._state[1]
+    def undo(self) -> None:
+        """If the file ends with an undo record, let ``fp`` read the old content."""
+        if self._regular:
+            self.fp = settled_file(self._real_fp)
+            if self.fp is not self._real_fp:
+                log.verbose("a change is under way: reading the old content")
 
-    def current_state(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return values that change when the file or its journal changes."""
-        of_file: tuple[int, ...] = ()
+    def current_state(self) -> tuple[int, ...]:
+        """Return values that change when the file changes."""
         if not self._regular:
-            return of_file, ()
-        if not self._rolled_back:
-            status = os.fstat(self._real_fp.fileno())
-            of_file = status.st_size, status.st_mtime_ns
-        if self._was_replaced:
-            return of_file, ()
-        try:
-            status = os.stat(self._journal_name)
-        except OSError:
-            return of_file, ()
-        return of_file, (status.st_ino, status.st_mtime_ns, status.st_size)
+            return ()
+        status = os.fstat(self._real_fp.fileno())
+        return status.st_size, status.st_mtime_ns
 
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""
         return self.is_unchanged() and not self._is_replaced()
 
     def is_unchanged(self) -> bool:
-        """Return whether the bytes that ``fp`` reads have not changed since."""
+        """Return whether the bytes of the file have not changed since."""
         return self._state == self.current_state()
-
-    def has_unchanged_file(self) -> bool:
-        """Return whether the file has not changed since; the journal may have.
-
-        This takes one system call, `is_unchanged` two.
-        """
-        if self._rolled_back or not self._regular:
-            return self.is_unchanged()
-        status = os.fstat(self._real_fp.fileno())
-        return self._state[0] == (status.st_size, status.st_mtime_ns)
 
     def is_settled(self) -> bool:
         """Return whether nothing was changed, and the file was not replaced just now.
@@ -192,6 +133,7 @@ def read_snapshot(
     parts: bool = False,
     storage_options: StorageOptions | None = None,
     limits: AnyLimits | None = None,
+    undo: bool = True,
 ) -> Result:
     """Return the result of ``read(fp, check)`` for one state of a file.
 
@@ -202,7 +144,7 @@ def read_snapshot(
     `path` may be a URL, for which `storage_options` are settings of fsspec. `parts`
     says that `read` needs only some bytes, and `limits` are those that it checks.
     Every response is checked to be of the same version of the file, so `check` does
-    nothing.
+    nothing. Without `undo` the file is read as it is, also with an undo record.
 
     Raises `StorageError` if the file changed during every attempt, or, at a URL, at
     all.
@@ -214,14 +156,15 @@ def read_snapshot(
         with opened_remote(
             path, parts=parts, storage_options=storage_options, limits=limits
         ) as fp:
-            return read(fp, lambda header: None)
+            return read(settled_file(fp) if undo else fp, lambda header: None)
     for _ in range(BEGINNING_ATTEMPTS):
         if not attempts:
             break
         with naming_errors(path), disk.open(path, "rb") as fp:
             snapshot = Snapshot(path, fp)
             try:
-                snapshot.apply_journal()
+                if undo:
+                    snapshot.undo()
                 result = read(snapshot.fp, snapshot.check)
                 snapshot.beginning_read = True
                 if snapshot.digested or snapshot.is_current():

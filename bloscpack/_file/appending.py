@@ -1,13 +1,11 @@
-"""Append chunks to a file and replace its metadata: read, plan, journal, write, commit.
+"""Append chunks to a file and replace its metadata: read, plan, write, commit.
 
 All checks come before the first write. Their time does not grow with the data: the
 entries of the offset table are compared with each other, and the headers of the last
 two chunks with the last two entries; the digest of the last chunk is verified. Only if
 these contradict each other are the headers of all chunks read, to find the reason. The
-plan is a pure function (`plan_append`); it lists the extents of the file that will
-change. The old bytes of these extents are saved in a journal, or in memory for a file
-object. Removing the journal commits the change; after a failure the old bytes are
-restored.
+plan is a pure function (`plan_append`). All writes belong to one `undo.Change`: after a
+failure the file has its old bytes.
 
 In a file without an offset table, or whose header does not state its chunks, the chunks
 are found by their headers, and the new header states them.
@@ -25,15 +23,17 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from .. import log
-from .._commit.end_changes import EndChange, FileObjectTarget, changeable
 from .._commit.locking import LockedFile
+from .._commit.undo import Change, FileObjectTarget, changeable
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.append_plan import (
     UNCHANGED,
     AppendPlan,
     ChunksDiffer,
+    NotInPlace,
     check_appendable,
+    check_in_place,
     new_chunks,
     plan_append,
     plan_metadata,
@@ -61,7 +61,6 @@ from .._format.sections import (
     read_beginning,
 )
 from .._format.shard import (
-    CRC_LENGTH,
     SEPARATOR,
     Trailer,
     inner_size,
@@ -119,6 +118,7 @@ NO_ROOM = (
     MetadataSectionTooSmall,
     NoMetadataFound,
     NotEnoughSpace,
+    NotInPlace,
 )
 # A file that is changed in place.
 Target = FileObjectTarget | LockedFile
@@ -173,8 +173,8 @@ def append_locked(
     log.verbose("new file size: %s" % double_pretty_size(new_size))
     try:
         append_chunks(locked_file, new_content_fp, new_size, how)
-    except NO_ROOM:  # nothing has been read of the new content
-        if not grow:
+    except NO_ROOM as error:  # nothing has been read of the new content
+        if not grow and not isinstance(error, NotInPlace):
             raise
         _append_to_copy(locked_file, new_content_fp, new_size, how)
     size = locked_file.size
@@ -190,7 +190,7 @@ def append_chunks(
     new_size = checked_size(new_size)
     # Read and check the old file.
     fp = target.fp
-    beginning, boundaries = _read_appendable(fp, how.needs_offsets)
+    beginning, boundaries = _read_appendable(target, how.needs_offsets)
     header = beginning.header
     args = _effective_args(how, header, new_content_fp, new_size)
     # AppendPlan, without reading or writing.
@@ -208,16 +208,11 @@ def append_chunks(
     if how.expect is not None:
         wanted = sum(plan.new_sizes) + sum(map(len, old_chunks)) * (not in_grid)
         how.expect(wanted if new_size else 0)
-    size = fp.seek(0, os.SEEK_END)
     new_header = plan.header.encode()
-    # The new beginning and an unchanged extent tell to which file a journal belongs.
-    new_beginning = beginning_blocks(new_header, plan.section)
-    unchanged = boundaries[0], plan.chunks_offset if new_size else size
     log_dropped(unused, getattr(target, "path", None))
     metadata = beginning.metadata if plan.section is None else plan.section.value
     trailer = _begin_trailer(plan, boundaries, metadata)
-    # Journal: entering the block saves the old bytes.
-    with target.change(plan.extents(size), new_beginning, unchanged) as change:
+    with target.change() as change:
         # Write.
         if plan.section is not None:
             overwrite_section(change, plan.section)
@@ -228,9 +223,7 @@ def append_chunks(
             else:
                 front = b"".join(old_chunks)
                 new_chunks = _plain_chunks(new_content_fp, front, plan.new_sizes)
-            new_offsets = _write_chunks(
-                change, plan, new_chunks, args, how, trailer, size
-            )
+            new_offsets = _write_chunks(change, plan, new_chunks, args, how, trailer)
             log.debug("raw_bloscpack_header: %r", new_header)
             if log.enabled(log.DEBUG):
                 offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
@@ -238,9 +231,8 @@ def append_chunks(
             if plan.header.offsets:
                 added = new_offsets[plan.first_entry - plan.first_chunk :]
                 change.overwrite(plan.table_offset, encode_offsets(added))
-            # The header is written last: with it the file is complete.
             change.overwrite(0, new_header)
-    # Commit: leaving the block has removed the journal.
+    # Leaving the block has committed the change.
     fp.seek(0, os.SEEK_END)
     return plan.nchunks_added
 
@@ -258,7 +250,7 @@ def _begin_trailer(
 
 
 def _read_appendable(
-    fp: BinaryFile, needs_offsets: bool
+    target: Target, needs_offsets: bool
 ) -> tuple[Beginning, list[int]]:
     """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
 
@@ -267,8 +259,8 @@ def _read_appendable(
     undetected. In a shard all entries are compared with the chunks: the new index gets
     them.
     """
-    fp.seek(0)
-    cursor = Cursor(fp)
+    target.fp.seek(0)
+    cursor = Cursor(target.fp)
     beginning = read_beginning(cursor)
     header = beginning.header
     check_appendable(header)
@@ -292,7 +284,17 @@ def _read_appendable(
         check_offsets(beginning.offsets or [], boundaries)
         if not states_chunks(header):
             beginning.header = stating_chunks(header, sizes)
+    _check_in_place(target, header)
     return beginning, boundaries
+
+
+def _check_in_place(target: Target, header: BloscpackHeader) -> None:
+    """Raise `NotInPlace` if a crash during a change would leave a damaged file.
+
+    Nobody reads a file object during a change, or after a crash.
+    """
+    if isinstance(target, LockedFile):
+        check_in_place(header)
 
 
 def _find_last_chunk(
@@ -443,17 +445,16 @@ def _grid_chunks(
 
 
 def _write_chunks(
-    change: EndChange,
+    change: Change,
     plan: AppendPlan,
     plain_chunks: Iterator[Buffer],
     blosc_args: BloscArgs,
     how: AppendSettings,
     trailer: Trailer | None,
-    size: int,
 ) -> list[int]:
     """Write the chunks over the old end of the file; return their offsets.
 
-    The file has `size` bytes; a shard also gets its `trailer`.
+    A shard also gets its `trailer`.
     """
     checksum = plan.header.checksum_impl
     offsets: list[int] = []
@@ -487,10 +488,6 @@ def _write_chunks(
         for block in trailer.blocks(end):
             change.overwrite(end, block)
             end += len(block)
-        if end < size:
-            # If the file is not cut, no program must use the index at its old end.
-            wrong = b"\xff" * min(CRC_LENGTH, size - end)
-            change.overwrite(size - len(wrong), wrong)
     # The new chunks may take fewer bytes than the old end of the file.
     change.truncate(end)
     return offsets
@@ -499,32 +496,24 @@ def _write_chunks(
 # Metadata
 
 
-def read_sections(target: Target) -> tuple[Beginning, int]:
-    """Return the sections of a file, and the position of its first chunk."""
+def read_sections(target: Target) -> Beginning:
+    """Return the sections of a file in front of its first chunk."""
     target.fp.seek(0)
-    cursor = Cursor(target.fp)
-    return read_beginning(cursor), cursor.position
+    return read_beginning(Cursor(target.fp))
 
 
 def replace_metadata(target: Target, metadata: object) -> None:
     """Replace the metadata in the space reserved for them."""
-    beginning, first_chunk = read_sections(target)
+    beginning = read_sections(target)
     section = plan_metadata(beginning, 0, metadata)
     if section is None:
         return
-    section_end = BLOSCPACK_HEADER_LENGTH + section.size
-    unchanged = first_chunk, target.fp.seek(0, os.SEEK_END)
-    new_beginning = beginning_blocks(beginning.header.encode(), section)
-    with target.change([(0, section_end)], new_beginning, unchanged) as change:
+    _check_in_place(target, beginning.header)
+    with target.change() as change:
         overwrite_section(change, section)
 
 
-def beginning_blocks(header: bytes, section: Section | None) -> list[bytes]:
-    """Return the bytes before the offset table in blocks: the section may be large."""
-    return [header] if section is None else [header, *section.blocks()]
-
-
-def overwrite_section(change: EndChange, section: Section) -> None:
+def overwrite_section(change: Change, section: Section) -> None:
     """Write a metadata section over the one in the file."""
     position = BLOSCPACK_HEADER_LENGTH
     for block in section.blocks():
@@ -536,8 +525,8 @@ def rewrite_or_grow(locked_file: LockedFile, metadata: object, grow: bool) -> No
     """Replace the metadata; with `grow`, rewrite the file if there is no room."""
     try:
         replace_metadata(locked_file, metadata)
-    except (NoMetadataFound, MetadataSectionTooSmall):
-        if not grow:
+    except (NoMetadataFound, MetadataSectionTooSmall, NotInPlace) as error:
+        if not grow and not isinstance(error, NotInPlace):
             raise
         with locked_file.replacement() as temporary:
             repack_fp(locked_file.fp, temporary.fp, metadata=metadata)

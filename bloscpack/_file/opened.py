@@ -3,8 +3,8 @@
 A file that was opened by its name may grow while it is open: an append overwrites the
 last chunk, the header and free entries of the offset table. The opened file keeps the
 plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
-the change, the sections in front of the chunks are read again, through the journal if
-there is one, and the read starts again. Digests prove that a chunk was read whole;
+the change, the sections in front of the chunks are read again, through the undo record
+if there is one, and the read starts again. Digests prove that a chunk was read whole;
 without digests the read starts again if the state of the file has changed. After a
 change, a chunk that was read before shows whether this is still the same file.
 
@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
+from .._commit.undo import settled
 from .._engine.forks import ForkSafeLock
 from .._format.array_metadata import Description
 from .._storage.base import (
@@ -125,12 +126,12 @@ class OpenedFile(Closing, ChunkSource):
         """Return a reader of the present state, and this state if it may change."""
         source, how = self._source, (self._cache, self._limits)
         if isinstance(source, Storage):
-            return ChunkReader(source, *how), None
+            return ChunkReader(settled(source), *how), None
         name = self.name or ""
         for _ in range(BEGINNING_ATTEMPTS):
             snapshot = Snapshot(name, source)
             try:
-                snapshot.apply_journal()
+                snapshot.undo()
                 reader = ChunkReader(whole_file(snapshot.fp), *how)
             except (FormatError, StorageError):
                 if snapshot.is_settled():
@@ -229,10 +230,7 @@ class OpenedFile(Closing, ChunkSource):
                         return
                     digested = reader.header.checksum_impl.size
                     proven = digested and not reader.replaced_table
-                    unchanged = (
-                        snapshot.has_unchanged_file if proven else snapshot.is_unchanged
-                    )
-                    if unchanged():
+                    if snapshot.is_unchanged():
                         self._witness = self._witness or reader.witness
                         return
                     if proven:

@@ -29,9 +29,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from .._commit.end_changes import changeable
 from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
+from .._commit.undo import changeable
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
 from .._format.append_plan import UNCHANGED

@@ -2,20 +2,16 @@
 
 The input is the decoded beginning of the file, the offsets of its chunks and the number
 of bytes to append. The output is an `AppendPlan`: the new header and metadata section,
-the sizes of the chunks to write, and the extents of the file that will be overwritten.
+and the sizes of the chunks to write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..args import calculate_nchunks, parse_chunk_size
-from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
-    BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
-    METADATA_HEADER_LENGTH,
     OFFSET_LENGTH,
 )
 from ..defaults import DEFAULT_CHUNK_SIZE
@@ -25,7 +21,7 @@ from ..exceptions import (
     NotEnoughSpace,
     UsageError,
 )
-from ..headers import BloscpackHeader, MetadataHeader, decode_header
+from ..headers import BloscpackHeader
 from ..serializers import is_array, is_grid, replaced_metadata
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
@@ -80,18 +76,9 @@ class AppendPlan(NamedTuple):
     table_offset: int
     inner_nbytes: int | None
 
-    def extents(self, file_size: int) -> list[Extent]:
-        """Return the extents (start, stop) that may be overwritten, in file order."""
-        section_size = self.section.size if self.section is not None else 0
-        beginning = 0, BLOSCPACK_HEADER_LENGTH + section_size
-        if not any(self.new_sizes):
-            return [beginning]
-        if not self.header.offsets:
-            return [beginning, (self.chunks_offset, file_size)]
-        nentries = self.header.nchunks - self.first_entry
-        table_stop = self.table_offset + OFFSET_LENGTH * nentries
-        table = self.table_offset, table_stop
-        return [beginning, table, (self.chunks_offset, file_size)]
+
+class NotInPlace(UsageError):
+    """Raised if a file can only be changed in a copy, which replaces it."""
 
 
 class ChunksDiffer(UsageError):
@@ -106,6 +93,19 @@ def check_appendable(header: BloscpackHeader) -> None:
             "layout can be read, but not appended to"
             % (FORMAT_VERSION, header.format_version),
             section="header",
+        )
+
+
+def check_in_place(header: BloscpackHeader) -> None:
+    """Raise `NotInPlace` if bytes behind the last chunk would be damage.
+
+    A change in place writes there first. Without chunks nothing may follow the sections
+    (H8), and the chunks of a file of unknown length end with the file.
+    """
+    if header.nchunks in (0, -1):
+        raise NotInPlace(
+            "a file %s can't be changed in place"
+            % ("of unknown length" if header.nchunks else "without chunks")
         )
 
 
@@ -298,32 +298,3 @@ def updated_metadata(old: Json, nbytes: int, new_size: int, metadata: object) ->
 
         old = grown_metadata(old, nbytes, new_size)
     return old if metadata is UNCHANGED else replaced_metadata(old, metadata)
-
-
-def find_overreach(
-    read_old: Callable[[int, int], bytes], extents: list[Extent], length: int
-) -> str | None:
-    """Return the first of `extents` that no change overwrites; None if there is none.
-
-    ``read_old(offset, size)`` reads the old content of the file, which has `length`
-    bytes and may be hostile. A change overwrites the header, with or without the
-    metadata section, then entries of the offset table, then all bytes from a place
-    behind the table on (J3). Raises `FormatError` if the old header is invalid.
-    """
-    header = decode_header(read_old(0, BLOSCPACK_HEADER_LENGTH))
-    table = BLOSCPACK_HEADER_LENGTH
-    if header.metadata:
-        section = MetadataHeader.decode(read_old(table, METADATA_HEADER_LENGTH))
-        table += METADATA_HEADER_LENGTH + section.max_meta_size
-        table += CHECKSUMS_LOOKUP[section.meta_checksum].size
-    (_, stop), *rest = extents
-    if stop not in (BLOSCPACK_HEADER_LENGTH, table):
-        return "'0' to '%d'" % stop
-    chunks = table
-    if header.offsets and header.nchunks != -1:
-        chunks += OFFSET_LENGTH * (header.nchunks + header.max_app_chunks)
-    if rest and table <= rest[0][0] and rest[0][1] <= chunks:
-        del rest[0]
-    if rest and chunks <= rest[0][0] and rest[0][1] == length:
-        del rest[0]
-    return "'%d' to '%d'" % rest[0] if rest else None

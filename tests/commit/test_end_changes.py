@@ -16,13 +16,13 @@ from pathlib import Path
 
 import builders
 import pytest
+from bloscpack._commit.end_changes import FileObjectTarget
 from crash.operations import JOURNAL, TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
 from support import as_user, environment
 
 import bloscpack
 from bloscpack._commit import end_changes, locking, ownership
-from bloscpack._commit.end_changes import FileObjectTarget
 from bloscpack._commit.locking import open_locked
 from bloscpack._commit.replacing import replacing
 from bloscpack.append import append, append_fp, rewrite_metadata

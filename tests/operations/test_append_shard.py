@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from bloscpack._commit.end_changes import JournaledChange
 from support import BLP
 
 import bloscpack as bp
-from bloscpack._commit.end_changes import JournaledChange
 from bloscpack._format.array_metadata import describe
 from bloscpack._format.shard import SEPARATOR
 from bloscpack.append import append_fp, append_ndarray_to_file, rewrite_metadata

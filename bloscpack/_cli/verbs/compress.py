@@ -196,7 +196,6 @@ def compress(
     without_url(in_file, "the input of compress")
     outputs.check_pair(out_file, args, packs=True)
     outputs.check_files(in_file, out_file, args)
-    outputs.log_journal(in_file)
     outputs.check_no_terminal(out_file, args)
     before = outputs.state_of(in_file)
     clock = outputs.Clock()

@@ -17,11 +17,9 @@ from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
 from .. import inputs, outputs
 from ..console import (
-    INPUT_NAME,
     STREAM,
     console,
     descriptor_of,
-    name_of_input,
     standard_input,
     warn_of_second_file,
 )
@@ -178,12 +176,10 @@ def _decompress(
             )
         return nbytes, metadata, like
 
-    if in_file == STREAM and not outputs.has_journal(INPUT_NAME):
+    if in_file == STREAM:
         return read(standard_input(), lambda header: None)
     streamed = outputs.is_streamed(out_file)
     attempts = 1 if streamed else ATTEMPTS
-    if in_file == STREAM:
-        return read_snapshot(name_of_input(STREAM), read, attempts)
     in_size = size_of_input(in_file)
     log_input(in_file, in_size)
     found = read_snapshot(in_file, read, attempts)
