@@ -254,6 +254,7 @@ def test_no_room(trial):
             assert str(trial.folder / TARGET) == error.filename
             assert trial.old == trial.operation.see(trial.folder)
         assert set() == trial.names()
+    trial.restore_bytes()
     with largest_file(room):
         trial.operation.run(trial.folder, trial.inputs)
     assert trial.new == trial.operation.see(trial.folder)
