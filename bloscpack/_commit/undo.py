@@ -377,7 +377,11 @@ class Change:
         view = memoryview(data)
         split = max(0, min(len(view), self._length + GUARD - offset))
         if split:
-            self._later.append((offset, bytes(view[:split])))
+            # Blocks of zeros for the room of metadata are one object: don't copy it.
+            if isinstance(data, bytes) and split == len(data):
+                self._later.append((offset, data))
+            else:
+                self._later.append((offset, bytes(view[:split])))
         if split < len(view):
             self._step = _BEHIND
             _write(self._raw, offset + split, view[split:])
