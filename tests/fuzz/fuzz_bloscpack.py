@@ -34,13 +34,13 @@ if GUIDED:
 else:
     watching = contextlib.nullcontext()
 with watching:
-    from fuzz import archives, documents, dtypes, files, guarded, journals
+    from fuzz import archives, changes, documents, dtypes, files, guarded
 
 TARGETS = {
     "files": files,
     "chunks": guarded,
     "dtypes": dtypes,
-    "journals": journals,
+    "changes": changes,
     "archives": archives,
     "documents": documents,
 }

@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from fuzz import documents, dtypes, files, fuzz_bloscpack, guarded, journals, parts
+from fuzz import changes, documents, dtypes, files, fuzz_bloscpack, guarded, parts
 from fuzz.outcomes import Broken
 from support import BLP, environment, golden_files
 
 import bloscpack as bp
-from bloscpack._commit import trust
+from bloscpack._commit import undo
 
 SCRIPT = Path(fuzz_bloscpack.__file__)
 SMALL = [e for e in golden_files() if e["size"] <= files.LARGEST_SEED]
@@ -36,7 +36,7 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses /p
         ("files", 2, 4),
         ("chunks", 3, 2),
         ("dtypes", 4, 2),
-        ("journals", 5, 2),
+        ("changes", 5, 2),
         ("archives", 6, 4),
         ("documents", 6, 8),
     ],
@@ -196,34 +196,22 @@ def test_what_it_notices_of_dtypes(tmp_path, monkeypatch):
         dtypes.run(b'"<f8"', tmp_path)
 
 
-def closed(data):
-    at = journals.journal.COMPLETE_FLAG_OFFSET
-    return data[:at] + b"\1" + data[at + 1 :]
+def test_what_it_notices_of_changes(tmp_path, monkeypatch):
+    for state in changes.states():
+        assert changes.PLAIN == changes.run(state, tmp_path)
+        assert [] == list(tmp_path.iterdir())
+        assert isinstance(changes.run(state[:-1], tmp_path), bp.FormatError)
+    # Who ignores the record.
+    monkeypatch.setattr(undo.UndoRecord, "old_bytes", lambda self, *span: iter(()))
+    with pytest.raises(Broken, match="with its undo record"):
+        changes.run(state, tmp_path)
 
 
-@pytest.mark.parametrize("state", range(4))
-def test_what_it_notices_of_journals(tmp_path, monkeypatch, state):
-    journal = journals.states()[2]
-    assert isinstance(journals.run(b"x", tmp_path), bp.StorageError)
-    monkeypatch.setattr(journals.zlib, "crc32", lambda data: state + 100 * 256)
-    assert journals.PLAIN == journals.run(closed(journal), tmp_path)
-    assert [] == list(tmp_path.iterdir())
-    # Who does not look for journals.
-    monkeypatch.setattr(trust, "load", lambda name, fp: None)
-    if state in (0, 3):  # only what lies behind the last chunk has changed
-        assert journals.PLAIN == journals.run(closed(journal), tmp_path)
-        return
-    with pytest.raises(Broken, match="beside its journal"):
-        journals.run(closed(journal), tmp_path)
-
-
-def test_journals_of_the_right_digest():
-    journal = journals.states()[2]
-    assert journal == journals.with_right_digest(journal)
-    assert closed(journal) == journals.with_right_digest(closed(journal))
-    other = journals.placed(journal, 5)
-    assert other != journal
-    assert other == journals.with_right_digest(other)
+def test_undo_records_of_the_right_digest():
+    for state in changes.states():
+        start = changes.start_of_record(state)
+        assert state[start:] == changes.with_right_digest(state[start:], start)
+        assert state[start:] != changes.with_right_digest(state[start:], start + 1)
 
 
 @linux
