@@ -8,7 +8,7 @@ few kilobytes make several chunks. A module that needs other defaults binds them
 
 from __future__ import annotations
 
-import io
+import hashlib
 import random
 import struct
 
@@ -16,10 +16,6 @@ import blosc
 import numpy
 
 import bloscpack
-from bloscpack._format.append_plan import plan_append
-from bloscpack._format.chunks import walk_chunks
-from bloscpack._format.sections import read_beginning
-from bloscpack._storage.stream import Cursor
 from bloscpack.args import BloscpackArgs, MetadataArgs
 
 WORDS = b"size codec chunk digest offset extent span section "
@@ -90,19 +86,50 @@ def described(
     return packed(plain, metadata=given)
 
 
-# What an append to a file changes
+# Files in the middle of a change
 
 
-def planned_append(
-    content: bytes, nbytes: int
-) -> tuple[list[tuple[int, int]], bytes, tuple[int, int]]:
-    """Return the extents, the new head and the witness of an append to a file."""
-    cursor = Cursor(io.BytesIO(content))
-    beginning = read_beginning(cursor)
-    ends = walk_chunks(cursor, beginning.header)
-    plan = plan_append(beginning, ends, nbytes)
-    unchanged = ends[0], plan.chunks_offset
-    return plan.extents(len(content)), plan.header.encode(), unchanged
+def undo_record(
+    old: bytes, extents: list[tuple[int, int]], position: int, **fields: object
+) -> bytes:
+    """Return the undo record, at `position`, of a file that had the content `old`.
+
+    `extents` are pairs of start and stop. `fields` are values that replace the right
+    ones: ``length``, ``count``, ``table`` (pairs of start and size), ``rest`` (bytes).
+    """
+    table = [(start, stop - start) for start, stop in extents]
+    given = {
+        "length": len(old),
+        "count": len(extents),
+        "table": table,
+        "rest": b"".join(old[start:stop] for start, stop in extents),
+        **fields,
+    }
+    body = struct.pack("<8sqq", b"\xffundo\r\n\x1a", given["length"], given["count"])
+    body += b"".join(struct.pack("<qq", *extent) for extent in given["table"])
+    body += given["rest"]
+    placed = struct.pack("<q", position) + body
+    digest = hashlib.blake2b(placed, digest_size=32).digest()
+    return body + struct.pack("<q32s8s", len(body), digest, b"\xffundo\r\n\x1a")
+
+
+def half_changed(
+    old: bytes,
+    extents: list[tuple[int, int]] | None = None,
+    new: bytes = b"new" * 9,
+    **fields: object,
+) -> bytes:
+    """Return a file of the content `old` whose change was interrupted.
+
+    The bytes of the `extents` have been overwritten, except for magic and version; the
+    bytes `new` lie behind the old end. `fields` are those of `undo_record`.
+    """
+    extents = [(0, 32), (len(old) - 40, len(old))] if extents is None else extents
+    content = bytearray(old + bytes(16) + new)
+    for start, stop in extents:
+        content[start:stop] = bytes(x ^ 0xA5 for x in old[start:stop])
+    content[:6] = old[:5] + bytes([old[5] | 4])
+    return bytes(content + undo_record(old, extents, len(content), **fields))
 
 
 # Files in any layout

@@ -7,14 +7,13 @@ import io
 import itertools
 import json
 import struct
-import subprocess
 import sys
 
 import builders
 import numpy
 import pytest
 from builders import text
-from support import BLP, ShortReads, environment, golden_files
+from support import BLP, ShortReads, golden_files
 
 import bloscpack as bp
 from bloscpack import cli, headers
@@ -632,39 +631,6 @@ def test_command_as_json(run, tmp_path):
     assert (str(other), False) == (second["file"], second["ok"])
     assert str(other) == second["filename"]
     assert "magic" in second["error"]
-
-
-def test_command_on_a_journal(run, tmp_path):
-    path, other = tmp_path / "x.blp", tmp_path / "y.blp.journal"
-    path.write_bytes(packed(text(1000)))
-    saved = tmp_path / "x.blp.journal"
-    append_that_stops(path)
-    assert saved.exists()
-    code, out, err = run("verify", path, saved)
-    assert (1, True) == (code, out.startswith("%s: ok" % path))
-    assert "'%s' is the journal of '%s'" % (saved, path) in err
-    assert "blpk verify %s" % path in err
-    code, out, _ = run("verify", "--json", saved)
-    (found,) = json.loads(out)
-    assert (1, str(saved), False) == (code, found["file"], found["ok"])
-    # A file that only has such a name is checked.
-    other.write_bytes(path.read_bytes())
-    assert 0 == run("verify", other)[0]
-
-
-def append_that_stops(path):
-    """Append to a file, and stop before the journal is removed."""
-    code = """if True:
-        import os, sys
-        import bloscpack.append
-        from bloscpack._commit import locking
-        locking.LockedFile.remove_journal = lambda self: os._exit(0)
-        bloscpack.append.append(sys.argv[1], sys.argv[2])
-    """
-    more = path.with_name("more")
-    more.write_bytes(text(100))
-    command = [sys.executable, "-c", code, str(path), str(more)]
-    subprocess.run(command, env=environment(), check=True)
 
 
 def test_message_about_the_number_of_chunks():

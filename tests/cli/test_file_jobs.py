@@ -12,7 +12,6 @@ from bloscpack._cli import inputs
 from bloscpack._cli import inputs as jobs
 from bloscpack._cli.console import console
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal
-from bloscpack._commit import journal
 
 
 def arguments(*names, **options):
@@ -152,7 +151,7 @@ def test_standard_input_in_a_list(tmp_path):
 @pytest.mark.parametrize(
     ("expected", "subcommand"),
     [
-        (["a", "my.journal", "below/c"], "compress"),
+        (["a", "below/c"], "compress"),
         (["b.blp"], "decompress"),
         (["b.blp"], "d"),
     ],
@@ -170,10 +169,8 @@ def tree(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     console.begin(owns_streams=False)
     (tmp_path / "below").mkdir()
-    for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp"):
+    for name in ("a", "b.blp", "below/c", ".b.blp.17-0.tmp", ".b.blp.18-0.tmp"):
         (tmp_path / name).write_bytes(b"")
-    (tmp_path / "b.blp.journal").write_bytes(journal.MAGIC + bytes(72))
-    (tmp_path / "my.journal").write_bytes(b"Dear diary")
     (tmp_path / "link").symlink_to("a")
     return tmp_path
 
@@ -183,7 +180,7 @@ SKIPPED = [
     (
         "compress",
         [
-            "skipped './.b.blp.17-0.tmp' and 1 more: a journal or an unfinished file",
+            "skipped './.b.blp.17-0.tmp' and 1 more: an unfinished file",
             "skipped './b.blp': its name already ends with '.blp'",
             "skipped './link': no regular file",
         ],
@@ -191,7 +188,7 @@ SKIPPED = [
     (
         "decompress",
         [
-            "skipped './.b.blp.17-0.tmp' and 4 more: its name does not end with '.blp'",
+            "skipped './.b.blp.17-0.tmp' and 3 more: its name does not end with '.blp'",
             "skipped './link': no regular file",
         ],
     ),
@@ -209,7 +206,7 @@ def test_what_is_skipped_is_reported(tree, capsys, monkeypatch, subcommand, line
     )
     monkeypatch.setattr(log, "LEVEL", log.VERBOSE)
     jobs.plan(args, lambda name: name + ".out")
-    assert "blpk: skipped './b.blp.journal': " in capsys.readouterr().err
+    assert "blpk: skipped './.b.blp.18-0.tmp': " in capsys.readouterr().err
     console.quiet = True
     jobs.plan(args, lambda name: name + ".out")
     assert ("", "") == capsys.readouterr()

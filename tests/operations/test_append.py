@@ -321,9 +321,10 @@ def test_renamed_right_after_the_append(tmp_path):
     """A change that is complete is not reported as a failure."""
 
     class Renaming(WatchedDisk):
-        def remove(self, name):
-            super().remove(name)
-            os.rename(tmp_path / "a.blp", tmp_path / "b.blp")
+        def do(self, kind, call, *arguments):
+            if kind == "truncate":  # behind the commit
+                os.rename(tmp_path / "a.blp", tmp_path / "b.blp")
+            return super().do(kind, call, *arguments)
 
     (tmp_path / "a.blp").write_bytes(packed(numbers(2500)))
     (tmp_path / "new").write_bytes(numbers(700))

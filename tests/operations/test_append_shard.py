@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from bloscpack._commit.end_changes import JournaledChange
+from crash.watched_disk import WatchedDisk, replaced_disk
 from support import BLP
 
 import bloscpack as bp
@@ -154,26 +154,26 @@ def test_without_metadata_a_file_is_no_shard(tmp_path):
     assert SEPARATOR not in path.read_bytes()
 
 
-def test_an_interrupted_cut_leaves_no_old_index(tmp_path, monkeypatch):
+def test_an_interrupted_cut_leaves_no_old_index(tmp_path):
     """If the file becomes shorter, no index at its old end is intact."""
     path = tmp_path / "a.blp"
     noise = np.random.default_rng(1).integers(0, 2**31, (20, 100), "<i4")
     bp.pack_ndarray_to_file(noise[:15], path, 4000, shard=True, clevel=0)
     before = os.path.getsize(path)
-    cut = JournaledChange._commit
 
-    def commit(self):
-        self._cut = None  # as after a crash in front of the cut
-        cut(self)
+    class Uncut(WatchedDisk):
+        def do(self, kind, call, *arguments):
+            if kind == "truncate":
+                raise OSError("as after a crash in front of the cut")
+            return super().do(kind, call, *arguments)
 
-    monkeypatch.setattr(JournaledChange, "_commit", commit)
-    append_ndarray_to_file(
-        np.zeros((1, 100), "<i4"), path, clevel=9, cname="zstd", shuffle=2
-    )
-    assert before == os.path.getsize(path), "the case needs a file that gets shorter"
+    with replaced_disk(Uncut()):
+        append_ndarray_to_file(
+            np.zeros((1, 100), "<i4"), path, clevel=9, cname="zstd", shuffle=2
+        )
+    assert before < os.path.getsize(path)
     assert not bp.verify(path).ok
     assert 16 == len(bp.unpack_ndarray_from_file(path))
-    monkeypatch.undo()
     append_ndarray_to_file(noise[:1], path)
     assert [] == bp.verify(path).findings
 

@@ -189,7 +189,7 @@ def test_appended_file_stays_what_it_was(chunk_size, checksum, tmp_path):
 
 @pytest.mark.parametrize("checksum", CHECKSUMS)
 def test_while_an_append_is_under_way(checksum, tmp_path):
-    """The journal has the old bytes; the file has some of the new ones."""
+    """Its new chunks are behind the old end; nothing else is changed yet."""
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, 1000, checksum=checksum))
     opened = open_parts(path, cache_nbytes=0)
@@ -224,7 +224,7 @@ def test_replaced_file_stays_open(checksum, tmp_path):
 
 
 @pytest.mark.parametrize("checksum", CHECKSUMS)
-def test_journal_of_the_file_that_replaced_it_is_ignored(checksum, tmp_path):
+def test_change_of_the_file_that_replaced_it_is_ignored(checksum, tmp_path):
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, 100, checksum=checksum))
     with open_parts(path, cache_nbytes=0) as opened:
