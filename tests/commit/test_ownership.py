@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import struct
+import sys
 import tempfile
 
 import numpy
@@ -12,11 +13,11 @@ import pytest
 from support import as_user
 
 import bloscpack
-from bloscpack._commit.locking import open_locked
-from bloscpack._commit.ownership import ACL, FileAccess
+from bloscpack._commit.ownership import ACL, FileAccess, may_read, may_write
 from bloscpack._commit.replacing import replacing
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.cli import main
+from bloscpack.exceptions import StorageError
 from bloscpack.npy_io import pack_npy_to_file, unpack_npy_from_file
 from bloscpack.recover import recover
 
@@ -28,9 +29,12 @@ needs_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
 )
 USER, GROUP, OTHER_GROUP = 12345, 12345, 54321
+STRANGER, MEMBER = 23456, 34567
 # Tags of the entries of an ACL.
 OWNER, NAMED_USER, OWNING_GROUP, MASK, OTHERS = 1, 2, 4, 16, 32
 NOBODY_NAMED = 2**32 - 1
+# Metadata for which a file has no room.
+LONG = {"a": list(range(999))}
 
 
 @pytest.fixture
@@ -288,19 +292,21 @@ def test_acl_of_an_input_that_is_not_copied(inputs, tmp_path, way):
 
 
 @pytest.mark.parametrize(
-    ("content", "change", "is_copied"),
+    ("change", "is_copied"),
     [
-        (b"old", lambda path: append(path, path.parent / "plain"), True),
-        (b"old", lambda path: rewrite_metadata(path, {"b": 2}), True),
-        (os.urandom(200), lambda path: rewrite_metadata(path, {"b": 2}), False),
-        (b"old", lambda path: bloscpack.pack_bytes_to_file(b"new", path), True),
+        (lambda path: append(path, path.parent / "plain"), False),
+        (
+            lambda path: append(path, path.parent / "plain", grow=True, metadata=LONG),
+            True,
+        ),
+        (lambda path: rewrite_metadata(path, {"b": 2}), False),
+        (lambda path: bloscpack.pack_bytes_to_file(b"new", path), True),
     ],
-    ids=["append", "metadata", "metadata in place", "replace"],
+    ids=["append", "copy", "metadata", "replace"],
 )
-def test_acl_and_attributes_stay(inputs, content, change, is_copied):
-    """Also where a copy replaces the file, because it has too few chunks."""
+def test_acl_and_attributes_stay(inputs, change, is_copied):
+    """Also where a copy replaces the file, because it has too little room."""
     path = inputs["x.blp"]
-    bloscpack.pack_bytes_to_file(content, path, metadata={"a": 1})
     set_attribute(path, ACL, acl())
     set_attribute(path, "user.origin", b"here")
     inode = path.stat().st_ino
@@ -309,19 +315,6 @@ def test_acl_and_attributes_stay(inputs, content, change, is_copied):
     assert acl() == acl_of(path)
     assert oct(0o640) == mode_of(path)
     assert b"here" == os.getxattr(path, "user.origin")
-
-
-def test_readers_of_a_file_may_read_its_journal(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"0123456789" * 1000)
-    set_attribute(path, ACL, acl())
-    with (
-        open_locked(path) as locked_file,
-        locked_file.change([(0, 2)], b"ab", (2, 10000)) as change,
-    ):
-        assert acl() == acl_of(tmp_path / "file.journal")
-        assert oct(0o640) == mode_of(tmp_path / "file.journal")
-        change.overwrite(0, b"ab")
 
 
 @needs_root
@@ -369,6 +362,87 @@ def test_folder_that_gives_an_acl(tmp_path, access, mode, expected):
         assert oct(mode) == mode_of(folder / "out")
     else:
         assert oct(expected) == mode_of(folder / "out")
+
+
+@needs_root
+@pytest.mark.parametrize("others", [0, 4])
+def test_copy_that_its_owner_could_not_read(shared, others):
+    """A user with an entry in the access control list of the file changes it."""
+    path = shared / "x.blp"
+    bloscpack.pack_bytes_to_file(b"plain", path, metadata={"a": 1})
+    os.chown(path, USER + 1, GROUP)
+    entries = acl(named=6, mask=6, others=others).replace(
+        struct.pack("<HHI", NAMED_USER, 6, 1), struct.pack("<HHI", NAMED_USER, 6, USER)
+    )
+    set_attribute(path, ACL, entries)
+    with as_user(USER):
+        if others:
+            rewrite_metadata(path, LONG, grow=True)
+        else:
+            with pytest.raises(StorageError, match="the owner of the file could not"):
+                rewrite_metadata(path, LONG, grow=True)
+    with as_user(USER + 1):
+        expected = LONG if others else {"a": 1}
+        assert (b"plain", expected) == bloscpack.unpack_bytes_from_file(path)
+    assert ["x.blp"] == os.listdir(shared)
+
+
+# Who may write a file
+
+WRITERS = [
+    # (user, permission bits, whether the user may write the file)
+    (USER, 0o600, True),
+    (0, 0o600, True),
+    (MEMBER, 0o600, False),
+    (MEMBER, 0o640, False),
+    (MEMBER, 0o660, True),
+    (STRANGER, 0o660, False),
+    (STRANGER, 0o664, False),
+    (STRANGER, 0o666, True),
+]
+
+
+@needs_root
+@pytest.mark.parametrize("primary", [False, True])
+@pytest.mark.parametrize(("uid", "mode", "expected"), WRITERS)
+def test_who_may_write_a_file(tmp_path, monkeypatch, uid, mode, expected, primary):
+    import grp
+    import pwd
+
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    os.chown(path, USER, GROUP)
+    path.chmod(mode)
+    users = {MEMBER: ("member", GROUP if primary else 99), STRANGER: ("stranger", 99)}
+
+    def user_of(uid):
+        name, gid = users[uid]
+        return pwd.struct_passwd([name, "x", uid, gid, "", "/", ""])
+
+    def group_of(gid):
+        members = [] if primary else ["member", "other"]
+        return grp.struct_group(["group", "x", gid, members])
+
+    monkeypatch.setattr(pwd, "getpwuid", user_of)
+    monkeypatch.setattr(grp, "getgrgid", group_of)
+    with path.open("rb") as fp:
+        assert expected is may_write(uid, fp)
+        assert may_read(uid, fp) or not expected
+    # The bits of the group are the mask of a list; the group may have fewer rights.
+    set_attribute(path, ACL, acl(group=4, named=6, mask=mode >> 3 & 7, others=mode & 7))
+    with path.open("rb") as fp:
+        assert (expected and (uid, mode) != (MEMBER, 0o660)) is may_write(uid, fp)
+
+
+def test_user_that_the_system_does_not_know_is_no_member(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    path.chmod(0o660)
+    for _ in range(2):
+        with path.open("rb") as fp:
+            assert may_write(path.stat().st_uid, fp)
+            assert not may_write(path.stat().st_uid + STRANGER, fp)
+        monkeypatch.setitem(sys.modules, "grp", None)
 
 
 def test_attributes_that_are_refused(inputs, tmp_path, monkeypatch):

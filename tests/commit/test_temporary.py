@@ -15,7 +15,7 @@ import bloscpack
 from bloscpack._commit.replacing import replacing
 from bloscpack._commit.temporary import TemporaryFile, remove_leftovers
 from bloscpack._storage.disk import disk
-from bloscpack.append import append
+from bloscpack.append import append, append_bytes_to_file
 from bloscpack.exceptions import StorageError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs locks and links")
@@ -77,7 +77,7 @@ def test_copy_whose_name_refers_to_another_file(tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "file.blp"
     victim.write_bytes(b"secret")
     victim.chmod(0o600)
-    bloscpack.pack_bytes_to_file(b"one chunk", path)
+    bloscpack.pack_bytes_to_file(b"no room", path, max_app_chunks=0)
     path.chmod(0o666)
     before = path.read_bytes()
 
@@ -87,12 +87,11 @@ def test_copy_whose_name_refers_to_another_file(tmp_path):
                 put_in_place(path, str(tmp_path / name), victim, "symbolic link")
             return super().sync(fp)
 
-    (tmp_path / "new").write_bytes(b"more")
     with (
         replaced_disk(Attacked()),
         pytest.raises(StorageError, match="removed or replaced the temporary file"),
     ):
-        append(path, tmp_path / "new")
+        append_bytes_to_file(bytes(2**21), path, grow=True)
     assert before == path.read_bytes()
     assert 0o600 == victim.stat().st_mode & 0o777
 
@@ -127,7 +126,7 @@ def rename(old, new):
     print("ready", flush=True)
     time.sleep(60)
 disk.rename = rename
-append.append(sys.argv[1], sys.argv[2])
+append.append_bytes_to_file(bytes(2**21), sys.argv[1], grow=True)
 """
 
 
@@ -152,7 +151,9 @@ def kill(process):
 @pytest.fixture
 def packed(tmp_path):
     path = tmp_path / "file.blp"
-    bloscpack.pack_bytes_to_file(b"one chunk", path, metadata={"a": 1})
+    bloscpack.pack_bytes_to_file(
+        b"one chunk", path, metadata={"a": 1}, max_app_chunks=0
+    )
     (tmp_path / "more").write_bytes(b"more")
     return path
 
