@@ -97,6 +97,13 @@ class LockedFile:
         try:
             self.temporary = temporary = TemporaryFile(self.target, 0o600)
         except OSError as error:
+            if isinstance(error, PermissionError):
+                error.strerror = (
+                    "the folder '%s' is not writable, but the new content of the file "
+                    "is first written beside the file: get write permission for the "
+                    "folder, or copy the file to another folder and change the copy"
+                    % (os.path.dirname(self.target) or ".")
+                )
             error.filename = os.fsdecode(self.path)
             raise
         yield temporary

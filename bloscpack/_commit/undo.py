@@ -226,7 +226,7 @@ def settled_file(fp: File) -> File:
     if bytes_left(fp) is None:
         return fp
     start = fp.tell()
-    prefix = fp.read(OPTIONS + 1)
+    prefix = read_up_to(fp, OPTIONS + 1)
     fp.seek(start)
     if not is_flagged(prefix):
         return fp
@@ -285,10 +285,11 @@ def restore(fp: BinaryFile, sync: Callable[[], object]) -> bool:
     """Give a file with an undo record its old content; return whether it had one.
 
     `sync` writes everything to the disk. If a crash interrupts the call, bit and record
-    are still there.
+    are still there. Afterwards the position is at the beginning.
     """
     raw = _unbuffered(fp)
     if not is_flagged(_read(raw, 0, OPTIONS + 1)):
+        fp.seek(0)
         return False
     record = UndoRecord(whole_file(raw))
     ((_, header),) = record.old_bytes(0, BLOSCPACK_HEADER_LENGTH)
