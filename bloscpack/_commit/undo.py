@@ -425,6 +425,7 @@ class Change:
                     self._raw.truncate(self._length)  # the bit was never set
             self._step = _DONE
         except OSError as failure:
+            self._step = _DONE  # who calls this again does not say it again
             if not isinstance(error, OSError):
                 raise
             error.strerror = (

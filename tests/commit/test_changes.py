@@ -1,0 +1,281 @@
+"""Changes in place: all or nothing, whatever fails, and what the next writer does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import struct
+import sys
+
+import pytest
+from builders import half_changed
+from commit.steps import (
+    ARRAY,
+    FLAGGED,
+    LAST,
+    OLD,
+    ROWS,
+    SETTINGS,
+    InMemory,
+    OnDisk,
+    Stop,
+    grow,
+    is_flagged,
+    replace_metadata,
+)
+from crash.operations import TARGET, Operation, numbers, pack
+from crash.states import check_operation
+from crash.watched_disk import WatchedDisk, replaced_disk
+
+import bloscpack as bp
+from bloscpack._commit import undo
+from bloscpack._commit.locking import open_locked
+from bloscpack.append import rewrite_metadata
+from bloscpack.exceptions import UsageError
+from bloscpack.verify import verify_fp
+
+
+@pytest.fixture(params=[FLAGGED[0], LAST], ids=["bit set", "all overwritten"])
+def path(request, tmp_path):
+    """A file whose change was interrupted."""
+    path = tmp_path / TARGET
+    path.write_bytes(request.param)
+    return path
+
+
+# Restoring
+
+
+WRITERS = {
+    "append": lambda path: bp.append_ndarray_to_file(ROWS, path, **SETTINGS),
+    "metadata": lambda path: rewrite_metadata(path, {"a": 3}),
+    "append to a file object": lambda path: on_file_object(path, grow),
+    "metadata of a file object": lambda path: on_file_object(path, replace_metadata),
+    "nothing": lambda path: open_locked(path).__enter__(),
+}
+
+
+def on_file_object(path, change):
+    with path.open("r+b") as fp:
+        change(fp)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.filterwarnings("ignore:.*restored:RuntimeWarning")
+def test_the_next_writer_goes_on_from_the_old_content(path, name):
+    sound = path.with_name("sound.blp")
+    sound.write_bytes(OLD)
+    for each in (path, sound):
+        WRITERS[name](each)
+    assert sound.read_bytes() == path.read_bytes()
+
+
+class Restore(Operation):
+    """Restore a file, and nothing else."""
+
+    def prepare(self, folder):
+        pack(folder / TARGET, numbers(5500))
+        content = (folder / TARGET).read_bytes()
+        (folder / TARGET).write_bytes(half_changed(content))
+
+    def run(self, folder, inputs):
+        path = folder / TARGET
+        with pytest.warns(RuntimeWarning, match="restored"), open_locked(path):
+            pass
+
+
+def test_a_crash_while_the_file_is_restored(tmp_path):
+    assert check_operation(Restore(), tmp_path, 6).different >= 8
+
+
+# File objects of the caller, and errors
+
+
+@pytest.fixture(params=["memory", "raw", "buffered"])
+def steps(request, tmp_path):
+    """Yield a file object over OLD, and the object that counts its steps."""
+    if request.param == "memory":
+        fp = InMemory(OLD)
+        fp.begin()
+        yield fp, fp
+        return
+    (tmp_path / TARGET).write_bytes(OLD)
+    with OnDisk(tmp_path / TARGET, "r+") as raw:
+        raw.begin()
+        yield (io.BufferedRandom(raw) if request.param == "buffered" else raw), raw
+
+
+@pytest.mark.parametrize("most", [7, 2**30])
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), Stop()], ids=repr)
+@pytest.mark.parametrize("change", [grow, replace_metadata])
+def test_every_step_of_a_file_object_fails(steps, change, error, most):
+    fp, counting = steps
+    for step in range(0, 4000, 1 if most > 7 else 61):
+        counting.begin(step, most, error)
+        try:
+            change(fp)
+        except OSError:
+            assert OLD == counting.content(), step
+        except Stop:  # it may come behind the commit
+            if OLD != counting.content():
+                break
+        else:
+            break
+    assert counting.content() != OLD
+    assert verify_content(counting.content())
+
+
+def verify_content(content):
+    return verify_fp(io.BytesIO(content)).ok and not is_flagged(content)
+
+
+def interrupted_at(line, work):
+    """Return whether `Stop` was raised at a line, or a call, of `undo`."""
+    left = line
+
+    def trace(frame, event, argument):
+        nonlocal left
+        if frame.f_code.co_filename != undo.__file__:
+            return None
+        left -= event in ("line", "call")
+        if left == 0 and event in ("line", "call"):
+            raise Stop
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except Stop:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:.*restored:RuntimeWarning")
+@pytest.mark.parametrize("kind", ["path", "file object"])
+def test_interruption_at_every_line(tmp_path, kind):
+    """After Ctrl-C, wherever it comes, the file has its old content, or its new one."""
+    path, line = tmp_path / TARGET, 0
+    change = WRITERS["metadata" + " of a file object" * (kind == "file object")]
+    path.write_bytes(OLD)
+    while interrupted_at(line := line + 1, lambda: change(path)):
+        found = bp.info(path).user_metadata
+        assert found in ({"a": 1}, {"a": 3}), line
+        assert ARRAY.tobytes() == bp.unpack_bytes_from_file(path)[0]
+        assert found == {"a": 3} or OLD == path.read_bytes(), line
+        path.write_bytes(OLD)
+    assert line > 80
+    assert {"a": 3} == bp.info(path).user_metadata
+
+
+def test_what_can_not_be_undone_now(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(OLD)
+
+    class Broken(WatchedDisk):
+        count = 0
+
+        def do_write(self, raw, data, call, offset):
+            self.count += 1
+            if self.count > 14:
+                raise OSError(5, "Input/output error")
+            return call(data)
+
+    with replaced_disk(Broken()), pytest.raises(OSError, match="readers see") as raised:
+        WRITERS["append"](path)
+    assert 1 == str(raised.value).count("can't be undone now")
+    assert is_flagged(path.read_bytes())
+    assert ARRAY.tobytes() == bp.unpack_bytes_from_file(path)[0]
+    with pytest.warns(RuntimeWarning, match="restored"):
+        WRITERS["append"](path)
+    assert 200 == len(bp.unpack_ndarray_from_file(path))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_process_neither_commits_nor_undoes(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(OLD)
+    with open_locked(path) as locked_file, locked_file.change() as change:
+        change.overwrite(len(OLD) - 9, b"x" * 40)
+        child = os.fork()
+        if not child:
+            with contextlib.suppress(BaseException):
+                change.__exit__(None, None, None)
+            with contextlib.suppress(BaseException):
+                change.__exit__(Stop, Stop(), None)
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert OLD + bytes(16) + b"x" * 15 == path.read_bytes()
+    assert OLD[:-9] + b"x" * 40 == path.read_bytes()
+
+
+def test_file_that_only_takes_appends(tmp_path):
+    (tmp_path / TARGET).write_bytes(OLD)
+    with (tmp_path / TARGET).open("a+b") as fp, pytest.raises(UsageError, match="'a'"):
+        grow(fp)
+    assert OLD == (tmp_path / TARGET).read_bytes()
+
+
+# What is changed in a copy, and names
+
+
+@pytest.mark.parametrize(
+    "plain", [b"", b"no length" * 500], ids=["no chunks", "unknown length"]
+)
+def test_files_that_are_changed_in_a_copy(tmp_path, plain):
+    """A crash in the middle of a change in place would leave a damaged file."""
+    path = tmp_path / TARGET
+    content = bytearray(bp.pack_bytes_to_bytes(plain, 1000, [1], offsets=False))
+    if plain:
+        struct.pack_into("<iq", content, 12, -1, -1)
+    else:
+        del content[-20:]  # an empty chunk and its digest
+        struct.pack_into("<iiq", content, 8, 0, 0, 0)
+    path.write_bytes(content)
+
+    class NotInPlace(WatchedDisk):
+        def do_write(self, raw, data, call, offset):
+            assert content == path.read_bytes()
+            return call(data)
+
+    with replaced_disk(NotInPlace()):
+        bp.append_bytes_to_file(b"more", path)
+        assert (plain + b"more", [1]) == bp.unpack_bytes_from_file(path)
+        path.write_bytes(content)
+        rewrite_metadata(path, [2])
+        assert (plain, [2]) == bp.unpack_bytes_from_file(path)
+    assert [TARGET] == os.listdir(tmp_path)
+
+
+def test_hard_links(tmp_path):
+    """A change in place is that of both names; only a copy would break the link."""
+    path, link = tmp_path / TARGET, tmp_path / "link"
+    path.write_bytes(OLD)
+    os.link(path, link)
+    WRITERS["append"](path)
+    assert os.path.samefile(path, link)
+    assert 200 == len(bp.unpack_ndarray_from_file(link))
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="'2' hard links and can't be") as raised:
+        rewrite_metadata(path, list(range(9999)), grow=True)
+    assert str(path) == raised.value.filename
+    assert "Remove the other links" in str(raised.value)
+    assert before == link.read_bytes()
+    assert {TARGET, "link"} == {*os.listdir(tmp_path)}
+
+
+NAMES = ["x" * 255, "ä" * 127, ".hidden", "a b\n", "-rf", "x.journal"]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: name[:9])
+def test_names(tmp_path, name):
+    (tmp_path / name).write_bytes(OLD)
+    WRITERS["append"](tmp_path / name)
+    (tmp_path / "link").symlink_to(name)
+    WRITERS["append"](tmp_path / "link")
+    assert 270 == len(bp.unpack_ndarray_from_file(tmp_path / name))
+    assert {name, "link"} == {*os.listdir(tmp_path)}
