@@ -6,8 +6,6 @@ the writer to any later one, and the reader goes on.
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import random
 import threading
@@ -16,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from crash.operations import (
-    JOURNAL,
     LOOSE,
     TARGET,
     Append,
@@ -31,23 +28,21 @@ from crash.states import Checker, lay_down, process_states
 from crash.watched_disk import WatchedDisk, replaced_disk
 
 import bloscpack
-from bloscpack._commit import journal, trust
 from bloscpack._commit import snapshot as snapshot_module
+from bloscpack._commit import undo
 from bloscpack._commit.snapshot import (
     BEGINNING_ATTEMPTS,
-    RolledBackFile,
     Snapshot,
     read_snapshot,
 )
-from bloscpack._storage.local import whole_file
 from bloscpack.abstract_io import unpack
 from bloscpack.cli import main
 from bloscpack.exceptions import FormatError, StorageError
 from bloscpack.file_io import CompressedFPSource, PlainBytesSink
 
 # How many ways of going on are tried at each point where a reader can be stopped: with
-# the file open, before it has looked for a journal, before it has checked what lies in
-# front of the chunks, at a chunk, at the end.
+# the file open, before it has looked for an undo record, before it has checked what
+# lies in front of the chunks, at a chunk, at the end.
 SAMPLE = 50
 POINTS = ("opened", "noted", "beginning", "chunk 0", "chunk 2", "end")
 
@@ -76,21 +71,21 @@ class Reading:
         return sink.getvalue(), source.metadata
 
     def result(self):
-        real_load = trust.load
-
-        def load(name, fp):
+        def settled_file(fp):
             self._reached("noted")
-            return real_load(name, fp)
+            return undo.settled_file(fp)
 
         def snapshot(path, fp):
             self._reached("opened")
             return Snapshot(path, fp)
 
-        trust.load, snapshot_module.Snapshot = load, snapshot
+        snapshot_module.settled_file = settled_file
+        snapshot_module.Snapshot = snapshot
         try:
             return read_snapshot(self.path, self.read)
         finally:
-            trust.load, snapshot_module.Snapshot = real_load, Snapshot
+            snapshot_module.settled_file = undo.settled_file
+            snapshot_module.Snapshot = Snapshot
 
 
 class Source(CompressedFPSource):
@@ -157,19 +152,13 @@ class Stages:
         for number, content in contents.items():
             if content != old.get(number):
                 path = self.keep / str(number)
-                if number == names.get(JOURNAL) == old_names.get(JOURNAL):
-                    path = self.folder / JOURNAL  # it has no name in `keep`
                 refill(path, content)
                 self.clock += 10**7
                 os.utime(path, ns=(self.clock, self.clock))
         for name in old_names.keys() | names.keys():
             path = self.folder / name
             if old_names.get(name) != names.get(name):
-                if name == JOURNAL and name in names:
-                    content = contents.get(names[name], b"")
-                    (self.folder / "linked").write_bytes(content)
-                    (self.folder / "linked").replace(path)
-                elif name in names:
+                if name in names:
                     os.link(self.keep / str(names[name]), self.folder / "linked")
                     (self.folder / "linked").replace(path)
                 else:
@@ -223,12 +212,11 @@ class Restless:
 
 
 def test_a_long_append_keeps_nobody_waiting(tmp_path):
-    """Whatever is written while the journal is there, it makes up for."""
+    """New chunks lie behind those that a reader reads, and digests prove these."""
     stages = Stages(Append(nbytes=9000), tmp_path)
-    during = [i for i, (names, _) in enumerate(stages.states) if JOURNAL in names]
-    stages.lay_down(during[5])
-    steps = iter(during[6:])
-    restless = Restless(lambda: stages.go_on(next(steps)))
+    stages.lay_down(0)
+    steps = iter(range(1, len(stages.states)))
+    restless = Restless(lambda: stages.go_on(next(steps)), late=True)
     found = read_snapshot(stages.folder / TARGET, restless.read)
     assert stages.found[0] == found
     assert 1 == restless.attempts
@@ -373,8 +361,9 @@ def half_done(tmp_path):
     stages = Stages(AppendToArray(nbytes=2400), tmp_path)
     array = bloscpack.unpack_ndarray_from_file(stages.folder / TARGET)
     assert (160, 10) == array.shape
-    during = [i for i, (names, _) in enumerate(stages.states) if JOURNAL in names]
-    stages.lay_down(during[-1])
+    number = stages.states[0][0][TARGET]
+    changed = [undo.is_flagged(contents[number]) for _, contents in stages.states]
+    stages.lay_down(len(changed) - 1 - changed[::-1].index(True))
     return stages.folder / TARGET, array[:100]
 
 
@@ -386,60 +375,7 @@ def test_everything_that_reads_sees_the_old_state(half_done, tmp_path, capsys):
     assert array.tobytes() == (tmp_path / "out").read_bytes()
     main(["info", str(path)])
     assert "shape:      (100, 10)\n" in capsys.readouterr().out
-    assert [TARGET, JOURNAL] == sorted(os.listdir(path.parent))
-
-
-# A file in the state before the change
-
-OLD = bytes(range(100))
-
-
-@pytest.fixture
-def rolled_back(tmp_path):
-    """OLD, which has been changed in three places and cut off."""
-    path = tmp_path / "file"
-    path.write_bytes(OLD)
-    with path.open("r+b") as fp:
-        pieces = journal.encode(fp, [(0, 9), (20, 21), (70, 100)], b"\0new", (30, 70))
-        (tmp_path / "journal").write_bytes(b"".join(pieces))
-        fp.seek(0)
-        fp.write(b"\0new")
-        fp.truncate(80)
-        fp.seek(70)
-        fp.write(b"new end")
-    with path.open("rb") as fp, (tmp_path / "journal").open("rb") as journal_fp:
-        saved = journal.Journal("journal", whole_file(journal_fp)).keep(journal_fp)
-        yield RolledBackFile(fp, saved)
-
-
-def test_rolled_back_reads_what_was(rolled_back):
-    assert OLD == rolled_back.readall()
-    assert b"" == rolled_back.read(10)
-    for start in range(0, 101, 7):
-        for size in (1, 2, 10, 200):
-            assert start == rolled_back.seek(start)
-            assert OLD[start : start + size] == rolled_back.read(size)
-            assert min(start + size, 100) == rolled_back.tell()
-
-
-def test_rolled_back_seeks(rolled_back):
-    assert 100 == rolled_back.seek(0, os.SEEK_END)
-    assert 90 == rolled_back.seek(-10, os.SEEK_CUR)
-    assert OLD[90:] == rolled_back.read(100)
-    assert 200 == rolled_back.seek(100, os.SEEK_END)
-    assert b"" == rolled_back.read(1)
-    assert rolled_back.readable()
-    assert rolled_back.seekable()
-    assert not rolled_back.writable()
-
-
-def test_rolled_back_under_a_buffer(rolled_back):
-    with io.BufferedReader(rolled_back, 16) as fp:
-        assert OLD[:5] == fp.read(5)
-        fp.seek(60)
-        assert OLD[60:75] == fp.read(15)
-        fp.seek(0)
-        assert OLD == fp.read()
+    assert [TARGET] == os.listdir(path.parent)
 
 
 # How often
@@ -453,25 +389,3 @@ def test_what_a_stream_was_given_is_not_given_again(tmp_path):
         assert snapshot_module.ATTEMPTS == snapshot_module.attempts_for(output)
     for stream in (pipe, os.devnull):
         assert 1 == snapshot_module.attempts_for(stream)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="errors of POSIX")
-@pytest.mark.parametrize("call", ["lstat", "open"])
-def test_a_journal_that_the_system_can_not_look_for(tmp_path, monkeypatch, call):
-    path = tmp_path / "a.blp"
-    bloscpack.pack_bytes_to_file(b"old" * 999, path)
-    (tmp_path / "a.blp.journal").write_bytes(b"")
-    original = getattr(os, call)
-
-    def failing(name, *args, **kwargs):
-        if os.fspath(name).endswith(".journal"):
-            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
-        return original(name, *args, **kwargs)
-
-    monkeypatch.setattr(os, call, failing)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        bloscpack.unpack_bytes_from_file(path)
-    os.remove(path)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        bloscpack.pack_bytes_to_file(b"new", path)
-    assert not path.exists()

@@ -235,7 +235,7 @@ def test_release_0_16_refuses_the_file(request, tmp_path):
     code = SHIM + "bloscpack.unpack_bytes_from_file(sys.argv[1])"
     for state in (OLD, *FLAGGED, STATES[-1]):
         (tmp_path / TARGET).write_bytes(state)
-        done = run_process(python, "-c", code, tmp_path / TARGET, PYTHONPATH="")
+        done = run_process(python, "-I", "-c", code, tmp_path / TARGET)
         assert is_flagged(state) == done.returncode, done.stderr
         assert is_flagged(state) == ("attempting to decode options" in done.stderr)
 
