@@ -211,18 +211,15 @@ def reset_signals() -> None:
 
 
 def copied_sample(folder: Path, name: str, into: Path) -> Path:
-    """Return a copy of a sample and its journal; only this user may write them.
+    """Return a copy of a sample; only this user may write it.
 
     A journal that others may write is refused, and a clone may have such files.
     """
-    for source in folder.glob(name + "*"):
-        if source.name not in (name, name + ".journal"):
-            continue
-        target = into / source.name
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            shutil.copyfile(source, target)
+    source, target = folder / name, into / name
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
     for place in (into, *into.rglob("*")):
         place.chmod(0o755 if place.is_dir() else 0o644)
-    return into / name
+    return target

@@ -30,18 +30,15 @@ from valid.make_datasets import (  # noqa: E402
     Zip,
     archive,
     array,
-    beside,
     change_member,
     edited,
     foreign,
     group,
     in_shard,
     index_at,
-    interrupted,
     patched,
     pending,
     set_document,
-    states,
     superchunk,
     swapped,
     table,
@@ -103,15 +100,6 @@ def local(rules, member="x/c/0", **changes):
     return zipped(rules, lambda z: z[member]["local"].update(changes))
 
 
-def journal(rules, at, new):
-    """Return a sample: a file with other bytes in its journal, and a right digest."""
-
-    def change(fields):
-        fields[at : at + len(new)] = new
-
-    return rules, lambda: interrupted(change)
-
-
 def place(files, name, new):
     return in_shard(files, name, lambda value: value.update(place=new))
 
@@ -148,6 +136,11 @@ def short_entry():
     at = index_at(files, "c/0")
     start, size = struct.unpack_from("<QQ", files["c/0"], at)
     return with_entry(files, "c/0", 0, struct.pack("<QQ", start, size - 4))
+
+
+def flagged(files, name):
+    """Return files of which one says that it has an undo record."""
+    return patched(files, name, 5, bytes([files[name][5] | 4]))
 
 
 def unchecked(files, name):
@@ -597,32 +590,10 @@ SAMPLES = {
     "archive-without-group": zipped(
         "Z5", lambda z: z.members.remove(z["in/zarr.json"])
     ),
-    # Journals of files
-    "journal-version": journal("J3", 8, b"\2"),
-    "journal-flag": (
-        "J3",
-        lambda: beside(interrupted()["sample.blp"], damaged_journal(flag=2)),
-    ),
-    "journal-reserved": journal("J3", 15, b"\1"),
-    "journal-length": journal("J3", 16, struct.pack(INT64, 2**40)),
-    "journal-extents-none": journal("J3", 32, struct.pack(INT64, 0)),
-    "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
-    "journal-witness": journal("J3", 56, bytes(32)),
-    "journal-extent": journal("J3", 88, struct.pack(INT64, 50)),
-    "journal-extent-outside": journal("J3", 96, struct.pack(INT64, 2**40)),
-    "journal-extents-many": journal("J3", 32, struct.pack(INT64, 2**40)),
-    "journal-digest": (
-        "J3",
-        lambda: beside(interrupted()["sample.blp"], damaged_journal()),
-    ),
-    "journal-cut": (
-        "J3",
-        lambda: cut(interrupted(), "sample.blp.journal", 500),
-    ),
-    "journal-another-file": (
-        "J3",
-        lambda: beside(states()[0], b"no journal"),
-    ),
+    # Undo records
+    "archive-undo": zipped("X2", lambda z: change_member(z, "x/c/0", flagged)),
+    "zarr-undo": ("X1", lambda: flagged(array(FEW), "c/0")),
+    "superchunk-undo": ("X1", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
     # Journals of datasets
     "dataset-journal-empty": (
         "J5",
@@ -725,13 +696,6 @@ def place_of(member):
 def wrong_crc(z, name):
     """Give a member another crc32, in its local header and its entry."""
     z[name]["local"]["crc"] = z[name]["entry"]["crc"] = 12345
-
-
-def damaged_journal(flag=1):
-    journal = bytearray(interrupted()["sample.blp.journal"])
-    journal[9] = flag
-    journal[-40] ^= 1
-    return bytes(journal)
 
 
 def findings(path):
