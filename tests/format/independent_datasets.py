@@ -64,7 +64,7 @@ class Folder:
     """A folder of a dataset, whose files are read through its journal."""
 
     def __init__(self, path: str, table: Folder | None = None) -> None:
-        """Take a folder; a column is read through the journal of its table (J5)."""
+        """Take a folder; a column is read through the journal of its table (J2)."""
         self.path, start = path, os.path.basename(path) + "/"
         new = table.new if table else {}
         self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
@@ -72,28 +72,28 @@ class Folder:
             self.read_journal(path + "/.bloscpack")
 
     def read_journal(self, hidden: str) -> None:
-        """Find the new contents of files, or where these are (J5, J6)."""
+        """Find the new contents of files, or where these are (J2, J3)."""
         around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
         is_regular = stat.S_ISREG(journal.st_mode) and journal.st_nlink == 1
-        check("J6", stat.S_ISDIR(around.st_mode) and is_regular)
+        check("J3", stat.S_ISDIR(around.st_mode) and is_regular)
         folder = os.stat(self.path)
         sticky = folder.st_mode & stat.S_ISVTX
         for status in (around, journal):
             user = os.getuid() if status is around else 0
             known = status.st_uid in (0, folder.st_uid, user)
-            check("J6", known or (not sticky and may_write(status.st_uid, folder)))
+            check("J3", known or (not sticky and may_write(status.st_uid, folder)))
             allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
             allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
-            check("J6", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
-        check("J5", journal.st_size <= LARGEST_DOCUMENT)
-        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
-        check("J5", isinstance(value, dict))
+            check("J3", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
+        check("J2", journal.st_size <= LARGEST_DOCUMENT)
+        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J2")
+        check("J2", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
         texts = value.get("documents", {})
-        check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
-        check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
-        check("J5", "/" not in "".join(files) and not {*files.values()} & {*texts})
-        check("J5", all(isinstance(text, str) for text in texts.values()))
+        check("J2", [type(files), type(texts), type(removed)] == [dict, dict, list])
+        check("J2", all(map(is_name, [*files, *files.values(), *texts, *removed])))
+        check("J2", "/" not in "".join(files) and not {*files.values()} & {*texts})
+        check("J2", all(isinstance(text, str) for text in texts.values()))
         self.new = {target: (hidden, name) for name, target in files.items()}
         self.new |= {n: t.encode("utf-8", "surrogatepass") for n, t in texts.items()}
 

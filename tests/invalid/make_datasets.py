@@ -596,32 +596,32 @@ SAMPLES = {
     "superchunk-undo": ("X1", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
     # Journals of datasets
     "dataset-journal-empty": (
-        "J5",
+        "J2",
         lambda: {**pending(), ".bloscpack/journal": b""},
     ),
-    "dataset-journal-no-object": ("J5", lambda: pending(change=lambda journal: [1])),
+    "dataset-journal-no-object": ("J2", lambda: pending(change=lambda journal: [1])),
     "dataset-journal-no-files": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.pop("files") and None),
     ),
     "dataset-journal-outside": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update(x="../c/0")),
     ),
     "dataset-journal-absolute": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
     ),
     "dataset-journal-cut": (
-        "J5",
+        "J2",
         lambda: cut(pending(), ".bloscpack/journal", 30),
     ),
     "dataset-journal-new-name": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update({"../x": "x"})),
     ),
     "dataset-journal-removed-outside": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["removed"].append("../c/1")),
     ),
     "dataset-journal-damaged-document": (
@@ -629,25 +629,25 @@ SAMPLES = {
         lambda: pending(change=with_shape),
     ),
     "dataset-journal-slash": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update({"a/x": "x"})),
     ),
     "dataset-journal-twice": (
-        "J5",
+        "J2",
         lambda: pending(
             change=lambda journal: journal["documents"].update({"c/0": ""})
         ),
     ),
     "dataset-journal-nested": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(other=nested(100))),
     ),
     "dataset-journal-removed": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(removed="c/1")),
     ),
     "dataset-journal-document": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["documents"].update(x={})),
     ),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),

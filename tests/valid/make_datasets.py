@@ -720,17 +720,17 @@ SAMPLES = {
         lambda: archive(lambda z: change_member(z, "x/c/0", changing)),
     ),
     # Journals
-    "dataset-journal": ("J4 J5", pending),
-    "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
-    "dataset-journal-shorter": ("J5", shorter),
-    "dataset-journal-table": ("J5", pending_table),
+    "dataset-journal": ("J1 J2", pending),
+    "dataset-journal-half-applied": ("J2", lambda: pending(applied=True)),
+    "dataset-journal-shorter": ("J2", shorter),
+    "dataset-journal-table": ("J2", pending_table),
     "dataset-journal-token": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(token="0f")),
     ),
-    "dataset-journal-of-column": ("J5", pending_column),
+    "dataset-journal-of-column": ("J2", pending_column),
     "group-unfinished": (
-        "J6",
+        "J3",
         lambda: {
             **group(),
             "new/.bloscpack/unfinished": b"",
@@ -738,7 +738,7 @@ SAMPLES = {
         },
     ),
     "dataset-uncommitted": (
-        "J6",
+        "J3",
         lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
     ),
     # Files
