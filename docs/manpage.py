@@ -253,11 +253,6 @@ def _foot() -> list[str]:
         "Configuration in TOML, with the keys %s. %s shows its name."
         % (", ".join(settings.CHECKS), "'blpk config --path'"),
     )
-    lines += _tagged(
-        italic("FILE.journal"),
-        "Old bytes of FILE during a change. After an interruption the next command "
-        "that reads FILE uses it, and the next that writes FILE restores FILE from it.",
-    )
     lines += [_section("EXAMPLES")]
     for text, commands in EXAMPLES:
         lines += [escape(text), *_literal(commands), ".PP"]

@@ -216,8 +216,8 @@ def copied_sample(folder: Path, name: str, into: Path) -> Path:
     The journal of a dataset is refused if others may write it, and a clone may have
     such files.
     """
-    source = folder / name
-    (shutil.copytree if source.is_dir() else shutil.copyfile)(source, into / name)
+    source, target = folder / name, into / name
+    (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
     for place in (into, *into.rglob("*")):
         place.chmod(0o755 if place.is_dir() else 0o644)
-    return into / name
+    return target

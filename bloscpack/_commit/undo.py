@@ -46,6 +46,7 @@ from ..constants import (
     MAGIC,
 )
 from ..exceptions import DamageError, UsageError
+from ..headers import find_layout
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ MAX_EXTENTS = 64
 
 
 def is_flagged(prefix: bytes) -> bool:
-    """Return whether a header says that the file ends with an undo record."""
+    """Return whether a header says that the file ends with an undo record.
+
+    A file of layout 0 has its number of chunks in the place of version and options.
+    """
     return (
-        len(prefix) > OPTIONS
-        and prefix[: len(MAGIC)] == MAGIC
-        and prefix[len(MAGIC)] == FORMAT_VERSION
+        len(prefix) >= BLOSCPACK_HEADER_LENGTH
+        and prefix[:OPTIONS] == MAGIC + bytes([FORMAT_VERSION])
         and bool(prefix[OPTIONS] & BIT)
+        and find_layout(prefix) == FORMAT_VERSION
     )
 
 
@@ -139,14 +143,15 @@ class UndoRecord:
             done = first + nbytes
             self.extents.append((first, done, position))
             position += nbytes
-        if position != end or self.extents[0][0] != 0:
+        first, stop, at = self.extents[0]
+        if position != end or first != 0:
             raise _damaged("its extents do not fit", start)
-        self._whole = whole
-        header = whole.read_at(self.extents[0][2], BLOSCPACK_HEADER_LENGTH)
-        if header[: len(MAGIC)] != MAGIC or is_flagged(header):
-            raise _damaged("its old header is invalid", start)
-        if self.extents[0][1] < BLOSCPACK_HEADER_LENGTH:
+        if stop < BLOSCPACK_HEADER_LENGTH:
             raise _damaged("the old header is missing", start)
+        self._whole = whole
+        header = whole.read_at(at, OPTIONS + 1)
+        if header[:OPTIONS] != whole.read_at(0, OPTIONS) or header[OPTIONS] & BIT:
+            raise _damaged("its old header is invalid", start)
 
     def old_bytes(
         self, start: int = 0, stop: int | None = None
@@ -213,7 +218,7 @@ class UndoneFile(StorageFile):
 
 def settled(storage: Storage) -> Storage:
     """Return a storage with the content that counts: see `UndoneStorage`."""
-    if is_flagged(storage.read_at(0, OPTIONS + 1)):
+    if is_flagged(storage.read_at(0, BLOSCPACK_HEADER_LENGTH)):
         return UndoneStorage(storage)
     return storage
 
@@ -226,7 +231,7 @@ def settled_file(fp: File) -> File:
     if bytes_left(fp) is None:
         return fp
     start = fp.tell()
-    prefix = read_up_to(fp, OPTIONS + 1)
+    prefix = read_up_to(fp, BLOSCPACK_HEADER_LENGTH)
     fp.seek(start)
     if not is_flagged(prefix):
         return fp
@@ -237,7 +242,7 @@ def settled_file(fp: File) -> File:
 def settled_bytes(content: Buffer) -> memoryview:
     """Return the content that counts of a file in memory."""
     view = as_bytes_view(content)
-    if is_flagged(bytes(view[: OPTIONS + 1])):
+    if is_flagged(bytes(view[:BLOSCPACK_HEADER_LENGTH])):
         undone = UndoneStorage(MemoryStorage(view))
         view = memoryview(undone.read_at(0, undone.size))
     return view
@@ -288,7 +293,7 @@ def restore(fp: BinaryFile, sync: Callable[[], object]) -> bool:
     are still there. Afterwards the position is at the beginning.
     """
     raw = _unbuffered(fp)
-    if not is_flagged(_read(raw, 0, OPTIONS + 1)):
+    if not is_flagged(_read(raw, 0, BLOSCPACK_HEADER_LENGTH)):
         fp.seek(0)
         return False
     record = UndoRecord(whole_file(raw))

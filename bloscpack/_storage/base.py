@@ -1,7 +1,7 @@
 """The contract of a storage: bytes that are read at any position.
 
 Strategy: code that reads at positions (`Reader`, verify, recover, the sources over
-files, the journal) takes a `Storage` and never seeks. Code that reads forward takes a
+files, undo records) takes a `Storage` and never seeks. Code that reads forward takes a
 file object; `StorageFile` is one over any storage.
 
 A new place to read from is one new module in this folder, with one subclass of

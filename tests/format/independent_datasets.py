@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import itertools
 import math
 import os
@@ -35,7 +34,7 @@ def read(path: str) -> dict:
         tree = read_folder(path)
         supports("none", tree is not None)
         return tree
-    data = file_bytes(path)
+    data = Path(path).read_bytes()
     tree = read_archive(data) if data[:4] != b"blpk" else None
     if tree := tree or blp.read_array(data):
         return tree
@@ -46,18 +45,6 @@ def read(path: str) -> dict:
 # Journals
 
 
-def file_bytes(path: str) -> bytes:
-    """Return the content of a file, as its journal has it (J1)."""
-    data, status, journal = Path(path).read_bytes(), os.stat(path), path + ".journal"
-    if not os.path.lexists(journal):
-        return data
-    found, limit = os.lstat(journal), 2 * len(data) + 176
-    check("J3", stat.S_ISREG(found.st_mode) and found.st_nlink == 1)
-    check("J3", may_write(found.st_uid, status) and found.st_size <= limit)
-    check("J3", not found.st_mode & 0o22 or status.st_mode & stat.S_IWOTH)
-    return old_content(data, Path(journal).read_bytes(), status.st_ino)
-
-
 def may_write(uid: int, status: os.stat_result) -> bool:
     """Return whether the permission bits of a file allow a user to write it."""
     if uid in (0, status.st_uid) or status.st_mode & stat.S_IWOTH:
@@ -65,50 +52,6 @@ def may_write(uid: int, status: os.stat_result) -> bool:
     users = [user for user in pwd.getpwall() if user.pw_uid == uid]
     groups = [g for u in users for g in os.getgrouplist(u.pw_name, u.pw_gid)]
     return bool(status.st_mode & stat.S_IWGRP) and status.st_gid in groups
-
-
-def old_content(data: bytes, journal: bytes, inode: int) -> bytes:
-    """Return the content of a file before the change that a journal belongs to."""
-    if b"blpkjrnl".startswith(journal[:512].rstrip(b"\0")):  # J2
-        return data
-    check("J3", journal[:9] == b"blpkjrnl\1" and journal[9:10] <= b"\1")
-    count = int.from_bytes(journal[32:40], "little")
-    at, is_whole = 96 + 16 * count, False
-    if 1 <= count <= 3 and len(journal) >= at + 32:
-        fields = struct.unpack_from(f"<qQqqq32s{2 * count}qq", journal, 16)
-        length, number, _, start, size, witness, *ends, head_size = fields
-        extents = [*zip(ends[::2], ends[1::2])]
-        expected = at + head_size + sum(b - a for a, b in extents) + 32
-        digest = hashlib.sha256(journal[:9] + b"\0" + journal[10:-32]).digest()
-        is_whole = len(journal) == expected and digest == journal[-32:]
-    if not is_whole and journal[9:10] != b"\1":  # J2
-        return data
-    check("J3", is_whole and journal[10:16] == bytes(6) and 0 < length <= len(data))
-    check("J3", all(a < b for a, b in itertools.pairwise(ends)))
-    check("J3", ends[0] == 0 and ends[-1] <= length and head_size == ends[1])
-    check("J3", size >= 64 and 0 <= start <= length - size)
-    check("J3", all(b <= start or a >= start + size for a, b in extents))
-    head, at, old = (
-        journal[at : at + head_size],
-        at + head_size,
-        bytearray(data[:length]),
-    )
-    for a, b in extents:
-        old[a:b], at = journal[at : at + b - a], at + b - a
-    with blp.breaking("J3"):
-        file = blp.read_front(bytes(old))
-    (_, end), *rest, chunks, table = *extents, file.position, file.table
-    if rest and rest[0][0] >= table and rest[0][1] <= chunks:
-        del rest[0]
-    check("J3", end in (32, table) and len(rest) < 2)
-    check("J3", not rest or (rest[0][0] >= chunks and rest[0][1] == length))
-    starts = [*range(start, start + size, max(4096, -(-size // 16)))]
-    starts.append(max(start, start + size - 4096))
-    samples = [data[i : min(i + 4096, start + size)] for i in starts]
-    check("J3", hashlib.blake2b(b"".join(samples), digest_size=32).digest() == witness)
-    check("J3", all(n in (a, b, 0) for n, a, b in zip(data, old, head)))
-    check("J3", inode == number or data[:head_size] != head)
-    return bytes(old)
 
 
 def is_name(name: object) -> bool:
@@ -121,7 +64,7 @@ class Folder:
     """A folder of a dataset, whose files are read through its journal."""
 
     def __init__(self, path: str, table: Folder | None = None) -> None:
-        """Take a folder; a column is read through the journal of its table (J5)."""
+        """Take a folder; a column is read through the journal of its table (J2)."""
         self.path, start = path, os.path.basename(path) + "/"
         new = table.new if table else {}
         self.new = {n[len(start) :]: new[n] for n in new if n.startswith(start)}
@@ -129,28 +72,28 @@ class Folder:
             self.read_journal(path + "/.bloscpack")
 
     def read_journal(self, hidden: str) -> None:
-        """Find the new contents of files, or where these are (J5, J6)."""
+        """Find the new contents of files, or where these are (J2, J3)."""
         around, journal = os.lstat(hidden), os.lstat(hidden + "/journal")
         is_regular = stat.S_ISREG(journal.st_mode) and journal.st_nlink == 1
-        check("J6", stat.S_ISDIR(around.st_mode) and is_regular)
+        check("J3", stat.S_ISDIR(around.st_mode) and is_regular)
         folder = os.stat(self.path)
         sticky = folder.st_mode & stat.S_ISVTX
         for status in (around, journal):
             user = os.getuid() if status is around else 0
             known = status.st_uid in (0, folder.st_uid, user)
-            check("J6", known or (not sticky and may_write(status.st_uid, folder)))
+            check("J3", known or (not sticky and may_write(status.st_uid, folder)))
             allowed = folder.st_mode & (0o20 if folder.st_gid == status.st_gid else 0)
             allowed = 0o22 if folder.st_mode & stat.S_IWOTH else allowed
-            check("J6", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
-        check("J5", journal.st_size <= LARGEST_DOCUMENT)
-        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J5")
-        check("J5", isinstance(value, dict))
+            check("J3", not status.st_mode & 0o22 & ~(0 if sticky else allowed))
+        check("J2", journal.st_size <= LARGEST_DOCUMENT)
+        value = blp.parse_json(Path(hidden + "/journal").read_bytes(), "J2")
+        check("J2", isinstance(value, dict))
         files, removed = value.get("files"), value.get("removed", [])
         texts = value.get("documents", {})
-        check("J5", [type(files), type(texts), type(removed)] == [dict, dict, list])
-        check("J5", all(map(is_name, [*files, *files.values(), *texts, *removed])))
-        check("J5", "/" not in "".join(files) and not {*files.values()} & {*texts})
-        check("J5", all(isinstance(text, str) for text in texts.values()))
+        check("J2", [type(files), type(texts), type(removed)] == [dict, dict, list])
+        check("J2", all(map(is_name, [*files, *files.values(), *texts, *removed])))
+        check("J2", "/" not in "".join(files) and not {*files.values()} & {*texts})
+        check("J2", all(isinstance(text, str) for text in texts.values()))
         self.new = {target: (hidden, name) for name, target in files.items()}
         self.new |= {n: t.encode("utf-8", "surrogatepass") for n, t in texts.items()}
 
@@ -255,7 +198,7 @@ def read_node(folder: Folder) -> dict:
     return {"kind": "table", "attributes": attributes, "columns": columns}
 
 
-# Nodes of Zarr# Nodes of Zarr
+# Nodes of Zarr
 
 INDEX = [{"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"]
 WORDS = re.compile(rb"id=([0-9a-f]{16})(?: [a-z]+=[0-9a-f]+)* crc32=([0-9a-f]{8})")
@@ -759,7 +702,7 @@ def array_in(members: dict, name: str, chunks: str | None) -> dict | None:
     tree = blp.read_array(data)
     check("A12", tree is not None)
     if node:
-        check("Z3", blp.read_header(data).layout == 3)
+        check("Z3", blp.layout_of(data) == 3)
         check("Z3", all(node[key] == tree[key] for key in ("shape", "dtype")))
         check("Z3", chunks == name + "/c" + "/0" * len(tree["shape"]))
     return tree

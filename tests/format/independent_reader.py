@@ -85,6 +85,7 @@ class File(SimpleNamespace):
 
 def read(data: bytes) -> tuple[bytes, object]:
     """Return the plain bytes and the metadata of a file."""
+    data = content_of(data)
     file = read_chunks(data, read_front(data))
     return b"".join(file.pieces), file.metadata
 
@@ -103,16 +104,49 @@ def read_front(data: bytes) -> File:
     return file
 
 
-def read_header(data: bytes) -> File:
+def content_of(data: bytes) -> bytes:
+    """Return the bytes of a file before a change that has not been committed (X1)."""
+    if layout_of(data) != 3 or not data[5] & 4:
+        return data
+    magic, end = b"\xffundo\r\n\x1a", len(data) - 48
+    check("X2", end >= 0 and data[-8:] == magic)
+    size, digest = struct.unpack_from("<q32s", data, end)
+    start = end - size
+    check("X2", size >= 24 and start >= 0)
+    found = hashlib.blake2b(struct.pack("<q", start), digest_size=32)
+    found.update(data[start:end])
+    check("X3", found.digest() == digest)
+    first, length, count = struct.unpack_from("<8sqq", data, start)
+    check("X4", first == magic and 32 <= length <= start and 0 < count <= 64)
+    at, done, old = start + 24 + 16 * count, 0, bytearray(data[:length])
+    check("X4", at <= end)
+    for begin, nbytes in struct.iter_unpack("<qq", data[start + 24 : at]):
+        check("X5", begin == 0 and nbytes >= 32 if done == 0 else begin >= done)
+        done = begin + nbytes
+        check("X5", nbytes > 0 and done <= length and at + nbytes <= end)
+        old[begin:done], at = data[at : at + nbytes], at + nbytes
+    check("X5", at == end)
+    check("X6", old[:5] == data[:5] and not old[5] & 4)
+    return bytes(old)
+
+
+def layout_of(data: bytes) -> int:
+    """Return the number of the layout (T)."""
     supports("T1", len(data) < 4 or data[:4] == b"blpk")
     if len(data) >= 24:
         *fields, _, typesize, nbytes, _, ctbytes = struct.unpack_from("<4B3I", data, 8)
         possible = fields == [2, 1] and typesize and nbytes <= LARGEST_CHUNK
         if possible and 16 <= ctbytes <= nbytes + 16:
-            count = int.from_bytes(data[4:8], "little")
-            return File(layout=0, position=8, nchunks=count)
+            return 0
     supports("T3", len(data) >= 32)
     supports("T4", data[4] in (1, 2, 3))
+    return data[4]
+
+
+def read_header(data: bytes) -> File:
+    if layout_of(data) == 0:
+        count = int.from_bytes(data[4:8], "little")
+        return File(layout=0, position=8, nchunks=count)
     fields = struct.unpack_from("<4B2i2q", data, 4)
     layout, options, checksum, _, *sizes, nchunks, free = fields
     if layout == 1:
@@ -122,7 +156,9 @@ def read_header(data: bytes) -> File:
         return File(layout=1, position=16, nchunks=nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", checksum < 10 and options < 4)
+    check("H6", checksum < 10)
+    check("X1", not options & 4)  # in a dataset
+    check("H6", options < 4)
     check("H5", nchunks != 0 or sizes[1] < 1)
     check("H6", min(nchunks, free - 1, *sizes) >= -1 and max(sizes) <= LARGEST_CHUNK)
     check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
@@ -296,6 +332,7 @@ def describe_type(dtype: object) -> tuple[object, int]:
 
 def read_array(data: bytes) -> dict | None:
     """Return the array in a file, its items in C order; None for plain bytes."""
+    data = content_of(data)
     file = read_front(data)
     if not is_array(file.metadata):
         return None
@@ -345,6 +382,7 @@ def joined(parts: Iterable, shape: list[int], chunks: list[int], fill: bytes) ->
 
 def read_shard(data: bytes) -> bytes | None:
     """Return the plain bytes that the index leads to; None if the file is no shard."""
+    data = content_of(data)
     file = read_chunks(data, read_front(data))
     if not (inner := inner_size(file)):
         return None

@@ -266,7 +266,8 @@ def test_raw_header_is_valid():
     ("message", "changes"),
     [
         ("the magic marker b'blpk' is missing .* b'blpq'", {"magic": b"blpq"}),
-        ("Element 5 was non-zero", {"options": 4}),
+        ("the undo record at its end can't be used here", {"options": 4}),
+        ("Element 4 was non-zero", {"options": 8}),
         ("Element 0 was non-zero", {"options": 128}),
         ("checksum number must be .* 0 <= n <= 9, not '10'", {"checksum": 10}),
         ("'chunk_size' must be .* -1 <= n <= .*, not '-2'", {"chunk_size": -2}),

@@ -1,6 +1,6 @@
 """Another reader, written from docs/format.rst alone, agrees with this one.
 
-It reads archives, datasets and journals: valid and invalid samples, samples with a
+It reads archives and datasets: valid and invalid samples, samples with a
 flipped bit, and what a crash leaves (in tests/dataset/test_crash.py).
 """
 
@@ -109,8 +109,6 @@ def agree(path):
         message = refused[place].reason
         known = rules_by_message().get(pattern_of(message), set())
         known = known | LATE if known & CHUNK else known
-        # A journal is compared with its file, whose damage is then that of either.
-        known = known | {"J3"} if path.name.startswith("journal") else known
         assert refused[place] == BY_OTHERS or rule.reason in known, (message, rule)
     return bool(refused)
 

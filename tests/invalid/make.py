@@ -12,11 +12,13 @@ import struct
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from format.undo_records import states, take_apart  # noqa: E402
 from fuzz.parts import (  # noqa: E402
     CHUNK,
     HEADER,
@@ -343,6 +345,50 @@ LAYOUT_0 = struct.pack("<4sI", b"blpk", 2) + CHUNKS
 NO_CHUNKS = encode(HEADER, {**blank().header, "options": 0, "max_app_chunks": 0,
     "chunk_size": 0, "last_chunk": 0, "nchunks": 0})  # fmt: skip
 
+
+# Interrupted changes in place
+
+
+def grown(parts: Parts) -> None:
+    """Append ten numbers to the array of the blank file."""
+    pieces = PLAIN[:CHUNK_SIZE], PLAIN[CHUNK_SIZE:] + PLAIN[:24], PLAIN[24:]
+    parts.header.update(nchunks=3, last_chunk=16, max_app_chunks=0)
+    parts.chunks = [copied(piece) for piece in pieces]
+    parts.offsets = [-1, -1, -1]
+    describe(parts, shape=[20])
+
+
+# What an append overwrites: header and metadata, an entry, and the last chunk.
+TABLE_AT, LAST_CHUNK_AT = FIRST_CHUNK_AT - 24, FIRST_CHUNK_AT + 52
+OVERWRITTEN = [
+    (0, TABLE_AT),
+    (TABLE_AT + 16, 8),
+    (LAST_CHUNK_AT, len(SOUND) - LAST_CHUNK_AT),
+]
+# The file behind each of the steps 1 to 4 of the append.
+APPEND = states(SOUND, joined(grown), OVERWRITTEN)
+# A change that stops behind step 3, and its record.
+CHANGED, RECORD = take_apart(APPEND[2], len(OVERWRITTEN))
+
+
+def undo(**changes: object) -> bytes:
+    """Return the interrupted append with another record, whose digest is right."""
+    return CHANGED + replace(RECORD, **changes).join()
+
+
+def undo_extents(*extents: tuple[int, int], more: int = 0) -> bytes:
+    """Return the interrupted append with other extents; `more` old bytes are there."""
+    size = sum(size for _, size in extents) + more
+    return undo(extents=[*extents], old=RECORD.old.ljust(size, b"\0")[:size])
+
+
+def undo_old(at: int, new: bytes) -> bytes:
+    """Return the interrupted append with other old bytes."""
+    return undo(old=RECORD.old[:at] + new + RECORD.old[at + len(new) :])
+
+
+BEGIN, ENTRY, CHUNK_1 = OVERWRITTEN
+
 # name → (rules, change or bytes)
 FILES: dict[str, tuple[str, Change | bytes]] = {
     # The file as a whole
@@ -371,8 +417,9 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "free-unknown": ("H2", header(nchunks=UNKNOWN)),
     "count-overflow": ("H3", header(max_app_chunks=2**63 - 1)),
     **{
-        "options-%d" % bit: ("H6", header(options=3 | 1 << bit)) for bit in range(2, 8)
+        "options-%d" % bit: ("H6", header(options=3 | 1 << bit)) for bit in range(3, 8)
     },
+    "options-2": ("X2", header(options=7)),
     "checksum-10": ("H6", header(checksum=10)),
     "chunk-size-minus-2": ("H6", header(chunk_size=-2)),
     "chunk-size-large": ("H6", header(chunk_size=LARGEST_CHUNK + 1)),
@@ -384,6 +431,49 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "no-chunks": ("H8", header(chunk_size=0, last_chunk=0, nchunks=0)),
     "no-chunks-another": ("H8", NO_CHUNKS + SOUND),
     "zeros": ("H8", SOUND[:5] + b"\1\1\4" + bytes(200)),
+    # Undo record
+    "undo-cut": ("X2", APPEND[2][:-1]),
+    "undo-end": ("X2", undo(end=b"undo\r\n\x1a\xff")),
+    "undo-size-23": ("X2", undo(size=23)),
+    "undo-size-negative": ("X2", undo(size=-(2**63))),
+    "undo-size-large": ("X2", undo(size=2**63 - 1)),
+    "undo-size-file": ("X2", undo(size=len(APPEND[2]) - 47)),
+    "undo-digest": ("X3", undo(digest=bytes(32))),
+    "undo-moved": ("X3", CHANGED + b"\0" + RECORD.join()),
+    "undo-size-less": ("X3", undo(size=100)),
+    "undo-magic": ("X4", undo(magic=b"undo\r\n\x1a\xff")),
+    "undo-length-31": ("X4", undo(length=31)),
+    "undo-length-negative": ("X4", undo(length=-1)),
+    "undo-length-large": ("X4", undo(length=len(CHANGED) + 1)),
+    "undo-extents-none": ("X4", undo(extents=[], old=b"")),
+    "undo-extents-65": (
+        "X4", undo_extents((0, 32), *((at, 1) for at in range(32, 96))),
+    ),
+    "undo-extents-cut": ("X4", undo(count=64)),
+    "undo-extents-negative": ("X4", undo(count=-1)),
+    "undo-extents-many": ("X4", undo(count=2**60)),
+    "undo-extent-empty": ("X5", undo_extents(BEGIN, (TABLE_AT + 16, 0), CHUNK_1)),
+    "undo-extent-negative": ("X5", undo_extents((-1, TABLE_AT), ENTRY, CHUNK_1)),
+    "undo-extent-size": (
+        "X5", undo(extents=[BEGIN, (TABLE_AT, -1), (LAST_CHUNK_AT, 28)]),
+    ),
+    "undo-extents-order": ("X5", undo_extents(BEGIN, CHUNK_1, ENTRY)),
+    "undo-extents-overlap": ("X5", undo_extents(BEGIN, ENTRY, (TABLE_AT + 23, 9))),
+    "undo-extent-outside": (
+        "X5", undo_extents(BEGIN, ENTRY, (LAST_CHUNK_AT, CHUNK_1[1] + 1)),
+    ),
+    "undo-extent-overflow": (
+        "X5", undo(extents=[BEGIN, ENTRY, (2**63 - 1, 2**63 - 1)]),
+    ),
+    "undo-extent-first": ("X5", undo_extents((1, TABLE_AT), ENTRY, CHUNK_1)),
+    "undo-header-short": ("X5", undo_extents((0, 31), ENTRY, CHUNK_1)),
+    "undo-bytes-more": ("X5", undo_extents(BEGIN, ENTRY, CHUNK_1, more=1)),
+    "undo-bytes-less": ("X5", undo_extents(BEGIN, ENTRY, CHUNK_1, more=-1)),
+    "undo-nested": ("X6", undo_old(5, b"\7")),
+    "undo-old-magic": ("X6", undo_old(0, b"BLPK")),
+    "undo-old-version": ("X6", undo_old(4, b"\2")),
+    "undo-old-options": ("H6", undo_old(5, b"\x0b")),
+    "undo-old-chunk": ("C5 K1", undo_old(len(RECORD.old) - 1, b"\xff")),
     # Metadata
     "meta-format": ("M1", meta(magic_format=b"BSON")),
     "meta-format-blanks": ("M1", meta(magic_format=b"JSON    ")),

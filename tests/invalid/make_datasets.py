@@ -30,18 +30,15 @@ from valid.make_datasets import (  # noqa: E402
     Zip,
     archive,
     array,
-    beside,
     change_member,
     edited,
     foreign,
     group,
     in_shard,
     index_at,
-    interrupted,
     patched,
     pending,
     set_document,
-    states,
     superchunk,
     swapped,
     table,
@@ -103,15 +100,6 @@ def local(rules, member="x/c/0", **changes):
     return zipped(rules, lambda z: z[member]["local"].update(changes))
 
 
-def journal(rules, at, new):
-    """Return a sample: a file with other bytes in its journal, and a right digest."""
-
-    def change(fields):
-        fields[at : at + len(new)] = new
-
-    return rules, lambda: interrupted(change)
-
-
 def place(files, name, new):
     return in_shard(files, name, lambda value: value.update(place=new))
 
@@ -148,6 +136,11 @@ def short_entry():
     at = index_at(files, "c/0")
     start, size = struct.unpack_from("<QQ", files["c/0"], at)
     return with_entry(files, "c/0", 0, struct.pack("<QQ", start, size - 4))
+
+
+def flagged(files, name):
+    """Return files of which one says that it has an undo record."""
+    return patched(files, name, 5, bytes([files[name][5] | 4]))
 
 
 def unchecked(files, name):
@@ -597,60 +590,38 @@ SAMPLES = {
     "archive-without-group": zipped(
         "Z5", lambda z: z.members.remove(z["in/zarr.json"])
     ),
-    # Journals of files
-    "journal-version": journal("J3", 8, b"\2"),
-    "journal-flag": (
-        "J3",
-        lambda: beside(interrupted()["sample.blp"], damaged_journal(flag=2)),
-    ),
-    "journal-reserved": journal("J3", 15, b"\1"),
-    "journal-length": journal("J3", 16, struct.pack(INT64, 2**40)),
-    "journal-extents-none": journal("J3", 32, struct.pack(INT64, 0)),
-    "journal-witness-short": journal("J3", 48, struct.pack(INT64, 10)),
-    "journal-witness": journal("J3", 56, bytes(32)),
-    "journal-extent": journal("J3", 88, struct.pack(INT64, 50)),
-    "journal-extent-outside": journal("J3", 96, struct.pack(INT64, 2**40)),
-    "journal-extents-many": journal("J3", 32, struct.pack(INT64, 2**40)),
-    "journal-digest": (
-        "J3",
-        lambda: beside(interrupted()["sample.blp"], damaged_journal()),
-    ),
-    "journal-cut": (
-        "J3",
-        lambda: cut(interrupted(), "sample.blp.journal", 500),
-    ),
-    "journal-another-file": (
-        "J3",
-        lambda: beside(states()[0], b"no journal"),
-    ),
+    # Undo records
+    "archive-undo": zipped("X2", lambda z: change_member(z, "x/c/0", flagged)),
+    "zarr-undo": ("X1", lambda: flagged(array(FEW), "c/0")),
+    "superchunk-undo": ("X1", lambda: flagged(superchunk(FEW), "data/__1__.bin")),
     # Journals of datasets
     "dataset-journal-empty": (
-        "J5",
+        "J2",
         lambda: {**pending(), ".bloscpack/journal": b""},
     ),
-    "dataset-journal-no-object": ("J5", lambda: pending(change=lambda journal: [1])),
+    "dataset-journal-no-object": ("J2", lambda: pending(change=lambda journal: [1])),
     "dataset-journal-no-files": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.pop("files") and None),
     ),
     "dataset-journal-outside": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update(x="../c/0")),
     ),
     "dataset-journal-absolute": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update(x="/c/0")),
     ),
     "dataset-journal-cut": (
-        "J5",
+        "J2",
         lambda: cut(pending(), ".bloscpack/journal", 30),
     ),
     "dataset-journal-new-name": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update({"../x": "x"})),
     ),
     "dataset-journal-removed-outside": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["removed"].append("../c/1")),
     ),
     "dataset-journal-damaged-document": (
@@ -658,25 +629,25 @@ SAMPLES = {
         lambda: pending(change=with_shape),
     ),
     "dataset-journal-slash": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["files"].update({"a/x": "x"})),
     ),
     "dataset-journal-twice": (
-        "J5",
+        "J2",
         lambda: pending(
             change=lambda journal: journal["documents"].update({"c/0": ""})
         ),
     ),
     "dataset-journal-nested": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(other=nested(100))),
     ),
     "dataset-journal-removed": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(removed="c/1")),
     ),
     "dataset-journal-document": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal["documents"].update(x={})),
     ),
     "group-member": ("V1", lambda: with_keys(group(), "a/zarr.json", zarr_format=2)),
@@ -725,13 +696,6 @@ def place_of(member):
 def wrong_crc(z, name):
     """Give a member another crc32, in its local header and its entry."""
     z[name]["local"]["crc"] = z[name]["entry"]["crc"] = 12345
-
-
-def damaged_journal(flag=1):
-    journal = bytearray(interrupted()["sample.blp.journal"])
-    journal[9] = flag
-    journal[-40] ^= 1
-    return bytes(journal)
 
 
 def findings(path):

@@ -19,10 +19,12 @@ import numpy as np
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS))
 
-from valid.make_datasets import fixed, interrupted, made, pending  # noqa: E402
+from format.undo_records import states  # noqa: E402
+from valid.make_datasets import fixed, made, pending  # noqa: E402
 
 import bloscpack as bp  # noqa: E402
 from bloscpack import dataset  # noqa: E402
+from bloscpack.append import append_fp  # noqa: E402
 
 PAGE = TESTS.parent / "docs" / "format-examples.rst"
 # Codes of `struct` and names of the fields of each record, as docs/format.rst has them.
@@ -39,8 +41,7 @@ ENTRY = """4s signature, H made by, H version, H flags, H method, H time, H date
     I external, I offset"""
 END = """4s signature, H disk, H directory disk, H entries here, H entries,
     I directory size, I directory offset, H comment"""
-JOURNAL = """8s magic, B version, B flag, 6s zeros, q old length, Q inode, q extents,
-    q witness start, q witness length"""
+UNDO = "8s magic, q old length, q extents"
 DIGEST_SIZES = [0, 4, 4, 16, 20, 28, 32, 48, 64, 4]
 ACROSS = 16
 
@@ -107,6 +108,20 @@ class Table:
     def file(self, end=None):
         """Take a file of layout 3 that ends at a position."""
         end = len(self.data) if end is None else end
+        header = self.sections()
+        checksum = header["checksum"]
+        nchunks, free = header["nchunks"], header["max_app_chunks"]
+        if self.at < end:
+            self.section("trailer")
+            self.record("8s separator")
+            if self.at + 16 * (nchunks + free) + 4 < end:
+                self.frame(checksum)
+            for number in range(nchunks + free):
+                self.record("Q entry %d: offset, Q size" % number)
+            self.raw(4, "crc32c")
+
+    def sections(self):
+        """Take header, metadata, offsets and chunks; return the header."""
         header = self.record(HEADER)
         if header["options"] & 2:
             self.section("metadata")
@@ -123,14 +138,7 @@ class Table:
         for number in range(nchunks):
             self.section("chunk %d" % number)
             self.frame(header["checksum"])
-        if self.at < end:
-            self.section("trailer")
-            self.record("8s separator")
-            if self.at + 16 * (nchunks + free) + 4 < end:
-                self.frame(header["checksum"])
-            for number in range(nchunks + free):
-                self.record("Q entry %d: offset, Q size" % number)
-            self.raw(4, "crc32c")
+        return header
 
     def frame(self, checksum):
         self.raw(self.record(CHUNK)["ctbytes"] - 16, "plain bytes")
@@ -153,15 +161,20 @@ class Table:
         self.section("end record")
         self.record(END)
 
-    def journal(self):
-        count = self.record(JOURNAL)["extents"]
-        self.raw(32, "BLAKE2b of the witness")
-        extents = [self.record("q start, q stop") for _ in range(count)]
-        self.raw(self.record("q length of the head")["length of the head"], "new head")
+    def changed(self):
+        """Take a file of layout 3 in which a change was interrupted."""
+        size = struct.unpack_from("<q", self.data, len(self.data) - 48)[0]
+        at = len(self.data) - 48 - size
+        self.sections()
+        self.section("undo record")
+        self.raw(at - self.at, "zero bytes")
+        count = self.record(UNDO)["extents"]
+        extents = [self.record("q start, q length") for _ in range(count)]
         for number, extent in enumerate(extents):
-            size = extent["stop"] - extent["start"]
-            self.raw(size, "old bytes of extent %d" % number)
-        self.raw(32, "SHA-256")
+            self.raw(extent["length"], "old bytes of extent %d" % number)
+        self.record("q length of the record")
+        self.raw(32, "BLAKE2b")
+        self.record("8s magic")
 
 
 def table(data, take):
@@ -219,6 +232,16 @@ def archive():
     return file.getvalue()
 
 
+def changed():
+    """Return a file of which an append has overwritten all but the options."""
+    before, more = plain(), b"XYZ!"
+    file = io.BytesIO(before)
+    append_fp(file, io.BytesIO(more), len(more), nthreads=1)
+    after = file.getvalue()
+    last = 16 + 8 + 4  # bytes of the last chunk and its digest
+    return states(before, after, [(0, 32), (len(before) - last, last)])[2]
+
+
 def plain():
     return bp.pack_bytes_to_bytes(
         b"abcd" * 8 + b"xyz!" * 2,
@@ -247,15 +270,15 @@ def examples():
         "zarr-group": made(group),
         "superchunk-array": small(dataset.create_array, ROWS, layout="superchunk"),
         "superchunk-table": small(dataset.create_table, COLUMNS, layout="superchunk"),
-        "journal": interrupted(),
+        "undo": {"changed.blp": changed()},
         "dataset-journal": pending(),
     }
 
 
 def shown(name, content):
     """Return what the page shows of a file."""
-    if name.endswith(".journal"):
-        return table(content, Table.journal)
+    if name == "changed.blp":
+        return table(content, Table.changed)
     if content[:4] == b"blpk":
         return table(content, Table.file)
     if content[:4] == b"PK\3\4":

@@ -18,13 +18,16 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
+from format.undo_records import states  # noqa: E402
 from fuzz.parts import Parts, set_offsets  # noqa: E402
 from invalid.make import (  # noqa: E402
+    APPEND,
     CHUNK_SIZE,
     FIRST_CHUNK_AT,
     LAST_CHUNK,
     PLAIN,
     SOUND,
+    TABLE_AT,
     Change,
     array,
     blank,
@@ -33,6 +36,7 @@ from invalid.make import (  # noqa: E402
     copied,
     deflated,
     entry,
+    grown,
     header,
     in_pieces,
     meta,
@@ -273,6 +277,15 @@ def layout_0(*pieces: bytes) -> bytes:
     return struct.pack("<4sI", b"blpk", len(pieces)) + chunks
 
 
+# A file with another unit, and as a shard with another number of rows.
+UNITS = [made(array(metadata=unit)) for unit in ("m", "s")]
+SHARDS = [made(shard(*changes)) for changes in ((), (grown, array(shape=[20])))]
+SHARD_EXTENTS = [(0, len(SHARDS[0]))]
+AS_UNIT = {"metadata": made_text(metadata="m"), "array": NUMBERS}
+AS_SHARD = {"metadata": made_text(shard=8), "array": NUMBERS}
+GROWN = {"metadata": made_text(shape=[20]), "array": {**NUMBERS, "shape": [20]}}
+CUT_BACK = states(made(grown), SOUND, [(0, len(made(grown)))])
+
 FILES: dict[str, Case] = {
     "sound": Case("F2", SOUND, **as_array()),
     **streams(),
@@ -338,6 +351,19 @@ FILES: dict[str, Case] = {
         "M5", made(text(deflated(b'{"a":1}'), meta_codec=1, meta_size=7)),
         metadata='{"a":1}',
     ),
+    # Undo record
+    "undo-flagged": Case("X1", APPEND[1], **as_array()),
+    "undo-append": Case("X1", APPEND[2], **as_array()),
+    "undo-torn": Case("X1", APPEND[2][:100] + APPEND[1][100:], **as_array()),
+    "undo-metadata": Case(
+        "X1", states(*UNITS, [(0, TABLE_AT + len(UNITS[0]) - len(SOUND))])[2], **AS_UNIT
+    ),
+    "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD),
+    "undo-shorter": Case("X1", CUT_BACK[2], PLAIN * 2, **GROWN),
+    "undo-unused": Case(
+        "C7 X7", APPEND[3], PLAIN * 2, **GROWN, notes=("trailing",)
+    ),
+    "undo-not-flagged": Case("C7 X7", APPEND[0], **as_array(notes=("trailing",))),
     # Metadata
     **json_text("json-null", b"null"),
     **json_text("json-number", b"-1.5e3"),
@@ -493,6 +519,10 @@ FILES: dict[str, Case] = {
     "layout-1-stream": Case("L4 U2", LAYOUT_1, notes=NO_CHECKSUM),
     "layout-1-258-chunks": Case(
         "T2", struct.pack("<4sB3sq", b"blpk", 1, bytes(3), 258) + EMPTY * 258, b"",
+        notes=NO_CHECKSUM,
+    ),
+    "layout-0-1027-chunks": Case(
+        "T2", struct.pack("<4sI", b"blpk", 0x0403) + EMPTY * 0x0403, b"",
         notes=NO_CHECKSUM,
     ),
     "layout-0-one": Case("T2", layout_0(PLAIN), notes=NO_CHECKSUM),

@@ -8,7 +8,6 @@ rules of docs/format.rst that a sample is about, and the function that makes its
 from __future__ import annotations
 
 import copy
-import functools
 import io
 import itertools
 import json
@@ -29,12 +28,11 @@ sys.path.insert(0, str(FOLDER.parent))
 
 from dataset import documents  # noqa: E402
 from format.independent_reader import crc32c  # noqa: E402
-from fuzz import journals  # noqa: E402
+from format.undo_records import states  # noqa: E402
 from fuzz.parts import take_apart  # noqa: E402
 
 import bloscpack as bp  # noqa: E402
 from bloscpack import dataset  # noqa: E402
-from bloscpack.append import append_fp  # noqa: E402
 from bloscpack.metacodecs import CODECS_LOOKUP  # noqa: E402
 
 OPTIONS = {"chunks": 4, "shards": 8, "clevel": 0}
@@ -48,10 +46,9 @@ MISSING = b"\xff" * 16
 
 
 def files_of(path):
-    """Return the content of all files in a folder, or of a file and its journal."""
+    """Return the content of all files in a folder, or of a file."""
     if path.is_file():
-        found = sorted(path.parent.glob(path.name + "*"))
-        return {each.name: each.read_bytes() for each in found}
+        return {path.name: path.read_bytes()}
     return {
         str(each.relative_to(path)): each.read_bytes()
         for each in sorted(path.rglob("*"))
@@ -307,35 +304,6 @@ def set_document(zipped, name, **changes):
 # Journals
 
 
-@functools.cache
-def states():
-    """Return a file before and after an append, and the journal of that."""
-    before = bp.pack_bytes_to_bytes(journals.PLAIN, 1000, clevel=0, metadata={"a": 1})
-    file = io.BytesIO(before)
-    new = io.BytesIO(journals.NEW)
-    append_fp(file, new, len(journals.NEW), clevel=0, nthreads=1)
-    return before, file.getvalue(), journals.journal_of(before)
-
-
-def beside(content, journal):
-    """Return a file and a journal beside it."""
-    return {"sample.blp": content, "sample.blp.journal": journal}
-
-
-def interrupted(change=lambda fields: None, *, flag=1):
-    """Return a file of which the end was overwritten, and its journal.
-
-    Its head is still old, so that the inode number in the journal does not matter.
-    """
-    before, after, journal = states()
-    start = len(before) - 100
-    content = before[:start] + after[start:]
-    fields = bytearray(journal)
-    fields[9] = flag
-    fields = change(fields) or fields
-    return beside(content, journals.with_right_digest(bytes(fields)))
-
-
 def pending(*, applied=False, change=lambda journal: None):
     """Return an array that a journal changes, whose new files may have their names."""
     old, new = array(NUMBERS), array(NUMBERS + 100)
@@ -484,6 +452,13 @@ def without_trailer(files, name):
     return {**files, name: parts.join()}
 
 
+def changing(files, name):
+    """Return files of which a change has overwritten one, but for a byte of it."""
+    content = files[name]
+    after = content[:32] + bytes(len(content) - 33) + content[-1:]
+    return {**files, name: states(content, after, [(0, len(content))])[2]}
+
+
 def not_listed(zipped):
     """Add the document of an array of another program, without chunks."""
     document = foreign([BYTES], {})["zarr.json"]
@@ -494,14 +469,6 @@ def with_document(zipped):
     """Add a document beside an array that is no shard."""
     document = zipped["x/zarr.json"]["data"]
     zipped.members += Zip({"s/zarr.json": document}).members
-
-
-def unfinished_extents(journal):
-    """Return an incomplete journal with an impossible number of extents."""
-    fields = bytearray(journal)
-    fields[9] = 0
-    fields[32:40] = struct.pack("<q", 2**40)
-    return bytes(fields)
 
 
 def journal_of(**keys):
@@ -748,29 +715,22 @@ SAMPLES = {
     ),
     "archive-not-listed": ("Z8", lambda: archive(not_listed)),
     "archive-document-of-others": ("Z8", lambda: archive(with_document, s=np.int16(7))),
+    "archive-undo": (
+        "X1",
+        lambda: archive(lambda z: change_member(z, "x/c/0", changing)),
+    ),
     # Journals
-    "journal": ("J1", interrupted),
-    "journal-incomplete": (
-        "J2",
-        lambda: beside(states()[0], states()[2][:500]),
-    ),
-    "journal-incomplete-extents": (
-        "J2",
-        lambda: beside(states()[0], unfinished_extents(states()[2])),
-    ),
-    "journal-empty": ("J2", lambda: beside(states()[1], b"")),
-    "journal-zeros": ("J2", lambda: beside(states()[1], bytes(600))),
-    "dataset-journal": ("J4 J5", pending),
-    "dataset-journal-half-applied": ("J5", lambda: pending(applied=True)),
-    "dataset-journal-shorter": ("J5", shorter),
-    "dataset-journal-table": ("J5", pending_table),
+    "dataset-journal": ("J1 J2", pending),
+    "dataset-journal-half-applied": ("J2", lambda: pending(applied=True)),
+    "dataset-journal-shorter": ("J2", shorter),
+    "dataset-journal-table": ("J2", pending_table),
     "dataset-journal-token": (
-        "J5",
+        "J2",
         lambda: pending(change=lambda journal: journal.update(token="0f")),
     ),
-    "dataset-journal-of-column": ("J5", pending_column),
+    "dataset-journal-of-column": ("J2", pending_column),
     "group-unfinished": (
-        "J6",
+        "J3",
         lambda: {
             **group(),
             "new/.bloscpack/unfinished": b"",
@@ -778,7 +738,7 @@ SAMPLES = {
         },
     ),
     "dataset-uncommitted": (
-        "J6",
+        "J3",
         lambda: {**array(NUMBERS), ".bloscpack/0.tmp": b"half of a new sha"},
     ),
     # Files
@@ -795,9 +755,8 @@ def write_sample(folder, name, files):
     """Write a sample to a folder; return its path."""
     suffix = name_of(files)
     if suffix:
-        files = {key.replace("sample", name, 1): files[key] for key in files}
-        for key, content in files.items():
-            (folder / key).write_bytes(content)
+        (content,) = files.values()
+        (folder / (name + suffix)).write_bytes(content)
     else:
         write_files(files, folder / name)
     return folder / (name + suffix)

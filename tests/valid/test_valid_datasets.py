@@ -42,5 +42,4 @@ def test_every_sample_is_listed():
     assert [*make_datasets.SAMPLES] == [*MANIFEST]
     paths = {path.name for path in FOLDER.iterdir()}
     assert paths >= {entry["path"] for entry in MANIFEST.values()}
-    journals = {path for path in paths if path.endswith(".journal")}
-    assert len(paths - journals) == len(MANIFEST) + 1
+    assert len(paths) == len(MANIFEST) + 1
