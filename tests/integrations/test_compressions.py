@@ -1,4 +1,4 @@
-"""File objects as a compression of fsspec, joblib and smart_open: no module is needed."""
+"""File objects as a compression of fsspec, joblib and smart_open."""
 
 from __future__ import annotations
 
