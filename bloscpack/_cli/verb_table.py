@@ -64,7 +64,7 @@ tune       t report file_   - find good settings for data
 verify     v report files   + check everything in compressed files
 recover    r files  damaged - save the intact chunks of a damaged file
 metadata   m files  file_   - print or change the metadata of a compressed file
-refs       - data   -       + write references through which Zarr reads files
+refs       - data   -       - write references through which Zarr reads files
 bigfile    - report -       - work with a BigFile tree: columns as raw files
 config     - report -       - show the settings in force and where they come from
 completion - data   -       - print a completion script for a shell

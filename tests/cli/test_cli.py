@@ -992,7 +992,6 @@ MISSING_PACKAGES = [
     # (package, its extra, arguments)
     ("shtab", "completion", ["completion", "bash"]),
     ("pyarrow", "tables", ["convert", "table.parquet", "x.zarr"]),
-    ("fastparquet", "parquet", ["refs", "array.blp", "-o", "x.parquet"]),
     ("fsspec", "remote", ["info", "http://127.0.0.1:9/x.blp"]),
     ("fsspec", "remote", ["list", "http://127.0.0.1:9/x.blp"]),
     ("fsspec", "remote", ["cat", "http://127.0.0.1:9/x.blp"]),

@@ -441,7 +441,7 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
         ["show", "--stats"],
         ["metadata"],
         ["decompress"],
-        ["refs", "--location", "https://host", "--flat", "--unverified"],
+        ["refs", "--location", "https://host"],
     ],
     ids=" ".join,
 )
