@@ -258,10 +258,8 @@ class NamedFile:
     def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
         from .._format.append_plan import UNCHANGED
         from ..append import append
-        from .outputs import tell_of_auto
         from .progress import shown
 
-        before = os.path.getsize(self.path)
         options: dict[str, Any] = {
             **blosc_settings(args, blosc_args(args)),
             "nthreads": args.nthreads,
@@ -288,13 +286,6 @@ class NamedFile:
                     what = inputs.other_format(new_file).partition(";")[0]
                     texts = new_file, what or "a Bloscpack file"
                     log.notice("'%s' is %s; its bytes were appended" % texts)
-        size = os.path.getsize(self.path) - before
-        tell_of_auto(args, new_file, "'%s'" % new_file, size, self._settings)
-
-    def _settings(self) -> dict[str, int]:
-        """Return the settings of the file that an append keeps."""
-        header = self._beginning().header
-        return {"typesize": header.typesize, "chunk_size": header.chunk_size}
 
     # metadata
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -35,17 +34,10 @@ from .console import (
     check_exists,
     console,
     descriptor_of,
-    is_input,
     name_of_output,
 )
 from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
-from .info_text import size_text
 from .inputs import begins_with, is_classic
-
-# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
-# least this size.
-WORTH_TELLING = 0.2
-LEAST_TO_TELL = 2**17
 
 A_JOURNAL = "the journal of a change that is under way or was interrupted"
 
@@ -318,53 +310,3 @@ class Clock:
             text += ", %s/s" % pretty_size(round(nbytes / max(seconds, 1e-9)))
         # Standard output is that of 0.16, word for word.
         log.notice(text)
-
-
-def shows_hints(in_file: str) -> bool:
-    """Return whether a person sees hints about an input, which has a name."""
-    is_shown = sys.stderr is not None and sys.stderr.isatty() and not console.quiet
-    return is_shown and not is_input(in_file)
-
-
-def hint(text: str) -> None:
-    """Show a line on standard error, which is a terminal."""
-    console.put_error(log.lines(text, sys.stderr))
-
-
-def tell_of_auto(
-    args: Namespace,
-    in_file: str,
-    name: str,
-    size: int,
-    read_settings: Callable[[], dict[str, int]] = dict,
-) -> None:
-    """Tell the user on a terminal, once, if ``--auto`` would save much.
-
-    Only the default settings are compared with those of ``--auto``. `name` stands for
-    the input, whose compressed size is `size`. `read_settings` returns those settings
-    of the output that are not in `args`.
-    """
-    from .._format.automatic import FIELDS, Setting, saving
-    from .._storage.stream import sampled
-
-    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
-    if chosen or args.auto is not False or not shows_hints(in_file):
-        return
-    nbytes = os.path.getsize(in_file) if os.path.isfile(in_file) else 0
-    if nbytes < LEAST_TO_TELL:
-        return
-    settings = {**vars(args), **read_settings()}
-    used, typesizes = Setting(*[settings[name] for name in FIELDS]), []
-    with open(in_file, "rb") as fp:
-        if args.npy:
-            from ..npy_io import read_header
-            from ..numpy_io import typesize_of
-
-            array = read_header(fp)
-            nbytes, typesizes = array.nbytes, [typesize_of(array.dtype)]
-            used = used.but(typesize=typesizes[0])
-        saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
-    if saved > WORTH_TELLING:
-        args.auto = None  # the other files need no message
-        texts = name, size_text(round(size * (1 - saved))), size_text(size)
-        hint("--auto would make %s about %s instead of %s" % texts)

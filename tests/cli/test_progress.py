@@ -7,7 +7,6 @@ import struct
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from support import environment
 
@@ -290,45 +289,3 @@ def test_plain_bytes_are(folder):
     bloscpack.pack_file_to_file(folder / "words", folder / "words.blp")
     code, said = blpk(folder, "decompress", "words.blp", "-", stdout="terminal")
     assert (0, "some words\r\n") == (code, said)
-
-
-@pytest.mark.parametrize(
-    ("says", "options"),
-    [
-        (True, []),
-        (True, ["--npy"]),
-        (False, ["-q"]),
-        (False, ["--auto"]),
-        (False, ["--no-auto"]),
-        (False, ["--codec", "lz4"]),
-    ],
-)
-def test_what_auto_would_save(folder, says, options):
-    cents = np.round(np.random.default_rng(1).normal(100, 20, 20_000), 2)
-    save = np.save if "--npy" in options else lambda path, array: array.tofile(path)
-    save(folder / "cents.npy", cents)
-    code, said = blpk(folder, "compress", *options, "cents.npy", patience=60)
-    assert 0 == code
-    expected = r"blpk: --auto would make it about \d\d\.\d+K instead of 13\d\.\d+K\r\n"
-    assert says == bool(re.fullmatch(expected, said))
-    assert says or said == ""
-
-
-@pytest.mark.parametrize(
-    ("says", "options"), [(True, []), (False, ["--npy"]), (False, ["-q"])]
-)
-def test_arrays_that_are_packed_as_bytes(folder, says, options):
-    for name in ("a.npy", "b.npy"):
-        np.save(folder / name, np.arange(9))
-    words = ["compress", *options, "--output-dir", "x", "a.npy", "b.npy"]
-    code, said = blpk(folder, *words)
-    assert (0, says) == (code, said.count("--npy would store its array"))
-
-
-def test_what_auto_would_save_is_said_once(folder):
-    for name in "ab":
-        np.round(np.random.default_rng(1).normal(9, 2, 20_000), 2).tofile(folder / name)
-    code, said = blpk(folder, "compress", "--output-dir", "x", "a", "b", patience=60)
-    assert 0 == code
-    assert 1 == said.count("--auto would make 'a' ")
-    assert 1 == said.count("\n")

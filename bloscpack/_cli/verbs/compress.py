@@ -10,7 +10,7 @@ from typing import Any
 from ... import defaults, log
 from ..._storage.paths import without_url
 from ...args import BloscArgs
-from ...constants import MAGIC, MAX_BUFFERSIZE, NPY_MAGIC
+from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...exceptions import UsageError
 from .. import inputs, options, outputs
 from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
@@ -205,10 +205,6 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    _tell_of_npy(args, in_file)
-    if not args.shard and os.path.isfile(out_file):
-        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
-        outputs.tell_of_auto(args, in_file, name, os.path.getsize(out_file))
     outputs.remove_input(in_file, before, args)
 
 
@@ -237,15 +233,6 @@ def _compress_plain(
     if descriptor_of(out_file) is None:
         log_packed(in_size, out_file)
     return in_size
-
-
-def _tell_of_npy(args: Namespace, in_file: str) -> None:
-    """Tell the user on a terminal, once, that ``--npy`` would store an array."""
-    if args.npy is not False or not outputs.shows_hints(in_file):
-        return
-    if inputs.begins_with(in_file, NPY_MAGIC):
-        args.npy = None  # the other files need no message
-        outputs.hint("'%s' is a .npy file: --npy would store its array" % in_file)
 
 
 def _compress_npy(
