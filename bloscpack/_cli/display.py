@@ -241,8 +241,3 @@ def wrapped(text: str, width: int) -> list[str]:
         else:
             lines[-1] += " " * bool(lines[-1]) + word
     return lines
-
-
-# Names kept from 0.16
-
-BloscPackCustomFormatter.__module__ = "bloscpack.cli"

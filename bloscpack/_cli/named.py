@@ -28,7 +28,7 @@ from .console import (
 from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
-from .options import blosc_args, blosc_settings, process_metadata_args
+from .options import blosc_args, blosc_settings, metadata_of_option
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -235,8 +235,9 @@ class NamedFile:
 
     def append(self, args: Namespace) -> None:
         """Append the content of another file."""
-        original_file, new_file = process_append_args(args)
-        metadata = process_metadata_args(args)
+        original_file, new_file = args.original_file, args.new_file
+        check_original_name(args)
+        metadata = metadata_of_option(args)
         if original_file == STREAM:
             raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)
@@ -355,11 +356,10 @@ def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:
     return list(chunk_rows(numbers, intact)), errors
 
 
-def process_append_args(args: Namespace) -> tuple[str, str]:
-    """Return the names of the original file and the new file."""
+def check_original_name(args: Namespace) -> None:
+    """Raise `Refusal` unless the file to append to has the suffix, or needs none."""
     if not args.no_check_extension:
         inputs.check_extension("original file", args.original_file)
-    return args.original_file, args.new_file
 
 
 def _tell_how_to_grow(error: exceptions.BloscpackError) -> None:

@@ -361,7 +361,7 @@ def refuse_auto(args: Namespace) -> None:
 # Data and metadata
 
 
-def process_metadata_args(args: Namespace) -> Json:
+def metadata_of_option(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None

@@ -18,15 +18,15 @@ from ...exceptions import StorageError
 from ..console import STREAM, check_exists, name_of_input
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import why_not_plain
-from ..named import named, process_append_args
+from ..named import check_original_name, named
 from ..options import (
     add_auto_option,
     add_blosc_options,
     add_options,
     blosc_args,
     blosc_settings,
+    metadata_of_option,
     number_of,
-    process_metadata_args,
     refuse_auto,
 )
 from ..progress import shown
@@ -123,8 +123,8 @@ def _create(args: Namespace) -> None:
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
-        process_append_args(args)
-        metadata = process_metadata_args(args)
+        check_original_name(args)
+        metadata = metadata_of_option(args)
         if not args.auto and args.typesize is None:
             args.typesize = DEFAULT_TYPESIZE
         pack: Callable[..., None]

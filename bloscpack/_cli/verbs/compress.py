@@ -131,13 +131,15 @@ def run(args: Namespace) -> int:
     if args.shard and not args.npy:
         raise WrongUsage("--shard needs --npy: a shard holds an array")
     log.verbose("getting ready for compression")
+    settings = options.blosc_args(args)
     if inputs.is_classic(args):
-        in_file, out_file, settings = process_compression_args(args)
-        todo = [(in_file, out_file)]
+        out_file = args.out_file
+        if out_file is None:
+            out_file = inputs.compressed_name(args.in_file, args.suffix)
+        todo = [(args.in_file, out_file)]
     else:
-        settings = options.blosc_args(args)
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
-    metadata = options.process_metadata_args(args)
+    metadata = options.metadata_of_option(args)
     wanted = [job for job in todo if _is_wanted(job[0], args)]
 
     def act(in_file: str, out_file: str) -> None:
@@ -161,14 +163,6 @@ def _is_wanted(in_file: str, args: Namespace) -> bool:
         return console.ask(already + ": compress it again?")
     log.notice(already + ", and is compressed again")
     return True
-
-
-def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
-    """Return input file, output file and blosc arguments of compress."""
-    out_file = args.out_file
-    if out_file is None:
-        out_file = inputs.compressed_name(args.in_file, args.suffix)
-    return args.in_file, out_file, options.blosc_args(args)
 
 
 def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
