@@ -104,7 +104,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
     from ._cli import verb_table
-    from ._cli.parser import module_of, parse, warn_of_no_offsets
+    from ._cli.parser import module_of, parse
 
     args = parse(arguments)
     verb = verb_table.find(args.subcommand)
@@ -113,7 +113,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
     if verb.writes == verb_table.ANSWER:
         console.code_of_lost = exit_codes.EXIT_USAGE
-    console.quiet, console.verb = args.quiet, verb.name
+    console.quiet = args.quiet
     log.set_level(
         log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
     )
@@ -123,7 +123,6 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
-    warn_of_no_offsets(args, arguments)
     log.debug("command line argument parsing complete")
     log.debug("command line arguments are: ")
     for argument, value in sorted(vars(args).items()):

@@ -8,7 +8,7 @@ Without room for more chunks, append makes room, unless that is refused.
 
   $ cp numbers.blp before
   $ blpk append --no-grow numbers.blp numbers
-  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; without --no-grow, append makes room (file 'numbers.blp')
+  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0' (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
   $ blpk repack --max-app-chunks 4 numbers.blp

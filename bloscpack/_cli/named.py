@@ -49,12 +49,6 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
-# The errors of an append to a file that has to be rewritten for it.
-NO_ROOM = (
-    exceptions.NotEnoughSpace,
-    exceptions.NoMetadataFound,
-    exceptions.MetadataSectionTooSmall,
-)
 # Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
@@ -235,6 +229,10 @@ class NamedFile:
 
     def append(self, args: Namespace) -> None:
         """Append the content of another file."""
+        from .._format.append_plan import UNCHANGED
+        from ..append import append
+        from .progress import shown
+
         original_file, new_file = args.original_file, args.new_file
         check_original_name(args)
         metadata = metadata_of_option(args)
@@ -249,18 +247,6 @@ class NamedFile:
             )
         log.verbose("original file is: '%s'" % original_file)
         log.verbose("new file is: '%s'" % new_file)
-        try:
-            self._append(args, new_file, metadata)
-        except exceptions.BloscpackError as error:
-            if not args.grow:
-                _tell_how_to_grow(error)
-            raise
-
-    def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
-        from .._format.append_plan import UNCHANGED
-        from ..append import append
-        from .progress import shown
-
         options: dict[str, Any] = {
             **blosc_settings(args, blosc_args(args)),
             "nthreads": args.nthreads,
@@ -360,11 +346,3 @@ def check_original_name(args: Namespace) -> None:
     """Raise `Refusal` unless the file to append to has the suffix, or needs none."""
     if not args.no_check_extension:
         inputs.check_extension("original file", args.original_file)
-
-
-def _tell_how_to_grow(error: exceptions.BloscpackError) -> None:
-    """Add to the message of an error about missing room how to get room."""
-    if isinstance(error, NO_ROOM) and not isinstance(
-        error, exceptions.AnotherFileFollows
-    ):
-        error.args = ("%s; without --no-grow, append makes room" % error.args[0],)

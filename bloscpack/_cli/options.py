@@ -312,18 +312,13 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
         name, equals, goal = word.partition("=")
         if word == "--":
             return
-        if name != "--auto":
-            continue
-        if equals and goal not in GOALS:
+        if name == "--auto" and equals and goal not in GOALS:
             parser.error(
                 "argument --auto: the goal must be one of %s, not '%s'"
                 % (", ".join(GOALS), goal)
             )
-        if not equals and following in GOALS and not lexists(following):
-            parser.error(
-                "there is no file '%s'; the goal needs an equals sign: --auto=%s"
-                % (following, following)
-            )
+        if word == "--auto" and following in GOALS and not lexists(following):
+            parser.error("argument --auto: the goal must follow an equals sign")
 
 
 def check_type_size(args: Namespace) -> None:

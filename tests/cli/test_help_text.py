@@ -143,7 +143,7 @@ def test_help_of_a_verb(run, verb):
 def test_help_of_no_verb(run):
     code, _, errors = run("help", "verifi")
     assert 2 == code
-    assert "Did you mean 'verify'?" in errors
+    assert "'verifi'" in errors
 
 
 def test_version(run):

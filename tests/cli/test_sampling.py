@@ -89,8 +89,7 @@ def test_goal_without_equals_sign(capsys, goal):
         with pytest.raises(SystemExit) as caught:
             main(["compress", *arguments])
         assert 2 == caught.value.code
-        message = "there is no file '%s'; the goal needs an equals sign: --auto=%s"
-        assert message % (goal, goal) in capsys.readouterr().err
+        assert "the goal must follow an equals sign" in capsys.readouterr().err
     assert ["data"] == os.listdir()
     os.rename("data", goal)
     main(["compress", "--auto", goal])

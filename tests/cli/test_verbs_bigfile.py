@@ -269,12 +269,6 @@ def test_n_before_the_action_is_the_number_of_threads(tree, run, tmp_path):
     assert 2 == run("bigfile", "-n", "3", *arguments)[0]
 
 
-def test_an_unknown_option_gets_a_hint_from_its_action(tree, run):
-    assert "Did you mean '--json'?" in run("bigfile", "ls", "--jsn", "tree")[2]
-    err = run("bigfile", "ls", "--to", "other", "tree")[2]
-    assert "'blpk bigfile ls --help' shows what it accepts" in err
-
-
 def command_of(*arguments):
     return [sys.executable, "-m", "bloscpack", "bigfile", *arguments]
 

@@ -81,8 +81,7 @@ def run(args: Namespace) -> None:
     name = args.original_file
     is_missing = name != STREAM and not is_url(name) and not os.path.lexists(name)
     if is_missing and not args.create:
-        message = "original file '%s' does not exist!" % name
-        raise Refusal(message, "--create makes it")
+        raise Refusal("original file '%s' does not exist!" % name)
     if is_url(name) and last_part(name).endswith(EXTENSION):
         without_url(name, "appending to a file")
     try:

@@ -79,10 +79,8 @@ def run(args: Namespace) -> int:
     except (BloscpackError, OSError) as error:
         if exit_codes.exit_code(error) != exit_codes.EXIT_COULD_NOT:
             raise
-        text, _, hint = exit_codes.message_of(error, printable).partition("\n")
-        trouble = exit_codes.Refusal(text, hint)
-        trouble.exit_code = exit_codes.EXIT_USAGE  # the other code means a difference
-        raise trouble from error
+        console.report(exit_codes.message_of(error, printable))
+        return exit_codes.EXIT_USAGE  # the other code means a difference
     return exit_codes.EXIT_OK if found.is_equal else EXIT_DIFFERENT
 
 
