@@ -12,7 +12,7 @@ import sys
 from . import log
 from ._cli import exit_codes
 from ._cli.console import OutputLost, console
-from ._storage.paths import MARK, shown_name
+from ._storage.paths import MARK
 from ._storage.urls import secrets_in
 from .constants import MAX_THREADS
 from .exceptions import BloscpackError, UsageError
@@ -114,19 +114,13 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     if verb.writes == verb_table.ANSWER:
         console.code_of_lost = exit_codes.EXIT_USAGE
     console.quiet = args.quiet
-    log.set_level(
-        log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
-    )
+    log.set_level(log.VERBOSE if args.verbose or args.debug else log.NORMAL)
     if owns_process and verb.name != "info":  # `info` has nothing to clean up
         _handle_termination()
     writes_data = getattr(module, "writes_data", lambda args: False)
     of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
-    log.debug("command line argument parsing complete")
-    log.debug("command line arguments are: ")
-    for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, printable(str(_public(value)))))
     if not 1 <= args.nthreads <= MAX_THREADS:
         raise UsageError("-n must be 1 <= n <= %d" % MAX_THREADS)
     log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
@@ -136,13 +130,6 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     code = module.run(args) or exit_codes.EXIT_OK
     log.verbose("done")
     return int(code)
-
-
-def _public(value: object) -> object:
-    """Return an argument for messages, without the credentials of URLs."""
-    if isinstance(value, list):
-        return [_public(inner) for inner in value]
-    return shown_name(value) if isinstance(value, str) else value
 
 
 def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:

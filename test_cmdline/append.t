@@ -3,7 +3,7 @@ Appending to a compressed file.
   $ awk 'BEGIN { for (i = 1; i <= 500; i++) print i }' > first
   $ awk 'BEGIN { for (i = 501; i <= 1000; i++) print i }' > second
   $ cat first second > both
-  $ header() { blpk -d info "$1" | sed -n "s/^blpk:     $2: //p"; }
+  $ header() { blpk info --json "$1" | sed -n "/\"header\"/,/}/s/^ *\"$2\": \([^,]*\),*$/\1/p"; }
 
   $ blpk c -z 1K first x.blp
   $ header x.blp nchunks

@@ -8,7 +8,7 @@ Looking at data: show, diff, info, and convert to standard output.
 
   $ blpk show t.zarr
   t.zarr: table (zarr) of 12 rows
-  plain 336.0B, packed *, ratio *, codec blosclz, level 7, filter shuffle (glob)
+  plain 336.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
   
        time  price  name
         <i8    <f8   <U3
@@ -51,7 +51,7 @@ Looking at data: show, diff, info, and convert to standard output.
   ]
   $ blpk show --stats t.zarr | cat
   t.zarr: table (zarr) of 12 rows
-  plain 336.0B, packed *, ratio *, codec blosclz, level 7, filter shuffle (glob)
+  plain 336.0B, packed *, ratio *, codec lz4, level 5, filter shuffle (glob)
   
                   min   max  histogram         mean       std  count
             time    1    12  \xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88\xe2\x96\x88       6.5   3.45205     12 (esc)
@@ -91,9 +91,6 @@ A file is described like a dataset.
   plain:      336 bytes
   packed:     * (glob)
   ratio:      * (glob)
-  $ blpk -d info t.blp | grep meta_options
-  blpk:     meta_options: '00000000'
-  blpk:     meta_options: '00000000'
   $ blpk info --json t.blp | grep -c meta_options
   1
 

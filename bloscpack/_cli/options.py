@@ -150,7 +150,7 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     version = {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS}
     yield "", "--version -V", "show program's version number and exit", version
     yield LEVEL, "-v --verbose", "be verbose about actions", {}
-    yield LEVEL, "-d --debug", "print debugging output too", {}
+    yield LEVEL, "-d --debug", "the same as -v", {}
     yield LEVEL, "-q --quiet", "show only errors", {}
     yield GLOBAL, "-f --force", FORCE_HELP, {}
     number = DefaultNumber(min(available_cpus(), MAX_THREADS))
