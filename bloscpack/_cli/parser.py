@@ -19,7 +19,7 @@ from functools import partial
 from ..log import printable
 from . import options, verb_table
 from .console import STREAM, console
-from .display import BloscPackCustomFormatter, columns, wrapped
+from .display import HelpFormatter
 from .exit_codes import EXIT_USAGE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -131,17 +131,14 @@ class _VerbParser(_BaseParser):
         if "_postponed" not in self.__dict__:
             raise AttributeError(name)
         add_arguments, kwargs = self.__dict__.pop("_postponed")
-        super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
+        super().__init__(formatter_class=HelpFormatter, **kwargs)
         add_arguments(self)
         _inherit_global_options(self)
         return getattr(self, name)
 
     def format_help(self) -> str:
         """Return the help of the verb, and where to find the global options."""
-        return "%s\n%s\n" % (
-            super().format_help().rstrip("\n"),
-            "\n".join(["", *wrapped(GLOBAL_OPTIONS_TEXT, columns())]),
-        )
+        return "%s\n%s\n" % (super().format_help(), GLOBAL_OPTIONS_TEXT)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
@@ -361,7 +358,7 @@ def create_parser(*, with_user_defaults: bool = False) -> ArgumentParser:
     """Return the parser of the command line, perhaps with the user's defaults."""
     parser = _BaseParser(
         prog="blpk",
-        formatter_class=BloscPackCustomFormatter,
+        formatter_class=HelpFormatter,
         description="command line de/compression with blosc",
         epilog=EPILOG,
     )
