@@ -198,7 +198,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     more = ["x.blp"] if verb == "recover" else []
     code, out, err = run(verb, "tree", *more)
     assert (1, "") == (code, out)
-    assert "blpk: error: 'tree' is a BigFile tree: " in err
+    assert "blpk: error: 'tree' is a BigFile tree, which 'blpk bigfile' reads" in err
     os.mkdir("other")
     err = run(verb, "other", *more)[2]
     assert "without the files of one ('zarr.json' or 'meta/storage'): 'other'" in err
@@ -210,7 +210,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
 def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
     code, out, err = run(*arguments, "tree")
     assert (1, "") == (code, out)
-    assert "error: 'tree' is a BigFile tree: " in err
+    assert "error: 'tree' is a BigFile tree, which 'blpk bigfile' reads" in err
     run("compress", "tree/g/x/000000", "tree/file.blp")
     assert 0 == run(*arguments, "tree")[0]
 
