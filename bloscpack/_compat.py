@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 # Module that defines the names now → the names, separated by blanks.
 HOMES = {
-    "_cli.display": "BloscPackCustomFormatter",
-    "_cli.options": "process_metadata_args",
-    "_cli.outputs": "check_files",
-    "_cli.parser": "create_parser",
-    "_cli.quick_answers": "log_metadata",
-    "_cli.named": "process_append_args",
-    "_cli.verbs.compress": "process_compression_args",
-    "_cli.verbs.decompress": "process_decompression_args",
     "_format.blosc_header": "decode_blosc_flags",
     "_format.codecs": "CNAME_MAPPING",
     "_compat": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
@@ -47,26 +39,25 @@ HOMES = {
     "_loop": "pack unpack",
     "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
     "abstract_objects": "MutableMappingObject",
-    "append": "append",
     "args": "BLOSC_ARGS BloscArgs BloscpackArgs METADATA_ARGS MetadataArgs "
     "calculate_nchunks",
     "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP check_valid_checksum",
-    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH CNAME_AVAIL "
-    "EXTENSION FORMAT_VERSION MAGIC MAX_CHUNKS MAX_CLEVEL "
-    "MAX_FORMAT_VERSION MAX_META_SIZE METADATA_HEADER_LENGTH MIN_CLEVEL SUFFIXES",
+    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH FORMAT_VERSION "
+    "MAGIC MAX_CHUNKS MAX_CLEVEL MAX_FORMAT_VERSION MAX_META_SIZE "
+    "METADATA_HEADER_LENGTH SUFFIXES",
     "defaults": "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS DEFAULT_MAX_META_SIZE "
     "DEFAULT_META_CHECKSUM DEFAULT_META_CODEC DEFAULT_META_LEVEL DEFAULT_OFFSETS "
     "DEFAULT_SHUFFLE DEFAULT_TYPESIZE",
     "exceptions": "ChecksumLengthMismatch ChecksumMismatch ChunkSizeTypeSizeMismatch "
-    "ChunkingException FileNotFound FormatVersionMismatch MetadataSectionTooSmall "
+    "ChunkingException FormatVersionMismatch MetadataSectionTooSmall "
     "NoChangeInMetadata NoMetadataFound NonUniformTypesize NotANumpyArray "
     "NotEnoughSpace ObjectNumpyArrayRejection",
     "file_io": "pack_file_to_file unpack_file_from_file",
     "fp_io": "CompressedFPSink CompressedFPSource PlainFPSource",
     "headers": "BloscpackHeader MetadataHeader check_range decode_blosc_header",
     "metacodecs": "CODECS_AVAIL CODECS_LOOKUP check_valid_codec",
-    "pretty": "double_pretty_size join_with_eol pretty_size reverse_pretty",
+    "pretty": "double_pretty_size pretty_size reverse_pretty",
     "serializers": "SERIALIZERS_LOOKUP check_valid_serializer",
 }
 

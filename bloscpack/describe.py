@@ -260,24 +260,18 @@ class FileInfo(Record):
 
 
 class Inspected(Record):
-    """A description, and the parts of the file that it was made from.
+    """A description, and the damage that it can't show.
 
     Attributes
     ----------
     info
         The description.
-    beginning
-        The sections in front of the chunks.
-    first
-        The header of the first chunk; None without chunks.
     damage
         Why the chunks could not be counted; None if they were, or if the file header
         contains the sizes.
     """
 
     info: FileInfo
-    beginning: Beginning
-    first: BloscHeader | None
     damage: FormatError | None
 
 
@@ -288,7 +282,7 @@ def inspect_file(
     lenient: bool = False,
     storage_options: StorageOptions | None = None,
 ) -> Inspected:
-    """Return the description of a file with its parts; see `describe` for `strict`.
+    """Return the description of a file, and its damage; see `describe` for `strict`.
 
     If `lenient`, damage among chunks that are counted is no error: see
     `Inspected.damage`.
@@ -344,7 +338,7 @@ def _read_info(
         shard=shard,
         first_chunk=_describe_chunk(first),
     )
-    return Inspected(info=described, beginning=beginning, first=first, damage=damage)
+    return Inspected(info=described, damage=damage)
 
 
 def _first_chunk(

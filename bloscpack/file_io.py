@@ -441,8 +441,6 @@ def _pack_bytes(
     **keywords: Unpack[AutoKeywords],
 ) -> int:
     """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
-    if log.enabled(log.VERBOSE):
-        log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
     source = PlainBytesSource(view)
     settings: Any = keywords
     sizes = (view.itemsize,) if 1 < view.itemsize <= MAX_TYPESIZE else ()

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import abstract_io, log
+from . import abstract_io
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
 from ._format import chunks, sections
@@ -243,9 +243,7 @@ class CompressedFPSink(abstract_io.CompressedSink):
         self._position = end
 
     def write_bloscpack_header(self) -> None:
-        encoded = self.bloscpack_header.encode()
-        log.debug("raw_bloscpack_header: %r", encoded)
-        self._write(encoded)
+        self._write(self.bloscpack_header.encode())
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         if not isinstance(metadata, sections.Section):
@@ -324,10 +322,7 @@ class CompressedFPSink(abstract_io.CompressedSink):
         end = self._position
         if self.offsets:
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
-            shown = len(self.offset_storage), self.offset_storage
-            log.debug("Writing '%d' offsets: '%r'", *shown)
             encoded = sections.encode_offsets(self.offset_storage)
-            log.debug("Raw offsets: %r", encoded)
             self._overwrite(end - table_at, encoded)
         if self.bloscpack_header.nchunks == -1 and self._seekable:
             last_chunk = self._last_nbytes

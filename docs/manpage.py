@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 from bloscpack._cli import settings, verb_table
-from bloscpack._cli.display import aligned
 from bloscpack._cli.exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -176,7 +175,7 @@ def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
     if examples:
         yield ".PP"
         yield escape(above[:1].upper() + above[1:])
-        lines = aligned(examples.rstrip().split("\n"), 80)
+        lines = examples.rstrip().split("\n")
         yield from _literal("\n".join(line.removeprefix("  ") for line in lines))
     for name, action in _parsers_in(parser).items():
         yield from _verb("%s %s" % (title, escape(name)), "", action)

@@ -445,7 +445,7 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
         refuse_kinds_of_folders(name)
         message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
         found = other_format(name)
-        raise Refusal(message, found and "it is " + found)
+        raise Refusal(message + (found and "; it is " + found))
 
 
 def other_format(name: str) -> str:

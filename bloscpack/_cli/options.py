@@ -150,7 +150,7 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     version = {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS}
     yield "", "--version -V", "show program's version number and exit", version
     yield LEVEL, "-v --verbose", "be verbose about actions", {}
-    yield LEVEL, "-d --debug", "print debugging output too", {}
+    yield LEVEL, "-d --debug", "the same as -v", {}
     yield LEVEL, "-q --quiet", "show only errors", {}
     yield GLOBAL, "-f --force", FORCE_HELP, {}
     number = DefaultNumber(min(available_cpus(), MAX_THREADS))
@@ -312,18 +312,13 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
         name, equals, goal = word.partition("=")
         if word == "--":
             return
-        if name != "--auto":
-            continue
-        if equals and goal not in GOALS:
+        if name == "--auto" and equals and goal not in GOALS:
             parser.error(
                 "argument --auto: the goal must be one of %s, not '%s'"
                 % (", ".join(GOALS), goal)
             )
-        if not equals and following in GOALS and not lexists(following):
-            parser.error(
-                "there is no file '%s'; the goal needs an equals sign: --auto=%s"
-                % (following, following)
-            )
+        if word == "--auto" and following in GOALS and not lexists(following):
+            parser.error("argument --auto: the goal must follow an equals sign")
 
 
 def check_type_size(args: Namespace) -> None:
@@ -361,7 +356,7 @@ def refuse_auto(args: Namespace) -> None:
 # Data and metadata
 
 
-def process_metadata_args(args: Namespace) -> Json:
+def metadata_of_option(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None

@@ -29,15 +29,13 @@ class VerbRecord:
     them by a path of standard input; compress, decompress and append read the stream
     themselves. ``settings`` are the user's settings that become defaults of the verb.
     A verb with ``many_files`` accepts options between its file names, and file names
-    after ``--``. ``other_names`` are names from other programs: the error message for
-    them suggests this verb.
+    after ``--``.
     """
 
     writes: str = REPORT
     inputs: tuple[str, ...] = ()
     settings: tuple[str, ...] = ("nthreads",)
     many_files: bool = False
-    other_names: tuple[str, ...] = ()
 
     def __init__(
         self, name: str, letter: str | None, help_: str, **properties: object
@@ -79,19 +77,6 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "convert": BLOSC,
     **dict.fromkeys(("list", "metadata", "refs", "config", "completion", "help"), ()),
 }
-OTHER_NAMES = {
-    "compress": "pack",
-    "decompress": "extract unpack uncompress expand gunzip unzip x",
-    "append": "concat",
-    "repack": "recompress rewrite",
-    "convert": "export import",
-    "list": "ls",
-    "show": "head stats summary dump print view",
-    "diff": "cmp compare",
-    "verify": "check test",
-    "recover": "repair fix",
-    "refs": "references kerchunk",
-}
 
 
 def _record(line: str) -> VerbRecord:
@@ -101,7 +86,6 @@ def _record(line: str) -> VerbRecord:
     verb.inputs = () if argument == "-" else (argument,)
     verb.settings = SETTINGS.get(name, verb.settings)
     verb.many_files = many == "+"
-    verb.other_names = tuple(OTHER_NAMES.get(name, "").split())
     return verb
 
 

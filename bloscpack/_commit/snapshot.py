@@ -14,7 +14,6 @@ import io
 import os
 import stat
 
-from .. import log
 from .._storage.base import Storage, StorageFile, naming_errors
 from .._storage.disk import disk
 from .._storage.local import whole_file
@@ -115,7 +114,6 @@ class Snapshot:
         saved = trust.load(self._journal_name, self._real_fp)
         if saved is None:
             return
-        log.verbose("a change is under way: reading the old content")
         self.fp = io.BufferedReader(RolledBackFile(self._real_fp, saved))
         # As long as the journal exists, changes of the file do not change the result.
         self._rolled_back = True

@@ -71,7 +71,7 @@ from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
 from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import Cursor, sampled
-from ..abstract_io import Progress, log_digest
+from ..abstract_io import Progress
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,
@@ -231,10 +231,6 @@ def append_chunks(
             new_offsets = _write_chunks(
                 change, plan, new_chunks, args, how, trailer, size
             )
-            log.debug("raw_bloscpack_header: %r", new_header)
-            if log.enabled(log.DEBUG):
-                offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
-                log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             if plan.header.offsets:
                 added = new_offsets[plan.first_entry - plan.first_chunk :]
                 change.overwrite(plan.table_offset, encode_offsets(added))
@@ -466,9 +462,6 @@ def _write_chunks(
     def deliver(chunk: tuple[bytes, bytes]) -> None:
         nonlocal end
         compressed, digest = chunk
-        last = "(last)" if len(offsets) == len(plan.new_sizes) - 1 else ""
-        log.debug("Handle chunk '%d' %s", len(offsets), last)
-        log_digest(checksum, digest)
         offsets.append(end)
         if trailer is not None:
             trailer.add_frame(end, compressed)
@@ -559,7 +552,6 @@ def _append_to_copy(
         chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
     )
     _, added, *_ = new_chunks(sizes, new_size, old.beginning.metadata)
-    log.verbose("rewriting the file to make room for '%d' chunks" % added)
     wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
     plan = CopyPlan(old, wanted)

@@ -94,8 +94,6 @@ LONG = 2**16, 2**19, 128
 LONG_FILTERED = 2**18, 2**19, 128
 WHOLE = 2**20, 2**20, 8
 SLOW = 2**19, 2**19, 16
-# The sample that shows what a setting would save: whole chunks.
-CHUNKS = 2**20, 2**21, 1
 # Minimum size of a sample.
 LEAST = 2**17
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
@@ -145,15 +143,6 @@ def choose(
     best = _cheapest(read, nbytes, goal, filters, fixed)
     pieces = _pieces(read, nbytes, SLOW)
     return best if _size(pieces, best) < _size(pieces, usual) else usual
-
-
-def saving(
-    read: Read, nbytes: int, used: Setting, typesizes: Sequence[int] = ()
-) -> float:
-    """Return the share of the compressed size that the goal 'balanced' would save."""
-    best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
-    pieces = _pieces(read, nbytes, CHUNKS)
-    return 1 - _size(pieces, best) / _size(pieces, used)
 
 
 def _cheapest(

@@ -273,12 +273,6 @@ def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
         assert not found, (line, out, err)
 
 
-def test_debugging_shows_no_credentials(run, secret_url):
-    code, out, err = shown(run("-d", "verify", secret_url))
-    assert 0 == code
-    assert "/some/data.blp?..." in out + err
-
-
 @pytest.mark.parametrize(
     "arguments", [[], ["here.bin"], ["--output", "here.bin"], ["--output-dir", "out"]]
 )

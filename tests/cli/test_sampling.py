@@ -89,8 +89,7 @@ def test_goal_without_equals_sign(capsys, goal):
         with pytest.raises(SystemExit) as caught:
             main(["compress", *arguments])
         assert 2 == caught.value.code
-        message = "there is no file '%s'; the goal needs an equals sign: --auto=%s"
-        assert message % (goal, goal) in capsys.readouterr().err
+        assert "the goal must follow an equals sign" in capsys.readouterr().err
     assert ["data"] == os.listdir()
     os.rename("data", goal)
     main(["compress", "--auto", goal])
@@ -134,16 +133,14 @@ def test_wrong_options(options, capsys):
     assert "'typesize' must be in the range" in capsys.readouterr().err
 
 
-def test_each_file_gets_its_own(capsys):
+def test_each_file_gets_its_own():
     for name, data in (("text", text(MIB)), ("numbers", numbers(MIB)), ("none", b"")):
         with open(name, "wb") as fp:
             fp.write(data)
-    main(["-v", "compress", "--auto", "text", "numbers", "none"])
+    main(["compress", "--auto", "text", "numbers", "none"])
     assert ("zstd", 1, "none") == settings_of("text.blp")[:3]
     assert 4 == settings_of("numbers.blp")[1]
     assert (b"", None) == bloscpack.unpack_bytes_from_file("none.blp")
-    shown = capsys.readouterr().out
-    assert "settings chosen for the data: zstd 2, none, type size 1, chunks of" in shown
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 4 * MIB, 4 * MIB + 1, 9 * MIB])

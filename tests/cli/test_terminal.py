@@ -102,7 +102,6 @@ CASES = {
         ["show", ARRAY],
         ["show", "--stats", ARRAY],
         ["show", "--json", ARRAY],
-        ["show", "--format", "csv", ARRAY],
         ["show", ARRAY + "/" + HOSTILE],
         ["show", HOSTILE],
         ["show", "--fields", HOSTILE, ARRAY],

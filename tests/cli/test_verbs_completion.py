@@ -74,7 +74,6 @@ CASES = [
     (["blpk", "-f", "r", "dat"], {"data.blp", "data.zarr"}),
     (["blpk", "completion", "b"], {"bash"}),
     (["blpk", "convert", "--to", "zar"], {"zarr"}),
-    (["blpk", "show", "--format", ""], {"table", "csv", "json", "npy"}),
     (["blpk", "config", "au"], {"auto="}),
     (["blpk", "config", "dat"], set()),
     (["blpk", "config", "--unset", "au"], {"auto"}),

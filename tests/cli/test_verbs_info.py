@@ -112,24 +112,6 @@ def test_blocks_that_are_split(info, capsys, is_split, cname, clevel, typesize):
     assert found["block size"].endswith(", " + how)
     assert is_split is bloscpack.info("a.blp").first_chunk.split
     assert ("uncompressed" in found["codec"]) is (clevel == 0)
-    main(["-d", "info", "a.blp"])
-    assert "('split_blocks', %s)" % is_split in capsys.readouterr().out
-
-
-def test_fields_of_016(capsys):
-    bloscpack.pack_bytes_to_file(bytes(3000), "a.blp", metadata={"k": 1})
-    main(["-d", "info", "a.blp"])
-    shown = capsys.readouterr().out
-    for line in (
-        "blpk: BloscpackHeader:",
-        "blpk:     nchunks: 1",
-        "blpk: 'offsets':",
-        "blpk: {'k': 1}",
-        "blpk:     meta_options: '00000000'",
-        "blpk: First chunk blosc flags: ",
-    ):
-        assert line in shown.splitlines()
-    assert shown.index("\nkind:") < shown.index("blpk: BloscpackHeader:")
 
 
 def test_shape_and_order(info):

@@ -15,17 +15,18 @@ show the settings in force and where each comes from: an environment
 variable, the configuration file, or the defaults. An option on the command
 line wins over all of these. With settings, change the file first.
 
-variables: %s; %s names another configuration file
+variables: %s; %s names the file
 
 keys of the file: %s
 
 examples:
   %%(prog)s auto=true          compress with --auto from now on
   %%(prog)s --unset auto       as before
-  BLPK_CODEC=zstd %%(prog)s
   $EDITOR "$(%%(prog)s --path)"
 """ % (
-    " ".join(map(settings.variable_for, settings.CHECKS)),
+    " ".join(map(settings.variable_for, settings.CHECKS)).replace(
+        " BLPK_CHECKSUM", "\nBLPK_CHECKSUM"
+    ),
     settings.CONFIG_VARIABLE,
     " ".join(settings.CHECKS),
 )

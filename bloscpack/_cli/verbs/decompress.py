@@ -79,7 +79,7 @@ def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
     if inputs.is_classic(args):
-        todo = [process_decompression_args(args)]
+        todo = [_classic_job(args)]
     else:
         todo = inputs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
@@ -92,7 +92,7 @@ def run(args: Namespace) -> int:
     )
 
 
-def process_decompression_args(args: Namespace) -> tuple[str, str]:
+def _classic_job(args: Namespace) -> tuple[str, str]:
     """Return the names of the input file and the output file."""
     if args.no_check_extension:
         if args.out_file is None:

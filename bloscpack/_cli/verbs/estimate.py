@@ -39,7 +39,7 @@ pipe, and as a whole in memory; with the number of threads that -n sets
 examples:
   %(prog)s data.blp           one line
   %(prog)s --bytes *.blp      exact sizes, and a total
-  blpk -n 1 estimate *.blp       memory with a single thread
+  blpk -n 1 estimate *.blp         memory with a single thread
 """
 
 

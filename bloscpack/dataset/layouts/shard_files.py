@@ -457,13 +457,6 @@ class ShardFiles(ChunkFiles):
                 self._open.clear()
         return [None] * len(numbers)
 
-    def stored_chunk(self, number: int) -> Buffer | None:
-        """Return a chunk and its digest, valid until the next call in this thread.
-
-        None if it was never written, or is not in a local file.
-        """
-        return None if self.folder.is_remote else self._frames([number])[0]
-
     def _read(
         self, file: ShardIndex, starts: list[int], sizes: list[int]
     ) -> list[memoryview | None]:
