@@ -32,14 +32,3 @@ The configuration can make --auto the default.
   $ cmp configured.blp auto.blp
   $ blpk config --unset auto | tr -s ' '
   auto false default
-
-tune shows what it tried, on a sample, and the command to use.
-
-  $ blpk tune --seconds 1 auto.blp | tail -n 1 | cut -d ' ' -f 1-3
-  blpk repack --auto
-
-Arrays and datasets are sampled by their items.
-
-  $ blpk convert t.csv t.npy
-  $ blpk tune --seconds 1 t.npy | tail -n 1 | cut -d ' ' -f 1-3
-  blpk compress --npy

@@ -65,7 +65,6 @@ INSTEAD = {
         "compress": "'blpk convert %s NEW.zarr' writes it with other settings",
         "decompress": "'blpk convert %s NEW.npz' writes plain arrays",
         "repack": "'blpk convert %s NEW.zarr' writes it with other settings",
-        "estimate": "'blpk info %s' shows its sizes",
     },
     BIGFILE_TREE: {
         "": "see 'blpk bigfile ls' and 'bigfile verify'",

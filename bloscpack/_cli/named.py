@@ -55,7 +55,7 @@ NO_ROOM = (
     exceptions.NoMetadataFound,
     exceptions.MetadataSectionTooSmall,
 )
-# Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
+# Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
     "attributes",

@@ -456,11 +456,3 @@ def add_packed_files(parser: ArgumentParser, help_: str) -> None:
     parser.set_defaults(refuse=parser.error)
     add(parser, "files <file>", help_, nargs="*")
     add(parser, "-r --recursive", "include all folders below a folder")
-
-
-def add_table_options(parser: ArgumentParser, files: str) -> None:
-    """Add the argument for several files, and the options for the form of the table."""
-    add_packed_files(parser, files)
-    form = parser.add_mutually_exclusive_group()
-    add(form, "--bytes", "show sizes in bytes, without suffix")
-    add(form, "--json", "print a list of objects")

@@ -59,8 +59,6 @@ list       l report files   + show a table of compressed files
 cat        - data   file_   - write plain bytes, or rows of an array, to standard output
 show       - report -       - show shape, sizes, the first and last rows, statistics
 diff       - answer -       - compare two files or datasets, item by item
-estimate   e report files   + show the space and memory that decompressing needs
-tune       t report file_   - find good settings for data
 verify     v report files   + check everything in compressed files
 recover    r files  damaged - save the intact chunks of a damaged file
 metadata   m files  file_   - print or change the metadata of a compressed file

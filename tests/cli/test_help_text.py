@@ -95,7 +95,7 @@ def test_comments_of_all_examples(monkeypatch, width):
 
 @pytest.mark.parametrize("width", [50, 100])
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["compress", "-h"], ["help", "tune"]]
+    "arguments", [["--help"], ["compress", "-h"], ["help", "repack"]]
 )
 def test_on_a_terminal(width, arguments):
     pty = pytest.importorskip("pty")

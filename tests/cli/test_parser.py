@@ -133,7 +133,6 @@ WRONG = [
     ("'blpk --help' shows the subcommands.", ["create"]),
     ("'blpk --help' shows the subcommands.", ["resize"]),
     ("Did you mean '--version'?", ["version"]),
-    ("Did you mean 'tune' or 'info'?", ["n"]),
     ("Did you mean 'list'?", ["LIST"]),
     ("Did you mean 'blpk decompress a.blp'?", ["a.blp"]),
     ("Did you mean 'blpk decompress a.blp'?", ["-d", "a.blp"]),
@@ -272,5 +271,5 @@ SECONDS = ["-1", "nan", "soon"]
 def test_seconds_that_can_not_be(text):
     from bloscpack._cli.exit_codes import Refusal
 
-    with pytest.raises(Refusal, match="--seconds must be a number from 0 on"):
-        parse(["tune", "--seconds=" + text, "x"])
+    with pytest.raises(Refusal, match="--wait must be a number from 0 on"):
+        parse(["append", "--wait=" + text, "x", "y"])

@@ -115,12 +115,6 @@ CASES = {
         ["diff", "--json", PACKED, ARRAY],
         ["diff", "missing" + HOSTILE, ARRAY],
     ],
-    "estimate": [["estimate", PACKED, ARRAY], ["estimate", "--json", ARRAY]],
-    "tune": [
-        ["tune", "--seconds", "0.01", "--sample", "1K", HOSTILE],
-        ["tune", "--sample", HOSTILE, HOSTILE],
-        ["tune", "--goal", HOSTILE, HOSTILE],
-    ],
     "verify": [
         ["verify", PACKED, BROKEN, HOSTILE],
         ["verify", "--json", BROKEN],

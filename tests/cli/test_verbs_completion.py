@@ -79,7 +79,6 @@ CASES = [
     (["blpk", "config", "dat"], set()),
     (["blpk", "config", "--unset", "au"], {"auto"}),
     (["blpk", "convert", "--to", "b"], {"blp", "bcolz", "bigfile"}),
-    (["blpk", "tune", "--goal", "sp"], {"speed"}),
     (["blpk", "compress", "--level", "9"], {"9"}),
     (["blpk", "compress", "--meta-codec", "zl"], {"zlib"}),
     (["blpk", "compress", "--forc"], {"--force"}),

@@ -22,8 +22,7 @@ FOLDERS = ("<folder>", "<tree>")
 PACKED = ("<original_file>", "<damaged>")
 # Verbs whose other arguments are compressed files.
 READERS = (
-    *("decompress", "repack", "info", "list", "cat", "estimate", "verify"),
-    *("metadata", "refs"),
+    *("decompress", "repack", "info", "list", "cat", "verify", "metadata", "refs"),
 )
 # What completes the names of compressed files and of folders.
 PACKED_FILES = {
