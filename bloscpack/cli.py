@@ -88,11 +88,13 @@ def process_nthread_arg(args: Namespace) -> None:
 def _answer_quickly(arguments: list[str]) -> int | None:
     """Run ``-V`` or ``info FILE`` without the parser; return the exit code.
 
-    None for other arguments.
+    None for other arguments, and for ``info`` with defaults of the user.
 
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
+    if asks_info and os.environ.get("BLPK_DEFAULTS"):
+        return None
     if asks_info:
         name = arguments[1]
         if name.startswith("-") or not os.path.isfile(name):

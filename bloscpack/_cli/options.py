@@ -65,6 +65,9 @@ def set_help(parser: ArgumentParser, text: str) -> None:
     parser.description, parser.epilog = above or None, examples.strip() + below
 
 
+# The environment variable with options that the user wants in every command.
+DEFAULTS_VARIABLE = "BLPK_DEFAULTS"
+
 # Options of every verb
 
 # The groups of the global options.
@@ -131,10 +134,6 @@ def rows_or_shape(name: str, text: str | None) -> int | tuple[int, ...] | None:
     return found[0] if found is not None and len(found) == 1 else found
 
 
-class DefaultNumber(int):
-    """The default number of threads, of another class than a number given with -n."""
-
-
 class _Version(Action):
     """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
 
@@ -153,7 +152,7 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     yield LEVEL, "-d --debug", "print debugging output too", {}
     yield LEVEL, "-q --quiet", "show only errors", {}
     yield GLOBAL, "-f --force", FORCE_HELP, {}
-    number = DefaultNumber(min(available_cpus(), MAX_THREADS))
+    number = min(available_cpus(), MAX_THREADS)
     names = "-n --nthreads [1, %d]" % MAX_THREADS
     yield GLOBAL, names, NTHREADS_HELP, {"type": int, "default": number}
     for dest, help_, help_for_no in (
@@ -329,8 +328,7 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
 def check_type_size(args: Namespace) -> None:
     """Raise `Refusal` if options give a type size for an array, which has its own.
 
-    Called before the settings of the user are applied: a type size among those is for
-    other files.
+    A type size among the defaults of the user is for other files.
     """
     is_array = args.subcommand in ("compress", "c") and args.npy
     if is_array and "typesize" in getattr(args, "given", ()):
@@ -353,7 +351,7 @@ def blosc_settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
 
 
 def refuse_auto(args: Namespace) -> None:
-    """Raise `Refusal` if ``--auto`` is given for a dataset; a setting is for files."""
+    """Raise `Refusal` if ``--auto`` is given for a dataset; a default is for files."""
     if args.auto and "auto" not in getattr(args, "given", ()):
         raise WrongUsage("--auto is for files: '%s' is a dataset" % args.original_file)
 

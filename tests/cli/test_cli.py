@@ -452,7 +452,6 @@ SHOWING = [
     ("c", "plain", "-"),
     ("d", "packed.blp", "-"),
     ("recover", "packed.blp", "-"),
-    ("config",),
     ("--version",),
 ]
 

@@ -61,7 +61,7 @@ CASES = [
     # (words, some of what they may become)
     # Neither another verb nor a file or a folder of that name is in the way.
     (["blpk", "com"], {"compress"}),
-    (["blpk", "c"], {"compress", "convert", "cat", "config"}),
+    (["blpk", "c"], {"compress", "convert", "cat"}),
     (["blpk", "inf"], {"info"}),
     (["blpk", "--ver"], {"--version", "--verbose"}),
     (["blpk", "compress", "--cod"], {"--codec"}),
@@ -75,9 +75,6 @@ CASES = [
     (["blpk", "completion", "b"], {"bash"}),
     (["blpk", "convert", "--to", "zar"], {"zarr"}),
     (["blpk", "show", "--format", ""], {"table", "csv", "json", "npy"}),
-    (["blpk", "config", "au"], {"auto="}),
-    (["blpk", "config", "dat"], set()),
-    (["blpk", "config", "--unset", "au"], {"auto"}),
     (["blpk", "convert", "--to", "b"], {"blp", "bcolz", "bigfile"}),
     (["blpk", "compress", "--level", "9"], {"9"}),
     (["blpk", "compress", "--meta-codec", "zl"], {"zlib"}),

@@ -12,7 +12,7 @@ from ...metacodecs import CODECS_AVAIL
 from ..console import console
 from ..exit_codes import Refusal
 from ..options import add
-from ..verb_table import ALL_SETTINGS, VERBS, find, names
+from ..verb_table import VERBS, find, names
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Metavars of values that are files; those that contain `file` are found too.
@@ -122,10 +122,6 @@ def _values_of(action: Action) -> Sequence[str] | None:
         from ...dataset.conversion import WRITTEN
 
         return tuple(WRITTEN)
-    if action.metavar == "<name=value>":
-        return tuple("%s=" % name for name in ALL_SETTINGS)
-    if action.dest == "unset":
-        return ALL_SETTINGS
     if "--meta-checksum" in action.option_strings:
         return CHECKSUMS_AVAIL
     return CODECS_AVAIL if "--meta-codec" in action.option_strings else None
