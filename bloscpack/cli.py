@@ -254,19 +254,6 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(code)
 
 
-def bigfile_program() -> None:
-    """Run an action of ``blpk bigfile`` by the name of a program, like ``bigfile-ls``.
-
-    Raises
-    ------
-    SystemExit
-        With the exit code, unless it is 0.
-    """
-    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    sys.argv[1:1] = program.split("-", 1)
-    main()
-
-
 # Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)
