@@ -14,12 +14,9 @@ import os
 import re
 import sys
 from itertools import groupby
-from math import isfinite
 
 from ..constants import SUFFIXES
-from ..pretty import reverse_pretty
 from .console import console
-from .info_text import INDENT
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -54,6 +51,8 @@ def say_json_list(pieces: Iterable[list[object]]) -> None:
 def _plain_json(value: object) -> str:
     import json
 
+    from .info_text import INDENT
+
     try:
         return json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
@@ -61,6 +60,8 @@ def _plain_json(value: object) -> str:
 
 
 def _finite(value: object) -> Json:
+    from math import isfinite
+
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -75,6 +76,8 @@ def parse_size(text: str) -> int:
 
     Small letters are accepted too. Raises ValueError.
     """
+    from ..pretty import reverse_pretty
+
     try:
         if text[-1:].isalpha():
             return reverse_pretty(text.upper().replace("IB", "iB"))

@@ -233,7 +233,7 @@ def plain_size_of(name: str) -> int | None:
     0 if the file can't be read: its error is shown later.
     """
     from .._format.sections import read_header
-    from .._storage.stream import Cursor
+    from .._storage.cursor import Cursor
 
     if not os.path.isfile(name):
         no_size = os.path.exists(name) or name == STREAM or is_url(name)

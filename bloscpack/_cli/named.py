@@ -11,7 +11,7 @@ import os
 from .. import exceptions, log
 from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
-from .._storage.stream import Cursor
+from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from . import inputs

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from argparse import SUPPRESS, Action
 from itertools import pairwise
-from math import inf
 
 from .. import log
-from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE, available_cpus
 from .console import STREAM, check_exists
@@ -33,9 +31,10 @@ def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> 
     ``-o --output <file>``. Without the name of a value the option stores True, unless
     `properties` say otherwise.
     """
-    strings, *value = re.split(r"(?=[<[])", names, maxsplit=1)
+    bracket = next((i for i, c in enumerate(names) if c in "<["), len(names))
+    strings, value = names[:bracket], names[bracket:]
     if value:
-        properties["metavar"] = value[0]
+        properties["metavar"] = value
     elif "choices" not in properties:
         properties.setdefault("action", "store_true")
     group.add_argument(*strings.split(), help=help_, **properties)
@@ -68,6 +67,8 @@ def set_help(parser: ArgumentParser, text: str) -> None:
 # The environment variable with options that the user wants in every command.
 DEFAULTS_VARIABLE = "BLPK_DEFAULTS"
 
+INFINITE = float("inf")
+
 # Options of every verb
 
 # The groups of the global options.
@@ -87,7 +88,7 @@ PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
 
 
 def number_of(
-    option: str, kind: Callable[[str], Number], most: float = inf
+    option: str, kind: Callable[[str], Number], most: float = INFINITE
 ) -> Callable[[str], Number]:
     """Return what reads the number of an option, from 0 to `most`."""
 
@@ -98,7 +99,7 @@ def number_of(
                 return number
         except ValueError:
             pass  # it is no number
-        end = "on" if most == inf else "to %d" % most
+        end = "on" if most == INFINITE else "to %d" % most
         raise WrongUsage(
             "%s must be a number from 0 %s, not '%s'" % (option, end, text)
         )
@@ -249,6 +250,8 @@ def add_blosc_options(
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
+    from .._format.codecs import BITSHUFFLE
+
     number: dict[str, Any] = {
         "action": StoreGiven,
         "default": None if kept else DEFAULT_CLEVEL,
@@ -290,6 +293,8 @@ def add_auto_option(group: _ActionsContainer, *, kept: bool = False) -> None:
     value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
+    from .._format.codecs import DEFAULT_GOAL
+
     auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
         (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
@@ -306,6 +311,8 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
     Such a word may be a file name if there is a file of that name.
     """
     from os.path import lexists
+
+    from .._format.codecs import GOALS
 
     for word, following in pairwise((*arguments, "")):
         name, equals, goal = word.partition("=")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from functools import partial
 
 from .. import log
@@ -142,13 +141,17 @@ class _BaseParser(argparse.ArgumentParser):
         if file is not None or sys.stdout is None:
             super().print_help(file)
             return
-        with suppress(BrokenPipeError):  # a pager may end at any time
+        try:
             console.put(self.format_help())
             console.flush()
+        except BrokenPipeError:
+            pass  # a pager may end at any time
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        with suppress(AttributeError, OSError):  # None has no method `write`
+        try:
             super()._print_message(console.hide(message), file)
+        except (AttributeError, OSError):  # None has no method `write`
+            return
 
 
 class _VerbParser(_BaseParser):
