@@ -122,6 +122,13 @@ _CALLABLE_MODULES = ("append", "recover", "references", "verify")
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 
 
+def _imported(name: str) -> object:
+    """Return a module of the package. importlib would take longer than ``blpk -V``."""
+    module = "%s.%s" % (__name__, name)
+    __import__(module)
+    return sys.modules[module]
+
+
 def __getattr__(name: str) -> object:
     if name == "__all__":
         # `help` would show the documentation of all public names in full, on dozens of
@@ -130,20 +137,17 @@ def __getattr__(name: str) -> object:
             raise AttributeError(name)
         # `open` would replace the function of Python in ``from bloscpack import *``.
         return [name for name in _PUBLIC if name != "open"]
-    from importlib import import_module
-
     if name in _HOME_OF:
-        value: object = getattr(import_module("." + _HOME_OF[name], __name__), name)
+        value: object = getattr(_imported(_HOME_OF[name]), name)
         globals()[name] = value
         return value
     missing = "module %r has no attribute %r" % (__name__, name)
     if name.startswith("_"):
         raise AttributeError(missing)
-    module = "%s.%s" % (__name__, name)
     try:
-        return import_module(module)
+        return _imported(name)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name != "%s.%s" % (__name__, name):
             raise
         raise AttributeError(missing) from None
 

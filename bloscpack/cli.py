@@ -13,7 +13,6 @@ from . import log
 from ._cli import exit_codes
 from ._cli.console import OutputLost, console
 from ._storage.paths import MARK
-from ._storage.urls import secrets_in
 from .constants import MAX_THREADS
 from .exceptions import BloscpackError, UsageError
 from .log import printable
@@ -79,11 +78,13 @@ def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
 def _answer_quickly(arguments: list[str]) -> int | None:
     """Run ``-V`` or ``info FILE`` without the parser; return the exit code.
 
-    None for other arguments.
+    None for other arguments, and for ``info`` with defaults of the user.
 
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
+    if asks_info and os.environ.get("BLPK_DEFAULTS"):
+        return None
     if asks_info:
         name = arguments[1]
         if name.startswith("-") or not os.path.isfile(name):
@@ -203,6 +204,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         arguments = sys.argv[1:] if argv is None else argv
         if any(MARK in argument for argument in arguments):
+            from ._storage.urls import secrets_in
+
             console.hidden = secrets_in(arguments)
         try:
             quick = _answer_quickly(arguments)
@@ -236,19 +239,6 @@ def main(argv: list[str] | None = None) -> None:
         console.finish()
     if code:
         sys.exit(code)
-
-
-def bigfile_program() -> None:
-    """Run an action of ``blpk bigfile`` by the name of a program, like ``bigfile-ls``.
-
-    Raises
-    ------
-    SystemExit
-        With the exit code, unless it is 0.
-    """
-    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    sys.argv[1:1] = program.split("-", 1)
-    main()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from itertools import pairwise
 from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import SMALLEST_CHUNK, read_beginning
+from ._storage.cursor import Cursor
 from ._storage.paths import shown_name
-from ._storage.stream import Cursor
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
 from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata

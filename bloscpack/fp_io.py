@@ -18,8 +18,9 @@ from ._format import chunks, sections
 from ._format.shard import Trailer
 from ._storage import local
 from ._storage.base import read_up_to, write_all
+from ._storage.cursor import Cursor
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
-from ._storage.stream import Cursor, SparseStream
+from ._storage.stream import SparseStream
 from .args import effective_limits
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, FormatError, StorageError, UsageError

@@ -19,7 +19,7 @@ import bloscpack
 from bloscpack._format.append_plan import plan_append
 from bloscpack._format.chunks import walk_chunks
 from bloscpack._format.sections import read_beginning
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.args import BloscpackArgs, MetadataArgs
 
 WORDS = b"size codec chunk digest offset extent span section "

@@ -16,15 +16,11 @@ import sys
 from math import isfinite
 
 from ..constants import SUFFIXES
-from ..pretty import reverse_pretty
 from .console import console
-from .exit_codes import for_each_file
-from .info_text import INDENT, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from ..serializers import Json, JsonObject
@@ -51,6 +47,8 @@ def say_json_list(pieces: Iterable[list[object]]) -> None:
 def _plain_json(value: object) -> str:
     import json
 
+    from .info_text import INDENT
+
     try:
         return json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
@@ -58,6 +56,7 @@ def _plain_json(value: object) -> str:
 
 
 def _finite(value: object) -> Json:
+
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -72,6 +71,8 @@ def parse_size(text: str) -> int:
 
     Small letters are accepted too. Raises ValueError.
     """
+    from ..pretty import reverse_pretty
+
     try:
         if text[-1:].isalpha():
             return reverse_pretty(text.upper().replace("IB", "iB"))
@@ -94,44 +95,6 @@ def chunk_rows(
     for number in numbers:
         nbytes, cbytes = intact.get(number, (None, None))
         yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
-
-
-def show_files(
-    args: Namespace,
-    read: Callable[[str], tuple[list[JsonObject], int]],
-    titles: Sequence[str],
-    row: Callable[[JsonObject, bool], Sequence[str]],
-    total: Callable[[list[JsonObject], bool], Sequence[str]],
-    left: Sequence[int] = (),
-    datasets: bool = False,
-) -> int:
-    """Show a row for each entry of the files in the arguments, or a list as JSON.
-
-    Returns the exit code.
-
-    `read` returns the entries of a file or dataset, and an exit code. `row` and `total`
-    return cells, with exact sizes for ``--bytes``. See `options.add_table_options`,
-    `table` and `inputs.packed_files`.
-    """
-    from .inputs import packed_files
-
-    found: list[JsonObject] = []
-    files = packed_files(args, datasets)
-
-    def act(path: str) -> int:
-        entries, code = read(path)
-        found.extend(entries)
-        return code
-
-    worst = for_each_file(files, act)
-    if args.json:
-        say_json(found)
-    elif found:
-        rows = [titles, *(row(fields, args.bytes) for fields in found)]
-        if max(len(files), len(found)) > 1:
-            rows.append(total(found, args.bytes))
-        console.say_all(table(rows, left))
-    return worst
 
 
 # Help

@@ -11,7 +11,7 @@ import os
 from .. import exceptions, log
 from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
-from .._storage.stream import Cursor
+from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from . import inputs
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
-# Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
+# Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
     "attributes",

@@ -12,8 +12,8 @@ decompresses it if ``-d`` is given.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from contextlib import suppress
 from functools import partial
 
 from ..log import printable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
+    from .user_defaults import UserDefaults
     from .verb_table import VerbRecord
 
 
@@ -109,13 +110,17 @@ class _BaseParser(argparse.ArgumentParser):
         if file is not None or sys.stdout is None:
             super().print_help(file)
             return
-        with suppress(BrokenPipeError):  # a pager may end at any time
+        try:
             console.put(self.format_help())
             console.flush()
+        except BrokenPipeError:
+            pass  # a pager may end at any time
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        with suppress(AttributeError, OSError):  # None has no method `write`
+        try:
             super()._print_message(console.hide(message), file)
+        except (AttributeError, OSError):  # None has no method `write`
+            return
 
 
 class _VerbParser(_BaseParser):
@@ -185,21 +190,11 @@ class _VerbParser(_BaseParser):
         return action is not None and action.nargs is None
 
 
-def _add_arguments(
-    verb: VerbRecord, with_user_defaults: bool, parser: ArgumentParser
-) -> None:
+def _add_arguments(verb: VerbRecord, parser: ArgumentParser) -> None:
     """Add the arguments of a verb to its parser."""
     module = module_of(verb)
     options.set_help(parser, getattr(module, "HELP", ""))
     module.add_arguments(parser)
-    if not with_user_defaults or not verb.settings:
-        return
-    from .settings import as_arguments
-
-    found: dict[str, object] = dict(as_arguments(verb.settings))
-    if "nthreads" in found:
-        found["default_nthreads"] = found.pop("nthreads")
-    parser.set_defaults(**found)
 
 
 def module_of(verb: VerbRecord) -> ModuleType:
@@ -214,13 +209,15 @@ def module_of(verb: VerbRecord) -> ModuleType:
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
-    parser = create_parser(with_user_defaults=True)
+    parser = create_parser()
     arguments = _with_levels_behind_verb(arguments)
     if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)
         if filter_args is not None:
             return filter_args
     arguments, names = _split_at_double_dash(arguments)
+    word = next(filter(verb_table.find, arguments), None)
+    defaults = _user_defaults(parser, word)
     args: argparse.Namespace
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
@@ -229,10 +226,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
+    options.check_type_size(args)
+    if defaults is not None:
+        defaults.apply(args)
     given = [shown for name, shown in options.LEVELS.items() if getattr(args, name)]
     if len(given) > 1:  # global options may stand before and behind the verb
         parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
-    _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
     if rest and not (takes_names and all(arg == "-" or arg[:1] != "-" for arg in rest)):
@@ -240,6 +239,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if takes_names:
         _take_names(args, rest + names)
     return args
+
+
+def _user_defaults(parser: ArgumentParser, word: str | None) -> UserDefaults | None:
+    """Set the defaults of the user for a verb; return None if there are none."""
+    if word is None or not os.environ.get(options.DEFAULTS_VARIABLE):
+        return None
+    from .user_defaults import UserDefaults
+
+    return UserDefaults(parser, word)
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
@@ -286,17 +294,21 @@ def _parse_filter(
     compress. With ``-d`` the verb is decompress, and options for compressing are
     ignored: tar adds ``-d`` to the options that it gives for both directions.
     """
+    defaults = _user_defaults(parser, "compress")
     args, rest = parser.parse_known_args(["compress", *arguments])
     if rest or (args.in_file, args.out_file, args.more) not in FILTERED:
         return None
     args.in_file = STREAM
     if args.debug and not any(arg.startswith("--d") for arg in arguments):
         given = vars(args)
+        defaults = _user_defaults(parser, "decompress")
         args = parser.parse_args(["decompress", STREAM])
         own = {"debug", "refuse", "subcommand"}
         for name in vars(args).keys() & given.keys() - own:
             setattr(args, name, given[name])
-    _apply_user_defaults(args)
+    options.check_type_size(args)
+    if defaults is not None:
+        defaults.apply(args)
     del args.refuse
     return args
 
@@ -316,21 +328,6 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
         return arguments, []
     end = arguments.index("--")
     return arguments[:end], arguments[end + 1 :]
-
-
-def _apply_user_defaults(args: argparse.Namespace) -> None:
-    """Replace defaults by the settings of the user."""
-    given = vars(args)
-    options.check_type_size(args)
-    # A default of the verb named `nthreads` would overwrite the -n before the verb.
-    wanted = given.pop("default_nthreads", None)
-    if isinstance(args.nthreads, options.DefaultNumber):
-        args.nthreads = int(args.nthreads) if wanted is None else wanted
-    made = [name for name, value in given.items() if hasattr(value, "as_argument")]
-    for name in made:
-        given[name] = given[name].as_argument()
-    # The attributes that the user has set, by options or otherwise.
-    args.given = sorted({*made, *given.get("given", ())})
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
@@ -354,8 +351,8 @@ def _take_names(args: argparse.Namespace, names: list[str]) -> None:
 # The parser of the whole command line
 
 
-def create_parser(*, with_user_defaults: bool = False) -> ArgumentParser:
-    """Return the parser of the command line, perhaps with the user's defaults."""
+def create_parser() -> ArgumentParser:
+    """Return the parser of the command line."""
     parser = _BaseParser(
         prog="blpk",
         formatter_class=HelpFormatter,
@@ -372,7 +369,7 @@ def create_parser(*, with_user_defaults: bool = False) -> ArgumentParser:
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
     for verb in verb_table.VERBS:
-        add_arguments = partial(_add_arguments, verb, with_user_defaults)
+        add_arguments = partial(_add_arguments, verb)
         subparsers.add_parser(verb.name, help=verb.help, add_arguments=add_arguments)
         if verb.letter:
             alias = "alias for '%s'" % verb.name

@@ -19,7 +19,7 @@ import os
 import struct
 
 from .._storage.base import MemoryStorage, Storage
-from .._storage.local import begins_with, whole_file
+from .._storage.paths import is_missing
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -74,6 +74,17 @@ def name_for(path: str) -> str:
     return os.path.realpath(path) + SUFFIX
 
 
+def is_there(name: str) -> bool:
+    """Return whether there is a journal; raise ``OSError`` if the system can't say."""
+    try:
+        os.lstat(name)
+    except OSError as error:
+        if is_missing(error):
+            return False
+        raise
+    return True
+
+
 def encode(
     fp: BinaryFile, extents: Sequence[Extent], new_head: Head, unchanged: Extent
 ) -> Iterator[bytes]:
@@ -84,6 +95,8 @@ def encode(
     change does not touch. `mark_complete` makes the journal complete.
     """
     import hashlib
+
+    from .._storage.local import whole_file
 
     storage = whole_file(fp)
     start, stop = unchanged
@@ -199,6 +212,8 @@ class Journal:
         if self.size > MAX_IN_MEMORY and os.name != "nt":
             import weakref
 
+            from .._storage.local import whole_file
+
             # A descriptor of its own: the caller closes `fp`.
             own = os.fdopen(os.dup(fp.fileno()), "rb", buffering=0)
             self._content = whole_file(own)
@@ -234,4 +249,6 @@ class Journal:
 
 def is_journal(name: str) -> bool:
     """Return whether a file has the name of a journal and begins like a journal."""
+    from .._storage.local import begins_with
+
     return name.endswith(SUFFIX) and begins_with(name, MAGIC)

@@ -136,7 +136,7 @@ def _replaced(name: str) -> Iterator[FileAccess]:
         with open_locked(name, mode="rb") as locked_file:
             yield FileAccess(locked_file.fp.fileno())
         return
-    if trust.is_there(journal.name_for(name)):
+    if journal.is_there(journal.name_for(name)):
         raise StorageError(
             errno.EACCES,
             "it has a journal, but no read permission, so it can't be restored",
@@ -174,7 +174,7 @@ def _check_free(name: str) -> None:
         # Raises nothing if another program has created the file meanwhile.
         os.stat(name)
     journal_name = journal.name_for(name)
-    if trust.is_there(journal_name) and trust.belongs_to_missing_file(journal_name):
+    if journal.is_there(journal_name) and trust.belongs_to_missing_file(journal_name):
         raise StorageError(
             "'%s' is the journal of a file that had the name '%s': move the journal to "
             "the new place of that file, or remove it if that file is gone"

@@ -16,10 +16,9 @@ import stat
 
 from .._storage.base import Storage, StorageFile, naming_errors
 from .._storage.disk import disk
-from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path
 from ..exceptions import FormatError, StorageError
-from . import journal, trust
+from . import journal
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ class RolledBackFile(StorageFile):
     """A `RolledBackStorage` as a raw file object, with the descriptor of the file."""
 
     def __init__(self, fp: BinaryIO, saved: journal.Journal) -> None:
+        from .._storage.local import whole_file
+
         super().__init__(RolledBackStorage(whole_file(fp), saved))
         self._fp = fp
 
@@ -109,8 +110,10 @@ class Snapshot:
         """If there is a journal, let ``fp`` read the state before the change."""
         if not self._regular or self._was_replaced:
             return
-        if not trust.is_there(self._journal_name):  # the usual case, for speed
+        if not journal.is_there(self._journal_name):
             return
+        from . import trust  # rarely needed: `blpk info` has to start fast
+
         saved = trust.load(self._journal_name, self._real_fp)
         if saved is None:
             return

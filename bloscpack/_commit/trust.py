@@ -426,17 +426,6 @@ def parent_of(store: Store) -> tuple[Store, str] | None:
     return around
 
 
-def is_there(name: str) -> bool:
-    """Return whether there is a journal; raise ``OSError`` if the system can't say."""
-    try:
-        os.lstat(name)
-    except OSError as error:
-        if is_missing(error):
-            return False
-        raise
-    return True
-
-
 def belongs_to_missing_file(name: str) -> bool:
     """Return whether a journal, which may be complete, is left of a file that is gone.
 

@@ -69,8 +69,9 @@ from .._format.shard import (
 )
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
+from .._storage.cursor import Cursor
 from .._storage.protocols import BinaryFile, Readable
-from .._storage.stream import Cursor, sampled
+from .._storage.stream import sampled
 from ..abstract_io import Progress
 from ..args import (
     BLOSC_ARGS,

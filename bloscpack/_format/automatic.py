@@ -12,9 +12,6 @@ A goal is the speed of a disk: the cost of a setting is the time to compress, to
 to read and to decompress. The goal 'ratio' assumes a slow disk, so a level must pay for
 its time: a slower level that saves little is not chosen. Its choice is compared with
 that for 'balanced', so that it is never worse on the sample.
-
-``blpk tune`` uses the same records, filters and costs, but measures the speed of many
-settings and reports all of them.
 """
 
 from __future__ import annotations
@@ -24,13 +21,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
-from ..constants import MAX_TYPESIZE, OFFSET_LENGTH
-from ..defaults import (
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_TYPESIZE,
-)
+from ..constants import MAX_TYPESIZE
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_TYPESIZE
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunks import compress
 from .codecs import (
@@ -377,9 +369,6 @@ def _as_array(sample: Buffer | Array) -> Array:
 
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 CHUNK_SIZE = 2**20
-# Bytes in the file per chunk besides the chunk: its digest, its offset and the free
-# offsets that are reserved for it.
-OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
 def chunk_text(size: int) -> str:

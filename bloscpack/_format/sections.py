@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 from .. import log
-from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
@@ -47,8 +46,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .._storage.stream import Cursor
-    from ..args import Limits
+    from .._storage.cursor import Cursor
+    from ..args import Limits, MetadataArgs
     from ..serializers import Json
 
 # Minimum size in bytes of a chunk: an empty chunk has only a header.
@@ -253,6 +252,8 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
+    from ..args import MetadataArgs  # readers do not need it
+
     args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
@@ -364,6 +365,8 @@ def encode_again(
     Raises `NoChangeInMetadata` if the values are equal, and `MetadataSectionTooSmall`
     if the reserved space is smaller than the stored text.
     """
+    from ..args import MetadataArgs
+
     dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
     # Compare the texts too: 1 == True in Python.
     if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):

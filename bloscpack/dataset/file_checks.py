@@ -24,7 +24,7 @@ from .._format.rows import union, without
 from .._format.sections import read_beginning
 from .._format.shard import DEFAULT_SHARD_CHECKSUM, count_slots
 from .._storage.base import Storage
-from .._storage.stream import StorageCursor
+from .._storage.cursor import StorageCursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles

@@ -450,7 +450,6 @@ SHOWING = [
     ("c", "plain", "-"),
     ("d", "packed.blp", "-"),
     ("recover", "packed.blp", "-"),
-    ("config",),
     ("--version",),
 ]
 

@@ -129,6 +129,15 @@ def test_the_output_is_that_of_the_verb(folder):
     assert expected == CONTENT["numbers"]
 
 
+def test_options_of_the_variable(folder):
+    expected = succeeded(folder, "blpk -n 1 -c zstd -9 < plain/numbers")
+    variable = "BLPK_DEFAULTS='-c zstd -l 5 -n 1 --no-sparse'"
+    packed = succeeded(folder, "%s blpk -9 < plain/numbers" % variable)
+    assert expected == packed
+    unpacked = succeeded(folder, "%s blpk -d -9" % variable, input=packed)
+    assert unpacked == CONTENT["numbers"]
+
+
 def test_messages_stay_out_of_the_output(folder):
     done = shell(folder, "blpk -v < plain/numbers | blpk -d -v")
     assert CONTENT["numbers"] == done.stdout

@@ -207,5 +207,5 @@ SECONDS = ["-1", "nan", "soon"]
 def test_seconds_that_can_not_be(text):
     from bloscpack._cli.exit_codes import Refusal
 
-    with pytest.raises(Refusal, match="--seconds must be a number from 0 on"):
-        parse(["tune", "--seconds=" + text, "x"])
+    with pytest.raises(Refusal, match="--wait must be a number from 0 on"):
+        parse(["append", "--wait=" + text, "x", "y"])

@@ -209,7 +209,7 @@ def test_auto(blpk, folder, monkeypatch):
         sizes.append(os.path.getsize("a.blp") - before)
     assert sizes[1] < 0.6 * sizes[0]
     assert sizes[1] < sizes[2]
-    monkeypatch.setenv("BLPK_AUTO", "true")
+    monkeypatch.setenv("BLPK_DEFAULTS", "--auto")
     assert (0, "") == blpk("--create", "new.blp", "numbers")
     assert os.path.getsize("new.blp") < 0.6 * sizes[0]
     assert (0, "") == blpk("new.blp", "numbers")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support import GOLDEN, environment
 
-from bloscpack import bigfile, cli
+from bloscpack import bigfile
 from bloscpack._cli.verbs.bigfile import ACTIONS
-from bloscpack.cli import main
 
 SNAPSHOT = GOLDEN / "directories" / "bigfile" / "snapshot" / "data"
 UNWRITTEN = GOLDEN / "directories" / "bigfile" / "unwritten" / "data"
@@ -390,21 +387,6 @@ def test_repartition_keeps_a_block_that_it_can_not_copy(tree, run, tmp_path):
         code, _, err = run("bigfile", "repartition", "tree", files, "y")
         assert (2, 3) == (code, tree["y"].nfile)
         assert message in err
-
-
-def test_the_programs_are_the_actions(tree, monkeypatch, capsys):
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
-    found = re.findall('^bigfile-(.*) = "bloscpack.cli:bigfile_program"$', text, re.M)
-    assert sorted(ACTIONS.keys() - {"verify"}) == found
-    for program, output in (
-        ("bigfile-ls", "g/x\n"),
-        ("bigfile-get-attr.exe", "text\n"),
-    ):
-        names = ["tree"] if program.endswith("ls") else ["tree", "g/x", "s"]
-        monkeypatch.setattr(sys, "argv", ["/usr/bin/" + program, *names])
-        monkeypatch.setattr("bloscpack.cli.main", lambda: main(sys.argv[1:]))
-        cli.bigfile_program()
-        assert output == capsys.readouterr().out
 
 
 def test_verify(tree, good, run):

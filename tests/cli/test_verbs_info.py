@@ -7,7 +7,6 @@ import os
 
 import numpy as np
 import pytest
-from support import output_of
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, dataset
@@ -240,20 +239,6 @@ def test_store_of_another_program(capsys, verb):
     out, err = capsys.readouterr()
     assert "" == err
     assert (verb == "info") == ("zarr-python" in out)
-
-
-def test_neither_numpy_nor_argparse_is_needed():
-    bloscpack.pack_ndarray_to_file(ARRAY, "a.blp", metadata={"k": 1})
-    code = (
-        "import sys\n"
-        "before = {*sys.modules}\n"  # a tool that measures coverage imports some
-        "import bloscpack.cli as cli\n"
-        "cli.main(['info', 'a.blp'])\n"
-        "slow = {'numpy', 'blosc', 'argparse', 'typing', 'dataclasses'}\n"
-        "print(sorted(slow & ({*sys.modules} - before)))"
-    )
-    done = output_of(code)
-    assert "[]" == done.splitlines()[-1]
 
 
 def test_chunks_of_every_axis(capsys):

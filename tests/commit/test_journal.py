@@ -32,7 +32,7 @@ from bloscpack._format.chunks import walk_chunks
 from bloscpack._format.sections import read_header
 from bloscpack._storage import base
 from bloscpack._storage.base import FileObjectStorage, MemoryStorage
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.exceptions import FormatError, StorageError, UsageError
 

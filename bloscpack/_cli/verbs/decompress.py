@@ -222,7 +222,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     from ..._format.chunks import frames_of
     from ..._format.sections import read_beginning
     from ..._storage.base import bytes_left
-    from ..._storage.stream import Cursor
+    from ..._storage.cursor import Cursor
     from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:

@@ -40,7 +40,7 @@ from ..._format.shard import (
     with_rows,
 )
 from ..._storage.base import Storage
-from ..._storage.stream import StorageCursor
+from ..._storage.cursor import StorageCursor
 from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,

@@ -41,8 +41,8 @@ from ..._format.zarr_metadata import (
     encode_mask,
     with_mask,
 )
+from ..._storage.cursor import StorageCursor
 from ..._storage.folder_store import replaced
-from ..._storage.stream import StorageCursor
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
