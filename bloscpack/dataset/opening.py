@@ -202,8 +202,9 @@ def check_changeable(found: Found) -> None:
     """Raise `UsageError` if a dataset can only be read where it is."""
     if not found.folder.store.is_writable:
         raise UsageError(
-            "'%s' is in a ZIP file, and can only be read: 'blpk convert' copies it "
-            "into a folder" % found.folder.path()
+            "'%s' is in a ZIP file, which is written once and can only be read: 'blpk "
+            "convert' copies it into a folder, and savez replaces an archive as a whole"
+            % found.folder.path()
         )
     if not found.folder.is_remote:
         return

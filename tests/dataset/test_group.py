@@ -397,7 +397,7 @@ def test_pickle(tmp_path, mode):
     bloscpack.savez(tmp_path / "a.zip", x=[1, 2])
     with (
         dataset.open(tmp_path / "a", mode) as group,
-        bloscpack.loadz(tmp_path / "a.zip", mode) as archive,
+        bloscpack.loadz(tmp_path / "a.zip") as archive,
     ):
         copies = pickle.loads(pickle.dumps((group, archive)))
     assert [1, 2] == copies[0]["g/x"][:].tolist() == copies[1]["x"][:].tolist()

@@ -11,7 +11,6 @@ import pytest
 from dataset import forked_programs, soak_threads
 from support import run_silently
 
-import bloscpack as bp
 from bloscpack import bigfile, dataset
 from bloscpack._engine.forks import Owner
 from bloscpack.dataset.commit_rules import building
@@ -252,18 +251,6 @@ def test_a_failed_change_lets_others_go_on(tmp_path):
     assert 3 == len(errors)
     array.append([2])
     assert [0, 1, 2] == array[:].tolist()
-
-
-def test_an_archive(tmp_path):
-    bp.savez(tmp_path / "a.zip", old=np.arange(3))
-    with bp.loadz(tmp_path / "a.zip", "r+", settings={"sync": False}) as archive:
-        in_threads(
-            lambda i: [
-                archive.update({"%d-%d" % (i, n): np.full(3, n)}) for n in range(3)
-            ]
-        )
-        assert 13 == len(archive)
-    assert 13 == len(bp.loadz(tmp_path / "a.zip"))
 
 
 # Reads beside changes
