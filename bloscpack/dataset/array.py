@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import suppress
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +18,6 @@ from .._format.dtypes import DType
 from .._format.grid import Box, Grid, Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .labels import given_dims, stored_dims
 from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
@@ -32,7 +30,6 @@ from .rows import (
     converted,
     is_array,
     items_of,
-    naming_column,
     stage_rows,
     stream_of,
 )
@@ -390,30 +387,14 @@ class Array(StoredArray, ItemsNode):
 
     # Parts of a change, for tables and groups
 
-    def copied(
-        self, target: type[ArrayLayout], dtype: DType | None = None, name: str = ""
-    ) -> NewColumn:
-        """Return what a copy of the array is, and its rows, converted to a dtype.
-
-        Errors of values name the column.
-        """
+    def copied(self) -> NewColumn:
+        """Return what a copy of the array is, and its rows."""
         if self._writer is not None:
             self._writer.flush()
         new = self._layout.new_array()
         new.attrs, new.dims = self.attrs.asdict(), self.dims
-        if dtype is not None:
-            with naming_column(name):
-                fill = converted(new.fill_value, dtype)[()]
-            if dtype.itemsize != self.dtype.itemsize:
-                new.chunks = new.shards = None
-            new = replace(new, dtype=dtype, fill_value=fill)
         rows = stream_of(self, new.dtype, self.shape[1:])
-
-        def blocks() -> Blocks:
-            with naming_column(name) if name else nullcontext():
-                yield from rows.blocks(target.grid_for(new))
-
-        return new, blocks()
+        return new, rows.blocks(self._layout.grid_for(new))
 
     def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
@@ -458,14 +439,6 @@ class Array(StoredArray, ItemsNode):
                     block = block.copy()
                     block[tuple(slice(0, n) for n in lengths(kept))] = self[kept]
                 yield number, block
-
-    def renamed(self, old: str) -> None:
-        """Name the axes without a name after the array, which had the name `old`."""
-        layout, stored = self._layout, [*(self._layout.stored_dims or ())]
-        new = stored_dims(self.name, len(stored), given_dims(old, stored))
-        if self._writer is not None and new != stored:
-            with self._writer.change(lambda: layout.committed(self.shape)) as change:
-                layout.stage_dims(change, new)
 
     def resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
