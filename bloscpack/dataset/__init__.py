@@ -106,8 +106,8 @@ def open(
     buffered
         Whether rows that are appended to an array or a table wait in memory until a
         file is full, and are written at once; or until `flush`, `close`, or any other
-        change, or the end of the program. This object reads them already, no other one
-        does. A crash loses rows that were not written; an object that is dropped
+        change, or the end of the program. Only then they can be read, and count in
+        ``len``. A crash loses rows that were not written; an object that is dropped
         without `close` loses them with a ``ResourceWarning``. Not with `shared`, and
         not for groups.
     storage_options

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout, Blocks, ItemReader, NewColumn
-    from .row_buffer import Tail
+    from .layouts.base import ArrayLayout, Blocks, NewColumn
     from .rows import RowStream
 
 Result = TypeVar("Result")
@@ -90,20 +89,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of items along each axis."""
-        tail = self._tail
-        return self._layout.shape if tail is None else tail.shape
-
-    @property
-    def _tail(self) -> Tail | None:
-        """The array with the rows that wait to be written; None if there are none."""
-        buffer = None if self._writer is None else self._writer.buffer
-        return None if buffer is None else buffer.tails.get(self._layout)
-
-    @property
-    def _reader(self) -> ItemReader:
-        # In this order: another thread may write the rows meanwhile.
-        tail = self._tail
-        return self._layout.reader if tail is None else tail.reader
+        return self._layout.shape
 
     @property
     def dtype(self) -> DType:
@@ -211,7 +197,7 @@ class Array(StoredArray, ItemsNode):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        return self._read(lambda: self._reader.get(key))
+        return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -223,7 +209,7 @@ class Array(StoredArray, ItemsNode):
         check_out(out, self.shape, self.dtype)
 
         def fill() -> Items:
-            reader = self._reader
+            reader = self._layout.reader
             if isinstance(reader, ArrayReader):
                 return reader.read(out)
             out[...] = reader.get(...)
@@ -270,7 +256,8 @@ class Array(StoredArray, ItemsNode):
     def append(self, values: Any, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
-        In an array opened with ``buffered=True``, they may still be in memory.
+        In an array opened with ``buffered=True``, they may wait in memory. Until they
+        are written, the array does not have them.
 
         Parameters
         ----------
@@ -309,6 +296,7 @@ class Array(StoredArray, ItemsNode):
         check_mask(values)
         items = values if is_array(values) else items_of(values)
         with writer.turn():
+            writer.flush()
             old = self.shape
             found, before, after = tuple(items.shape), old[:axis], old[axis + 1 :]
             same = (*found[:axis], *found[axis + 1 :]) == before + after

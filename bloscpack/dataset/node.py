@@ -170,7 +170,8 @@ class Node:
                 except BaseException as error:
                     if not writer.has_failed:
                         raise
-                    failure, writer.buffer.tails = error, {}
+                    failure = error
+                    writer.buffer.clear()
             yield
         if failure is not None:
             raise failure
@@ -178,8 +179,8 @@ class Node:
     def flush(self) -> None:
         """Write the rows that wait in memory, if it was opened with ``buffered=True``.
 
-        Else each change is in the files when it has been made. If writing fails, the
-        rows go on waiting.
+        They can be read then. Without ``buffered=True``, each change is in the files
+        when it has been made. If writing fails, the rows go on waiting.
         """
         self._check_writer().flush()
 
@@ -216,8 +217,6 @@ class ItemsNode(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
-        if self._writer is not None:
-            self._writer.flush()  # the copy reads files
         return reopened, (type(self), self._layout, self.shape[:1])
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
@@ -232,7 +231,9 @@ class ItemsNode(Node):
 
     def trim(self, count: int) -> None:
         """Remove the last `count` rows."""
-        with self._check_resizable().turn():
+        writer = self._check_resizable()
+        with writer.turn():
+            writer.flush()
             if not 0 <= operator.index(count) <= len(self):
                 raise UsageValueError("can't remove %d of %d rows" % (count, len(self)))
             self.resize(len(self) - count)

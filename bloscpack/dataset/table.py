@@ -355,7 +355,8 @@ class Table(ItemsNode):
     def append(self, rows: Any) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
-        In a table opened with ``buffered=True``, they may still be in memory.
+        In a table opened with ``buffered=True``, they may wait in memory. Until they
+        are written, the table does not have them.
 
         Parameters
         ----------
@@ -458,6 +459,7 @@ class Table(ItemsNode):
         """
         writer, layout = self._check_writer(), self._layout
         with writer.turn():
+            writer.flush()
             layout.check_column_name(name)
             self._check_free([name])
             rows = items_of(values)
