@@ -137,10 +137,6 @@ class Array(StoredArray, ItemsNode):
         found = self._read(lambda: self._layout.codec_settings).get("cname")
         return None if found is None else str(found)
 
-    def _rows_of_html(self) -> list[list[str]]:
-        names = ("shape", "dtype", "chunks", "shards", "nbytes")
-        return [[name, str(getattr(self, name))] for name in names]
-
     def __repr__(self) -> str:
         facts = self._title(), self.shape, self.dtype, self.chunks
         return "<%s: shape %s, dtype %s, chunks %s>" % facts

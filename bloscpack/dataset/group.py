@@ -334,31 +334,9 @@ class Group(Node, Mapping[str, Node]):
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
 
-    def _rows_of_html(self) -> list[list[str]]:
-        members = islice(layouts.find_members(self._layout.folder), SHOWN_MEMBERS)
-        return [[name, _description(found)] for name, found in members]
-
     def tree(self) -> str:
         """Return a line for each member, and for those inside of members."""
         return Lines("\n".join([self.name, *shown_members(self._layout.folder)]))
-
-    def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Yield name and array of each member that is an array."""
-        return self._members_of("array")
-
-    def tables(self) -> Iterator[tuple[str, Table]]:
-        """Yield name and table of each member that is a table."""
-        return self._members_of("table")
-
-    def groups(self) -> Iterator[tuple[str, Group]]:
-        """Yield name and group of each member that is a group."""
-        return self._members_of("group")
-
-    def _members_of(self, kind: str) -> Iterator[tuple[str, Any]]:
-        self._checked_key("")
-        for name, found in layouts.find_members(self._layout.folder):
-            if found.kind == kind:
-                yield name, self[name]
 
     def to_xarray(self, **options: Any) -> Any:
         """Return the arrays of the group as a dataset of xarray, which reads them.

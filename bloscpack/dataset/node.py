@@ -9,7 +9,6 @@ one state.
 from __future__ import annotations
 
 import errno
-import operator
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._commit.writer import checked
 from .._compat import import_extra
 from ..exceptions import (
-    BloscpackError,
     StorageError,
     UsageValueError,
 )
@@ -105,23 +103,6 @@ class Node:
         """Return how the repr begins, after the bracket."""
         closed, kind = "closed " if self.closed else "", type(self).__name__
         return "%s%s '%s' (%s)" % (closed, kind, self.path, self.layout)
-
-    def _rows_of_html(self) -> list[list[str]]:
-        """Return the cells that are shown in a notebook, below the first line."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from html import escape
-
-        title = repr(self).partition("\n")[0]
-        try:
-            rows = self._rows_of_html()
-        except (BloscpackError, OSError):  # closed or damaged
-            rows = []
-        lines = ("".join("<td>%s</td>" % escape(cell) for cell in row) for row in rows)
-        body = "".join("<tr>%s</tr>" % line for line in lines)
-        return "<p>%s</p><table>%s</table>" % (escape(title), body)
 
     def refresh(self) -> None:
         """Take over the changes that other programs have committed.
@@ -228,15 +209,6 @@ class ItemsNode(Node):
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""
         return self._check_writer()
-
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        writer = self._check_resizable()
-        with writer.turn():
-            writer.flush()
-            if not 0 <= operator.index(count) <= len(self):
-                raise UsageValueError("can't remove %d of %d rows" % (count, len(self)))
-            self.resize(len(self) - count)
 
 
 class Attributes(MutableMapping[str, "Json"]):

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -93,8 +93,6 @@ class Table(ItemsNode):
 
     _layout: TableLayout
     _writer: Writer | None
-    # Creates a table of a DataFrame; `new` sets it.
-    from_pandas: ClassVar[Callable[..., Table]]
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
@@ -180,12 +178,10 @@ class Table(ItemsNode):
         counts = len(self), len(self._columns)
         title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            return "\n".join([title, *frames.as_lines(self._rows_of_html())])
+            rows = frames.shown_rows(self._columns, len(self))
+            return "\n".join([title, *frames.as_lines(rows)])
         except (exceptions.BloscpackError, OSError):  # closed or damaged
             return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
-
-    def _rows_of_html(self) -> list[list[str]]:
-        return frames.shown_rows(self._columns, len(self))
 
     # Closing and opening again
 
@@ -276,10 +272,6 @@ class Table(ItemsNode):
         """
         return self._read_all("pyarrow", frames.read_arrow, columns, rows)
 
-    def head(self, count: int = 5) -> Any:
-        """Return the first rows as a DataFrame; this needs pandas."""
-        return self.to_pandas(rows=slice(count))
-
     def _read_all(
         self, package: str, read: ReadAll, names: Sequence[str] | None, rows: Any
     ) -> Any:
@@ -362,7 +354,7 @@ class Table(ItemsNode):
         ----------
         rows
             A structured array, a dictionary of columns, a table or a DataFrame, as for
-            `from_pandas`, with the same names; or a sequence of columns in the order
+            `create_table`, with the same names; or a sequence of columns in the order
             of `names`. Columns that are not in memory are read in slices.
 
         Raises

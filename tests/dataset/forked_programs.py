@@ -44,7 +44,6 @@ ARRAY = {
     "changes": [
         lambda x: x.append([1]),
         lambda x: x.resize(3),
-        lambda x: x.trim(1),
         lambda x: x.__setitem__(0, 7),
         lambda x: x.attrs.update(a=1),
         lambda x: x.attrs.put({}),

@@ -183,7 +183,8 @@ class ArrayMix(Mix):
         value = block_of(thread, step)
         array.append([value] * BLOCK)
         self.blocks.appended.append(value)
-        array.trim(BLOCK)
+        with array._check_writer().turn():
+            array.resize(len(array) - BLOCK)
         self.blocks.removed.append(value)
 
     def look(self):

@@ -87,7 +87,6 @@ CHANGES = {
     "flush": lambda array: array.flush(),
     "assign": lambda array: array.__setitem__(6, 60),
     "resize": lambda array: array.resize(7),
-    "trim": lambda array: array.trim(1),
     "attributes": lambda array: array.attrs.update(x=1),
     "an iterator": lambda array: array.append(iter([[8, 9], [10]])),
 }
@@ -147,7 +146,7 @@ def test_an_error_keeps_the_rows(tmp_path, monkeypatch):
         with monkeypatch.context() as context:
             context.setattr(disk, "sync", fail)
             fills = lambda: array.append([9])  # noqa: E731 - the shard is full then
-            for change in (array.flush, array.close, lambda: array.trim(1), fills):
+            for change in (array.flush, array.close, lambda: array.resize(2), fills):
                 with pytest.raises(OSError, match="the disk has failed"):
                     change()
         assert [1] == array[:].tolist() == dataset.open(tmp_path / "a")[:].tolist()

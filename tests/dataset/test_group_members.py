@@ -10,10 +10,8 @@ from bloscpack.exceptions import UsageError
 
 
 def test_the_members_of_a_group(group):
-    assert ["a"] == [name for name, _ in group.arrays()]
-    assert ["in"] == [name for name, _ in group.groups()]
-    ((name, table),) = group.tables()
-    assert ("t", group["t"]) == (name, table)
+    kinds = [dataset.Array, dataset.Group, dataset.Table]
+    assert kinds == [type(group[name]) for name in ("a", "in", "t")]
     assert group.tree() == repr(group.tree())
     assert ["g", *repr(group).splitlines()[1:]] == group.tree().splitlines()
 

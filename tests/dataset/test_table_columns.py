@@ -219,7 +219,7 @@ def test_missing_items_of_pandas(tmp_path, layout):
             expected[["s", "i"]][1:4].reset_index(drop=True), part
         )
         assert 2 == len(table.to_pandas("i", table["i_missing"][:]))
-        pandas.testing.assert_frame_equal(found[:2], table.head(2))
+        pandas.testing.assert_frame_equal(found[:2], table.to_pandas(rows=slice(2)))
         pandas.testing.assert_frame_equal(found[["i"]], table[["i"]].to_pandas())
         with pytest.raises(KeyError):
             table.to_pandas(["none at all"])

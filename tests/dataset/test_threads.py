@@ -65,7 +65,7 @@ def test_appends_and_assignments(tmp_path, layout):
             lambda i: [array.__setitem__(10 * i + n, -n - 10 * i) for n in range(10)]
         )
         assert [-n for n in range(40)] == array[:].tolist()
-        in_threads(lambda i: array.trim(3))
+        in_threads(lambda i: array.resize(28))
         assert 28 == len(array)
     assert [-n for n in range(28)] == dataset.open(tmp_path / "a")[:].tolist()
     assert dataset.verify(tmp_path / "a").ok
@@ -266,7 +266,7 @@ def test_reads_see_one_state(tmp_path, layout):
         for n in range(12):
             if number:
                 array.append([0] * 4)
-                array.trim(4)
+                array.resize(40)
             else:
                 array[:] = n
 
