@@ -126,7 +126,7 @@ def finish_block(
     write_header(tree, tree.folder(name), new.with_sums(sums), unwritten)
 
 
-class OpenFile(io.FileIO):
+class DataFile(io.FileIO):
     """A data file, which is closed when no thread uses it any more."""
 
     def __del__(self) -> None:
@@ -168,10 +168,10 @@ class DataFiles:
                 error.filename = self.path(number)
             raise
 
-    def _open(self, number: int, write: bool) -> OpenFile:
+    def _open(self, number: int, write: bool) -> DataFile:
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
         descriptor = self._tree.open_file(self.path(number), flags)
-        return OpenFile(descriptor, "r+b" if write else "rb")
+        return DataFile(descriptor, "r+b" if write else "rb")
 
     def nbytes(self, number: int) -> int:
         """Return the size of a data file; 0 if it does not exist."""
