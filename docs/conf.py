@@ -46,7 +46,7 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
-    ("py:class", r"ArrayLike|OtherNames|DataArray"),
+    ("py:class", r"ArrayLike|OtherNames|DataArray|DatasetInfo"),
     ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
     ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),

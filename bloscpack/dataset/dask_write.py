@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .table import Table
 
 # The length of a partition, and the dtype of each column.
-Description = tuple[int, dict[str, DType]]
+PartitionTypes = tuple[int, dict[str, DType]]
 
 # About the plain size in bytes of a shard of the widest column of a table.
 SHARD_NBYTES = 16 * 2**20
@@ -374,7 +374,7 @@ def _plan_table(
         table_class(options["layout"]).check_column_name(name)
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
-    found: tuple[Description, ...] = dask.compute(*map(describe, parts))
+    found: tuple[PartitionTypes, ...] = dask.compute(*map(describe, parts))
     lengths = [length for length, _ in found]
     dtypes = _common_dtypes(
         [dtypes for length, dtypes in found if length] or [found[0][1]]
@@ -395,7 +395,7 @@ def _plan_table(
     return tasks, sum(lengths)
 
 
-def _describe(part: Any) -> Description:
+def _describe(part: Any) -> PartitionTypes:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
-    from .description import Description
+    from .description import DatasetInfo
     from .layouts.base import NodeLayout
 
     Self = TypeVar("Self", bound="Node")
@@ -83,7 +83,7 @@ class Node:
         return os.path.basename(self.path.rstrip("/" + os.sep))
 
     @property
-    def info(self) -> Description:
+    def info(self) -> DatasetInfo:
         """The same as `dataset.describe` returns; its repr is a list of all fields."""
         from .description import describe_open
 
