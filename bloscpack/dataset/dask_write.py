@@ -3,7 +3,7 @@
 Strategy: the collection is divided into the rows of shards. Each task writes a whole
 shard (`parallel`), and a last one commits the dataset. Rows that are appended are such
 a dataset, too, which the last task appends to another one (`Addition`). Tasks assign to
-a region of an array as writers that share it (`Region`).
+a region of an array as writers that share it (`RegionTarget`).
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def from_dask(
                 "'%s' is of the kind '%s', to which no %s can be written"
                 % (found.folder.path(), found.kind, type(collection).__name__)
             )
-        target = Addition(found, sync) if append else Region(found, region, sync)
+        target = Addition(found, sync) if append else RegionTarget(found, region, sync)
         options = {**target.options}
     plan = _plan_array if is_array else _plan_table
     tasks, length = plan(collection, target, {**options, "sync": sync})
@@ -263,7 +263,7 @@ def _columns(dataset: Array | Table) -> Mapping[str, Array]:
     return {"": dataset} if isinstance(dataset, Array) else dataset.columns
 
 
-class Region(Existing):
+class RegionTarget(Existing):
     """A region of an array: each task assigns to a part of it.
 
     Attributes
