@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .serializers import Json, JsonObject
 
 
-class Record:
+class InfoRecord:
     """Base class of the records in this module: an annotation declares a field."""
 
     def __init__(self, **fields: object) -> None:
@@ -48,7 +48,7 @@ class Record:
         return {name: _as_json(value) for name, value in vars(self).items()}
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Record):
+        if not isinstance(other, InfoRecord):
             return NotImplemented
         return type(self) is type(other) and self.as_dict() == other.as_dict()
 
@@ -63,12 +63,12 @@ class Record:
 
 
 def _as_json(value: object) -> Json:
-    if isinstance(value, Record):
+    if isinstance(value, InfoRecord):
         return value.as_dict()
     return list(value) if isinstance(value, tuple) else value
 
 
-class ArrayInfo(Record):
+class ArrayInfo(InfoRecord):
     """The array in a file.
 
     Attributes
@@ -90,7 +90,7 @@ class ArrayInfo(Record):
     chunks: tuple[int, ...] | None
 
 
-class ChunkInfo(Record):
+class ChunkInfo(InfoRecord):
     """The first chunk of a file, from its header.
 
     Attributes
@@ -121,7 +121,7 @@ class ChunkInfo(Record):
     cbytes: int
 
 
-class HeaderInfo(Record):
+class HeaderInfo(InfoRecord):
     """The header of a file; the attributes are those of `BloscpackHeader`."""
 
     format_version: int
@@ -135,7 +135,7 @@ class HeaderInfo(Record):
     max_app_chunks: int
 
 
-class MetadataHeaderInfo(Record):
+class MetadataHeaderInfo(InfoRecord):
     """The header of the metadata; the attributes are those of `MetadataHeader`.
 
     ``magic_format`` and ``user_codec`` are text.
@@ -152,7 +152,7 @@ class MetadataHeaderInfo(Record):
     user_codec: str
 
 
-class OffsetsInfo(Record):
+class OffsetsInfo(InfoRecord):
     """The offset table of a file.
 
     Attributes
@@ -170,7 +170,7 @@ class OffsetsInfo(Record):
     plausible: bool
 
 
-class ShardInfo(Record):
+class ShardInfo(InfoRecord):
     """The shard of a Zarr v3 array that a file is too.
 
     Attributes
@@ -190,7 +190,7 @@ class ShardInfo(Record):
     index: bool | None
 
 
-class FileInfo(Record):
+class FileInfo(InfoRecord):
     """The description of a file, read from its beginning; sizes are in bytes.
 
     Attributes
@@ -259,7 +259,7 @@ class FileInfo(Record):
 # Reading
 
 
-class Inspected(Record):
+class Inspected(InfoRecord):
     """A description, and the damage that it can't show.
 
     Attributes

@@ -57,7 +57,7 @@ GZIP_MEMBERS = 16
 ATTEMPTS = 4
 
 
-class Codec(NamedTuple):
+class ZarrCodec(NamedTuple):
     """A codec of Zarr.
 
     Attributes
@@ -182,10 +182,10 @@ def _stored_zstd(plain: memoryview) -> bytes:
 
 # By name in the document; the empty name for chunks that are not compressed.
 CODECS = {
-    "": Codec(_decode_plain, lambda plain, *_: bytes(plain)),
-    "blosc": Codec(decompress_into, lambda plain, _, args: compress(plain, args)),
-    "zstd": Codec(_decode_zstd, _encode_zstd, range(-131072, 23)),
-    "gzip": Codec(_decode_gzip, _encode_gzip, range(10)),
+    "": ZarrCodec(_decode_plain, lambda plain, *_: bytes(plain)),
+    "blosc": ZarrCodec(decompress_into, lambda plain, _, args: compress(plain, args)),
+    "zstd": ZarrCodec(_decode_zstd, _encode_zstd, range(-131072, 23)),
+    "gzip": ZarrCodec(_decode_gzip, _encode_gzip, range(10)),
 }
 
 
@@ -242,7 +242,7 @@ class Packing:
     def decode(
         self, frame: memoryview, target: memoryview, part: Part | None = None
     ) -> bool:
-        """Write the plain bytes of a chunk to memory, as `Codec.decode` says.
+        """Write the plain bytes of a chunk to memory, as `ZarrCodec.decode` says.
 
         Return whether all were written. Enter `own_settings` first. Raises
         `FormatError` if the chunk is damaged.

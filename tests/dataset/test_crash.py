@@ -263,7 +263,6 @@ TABLE_CHANGES = {
     "add": lambda t: t.add_column("z", np.arange(50)),
     "remove": lambda t: t.remove_column("x"),
     "rename": lambda t: t.rename({"x": "z"}),
-    "convert": lambda t: t.astype({"x": "i4"}),
     "attributes": lambda t: t.attrs.update(b=2),
 }
 # The same for a table whose column "y" has fields.
@@ -282,8 +281,6 @@ GROUP_CHANGES = {
     "replace": lambda g: g.create_array("a", [5], mode="w"),
     "remove": lambda g: g.__delitem__("a"),
     "remove a group": lambda g: g.__delitem__("in"),
-    "move": lambda g: g.move("a", "in/b"),
-    "copy": lambda g: g.copy("a", "b"),
     "attributes": lambda g: g.attrs.update(b=2),
 }
 

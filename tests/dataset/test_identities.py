@@ -536,7 +536,7 @@ def test_verify_beside_a_writer(tmp_path):
 
     def change():
         while not done.is_set():
-            table.trim(30)
+            table.resize(len(table) - 30)
             table.add_column("z", np.arange(30))
             table.append({name: np.arange(30) for name in "xyz"})
             table.remove_column("z")

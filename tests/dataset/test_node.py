@@ -40,14 +40,6 @@ def test_the_description_of_tables_and_groups(group):
     assert group.info["nbytes"] == ITEMS.nbytes + table.nbytes + 24
 
 
-def test_notebooks(array, group):
-    assert "<td>shape</td><td>(6, 2)</td>" in array._repr_html_()
-    assert "<td>&#x27;&lt;v&gt;&#x27;</td>" in group["t"]._repr_html_()
-    assert "<td>a</td><td>array (zarr): shape (6, 2)" in group._repr_html_()
-    array.close()
-    assert "closed Array" in array._repr_html_()
-
-
 def test_reading_into_an_array(array):
     out = np.empty_like(ITEMS)
     assert out is array.read(out)

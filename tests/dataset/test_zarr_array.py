@@ -698,7 +698,7 @@ def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout
     options = {"chunks": 10, "shards": 100, "layout": layout}
     with dataset.create_array(path, np.arange(1, 101), **options) as array:
         reader = dataset.open(path)
-        array.trim(90)
+        array.resize(10)
         array.append([7])
         with pytest.raises((StorageError, FormatError), match="removed rows"):
             reader[50:53]
@@ -713,7 +713,7 @@ def test_a_reader_does_not_take_the_padding_of_a_chunk_for_rows(tmp_path, layout
     options = {"chunks": 10, "shards": 20, "layout": layout}
     with dataset.create_array(path, np.arange(1, 19), **options) as array:
         reader = dataset.open(path)
-        array.trim(5)
+        array.resize(13)
         array.append([14])  # the last chunk has 4 rows, and 6 that are padding
         with pytest.raises((StorageError, FormatError), match="removed rows"):
             reader[16]

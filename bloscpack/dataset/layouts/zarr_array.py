@@ -329,12 +329,6 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
-    def stage_dims(self, change: Change, dims: list[str]) -> None:
-        """Let `change` set the names of the axes."""
-        own = self._read_for_change()
-        own.array.dimension_names = [*dims]
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
-
     def _read_for_change(self) -> OwnDocument:
         """Return the document that is in the file now, to be changed.
 
