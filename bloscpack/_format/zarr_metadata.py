@@ -582,10 +582,11 @@ def _decode_grid(document: JsonObject) -> Shape:
     name, grid = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
+    shard = _lengths(grid.get("chunk_shape"), "chunk_shape")
     encoding, keys = _named(document.get("chunk_key_encoding"))
     if (encoding, keys.get("separator", "/")) != ("default", "/"):
         raise _unsupported("its files have other names than 'c/0/0'")
-    return _lengths(grid.get("chunk_shape"), "chunk_shape")
+    return shard
 
 
 def _decode_sharding(codecs: Json) -> JsonObject:

@@ -246,6 +246,20 @@ def test_types_and_shapes(dtype, compressor, shape):
     np.testing.assert_array_equal(expected, zarr.open_array("b.zarr", mode="r")[...])
 
 
+@pytest.mark.parametrize("encoding", ["default", "v2"])
+def test_files_whose_names_look_like_numbers(encoding):
+    simple(chunk_key_encoding={"name": encoding, "separator": "."})(ITEMS)
+    names = sorted(os.listdir("a"))
+    size = sum(os.path.getsize("a/" + name) for name in names[:-1])
+    for name in ("0", "0.\u00b2", "00.1", "0.1.2", "9.9", "1" * 200 + ".0"):
+        with open("a/" + ("c." if encoding == "default" else "") + name, "wb") as fp:
+            fp.write(bytes(4))
+    assert size == dataset.open("a").cbytes
+    report = dataset.verify("a")
+    assert report.ok
+    assert 6 == [finding.kind for finding in report.findings].count("unused")
+
+
 def test_groups_of_format_2():
     group = zarr.create_group("g", zarr_format=2, attributes={"unit": "m"})
     group.create_array("x", data=ITEMS, chunks=(20, 33), attributes={"y": 1})
