@@ -276,6 +276,28 @@ def test_groups_of_format_2():
     np.testing.assert_array_equal(ITEMS, dataset.open("h.zarr")["x"][:])
 
 
+def test_members_of_a_group():
+    """Other members of the group can be changed, and the array can be removed."""
+    with dataset.create_group("g") as group:
+        group.create_array("own", ITEMS)
+    zarr.open_group("g", mode="r+").create_array("other", data=ITEMS, chunks=(20, 33))
+    with dataset.open("g", "r+") as group:
+        other = group["other"]
+        np.testing.assert_array_equal(ITEMS, other[:])
+        group["own"][0] = other[1]
+        for change in (
+            lambda: other.__setitem__(0, 1),
+            lambda: other.append(ITEMS),
+            lambda: other.resize((5, 5)),
+            lambda: other.attrs.update(unit="m"),
+        ):
+            with pytest.raises(UsageError, match=r"only be read.*blpk convert"):
+                change()
+        assert dataset.verify("g").ok
+        del group["other"]
+        assert ["own"] == list(group)
+
+
 def test_texts_of_any_length():
     texts = np.array(["a", "bb", "", "ccc", "é"], object)
     zarr.create_array("a", shape=(5,), chunks=(2,), dtype=str)[:] = texts

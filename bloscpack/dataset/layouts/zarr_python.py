@@ -124,9 +124,9 @@ def _safe_codec(codec: Json, path: str) -> Json:
             )
         if known == "blosc":
             return {"id": BLOSC, "name": BLOSC}
-    inner = codec.get("configuration") if isinstance(codec, dict) else None
-    if isinstance(codec, dict) and isinstance(inner, dict):
-        return {**codec, "configuration": safe_document(inner, path)}
+    if isinstance(codec, dict) and isinstance(codec.get("configuration"), dict):
+        inner = safe_document(codec["configuration"], path)
+        return {**codec, "configuration": inner}
     return codec
 
 
