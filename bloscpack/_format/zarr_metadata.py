@@ -567,6 +567,13 @@ def why_not_native(document: JsonObject) -> str | None:
     return None
 
 
+def is_unsharded(document: JsonObject) -> bool:
+    """Return whether an array has no shards: damage makes no such array of ours."""
+    codecs = document.get("codecs")
+    first = codecs[0] if isinstance(codecs, list) and codecs else None
+    return "bytes" in (first, first.get("name") if isinstance(first, dict) else None)
+
+
 def _check_others(document: JsonObject) -> None:
     """Raise `Unsupported` for keys that must be understood."""
     if document.get("storage_transformers", []) != []:

@@ -291,7 +291,11 @@ def describe_node(raw: bytes) -> dict:
     user.pop(KEY, None)
     node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
     if kind == "array":
-        damaged = not words and (KEY.encode() in raw or WORDS.search(raw))
+        first = document.get("codecs") or [None]
+        first = first[0] if isinstance(first, list) else None
+        is_copy = "bytes" in (first, isinstance(first, dict) and first.get("name"))
+        signed = KEY.encode() in raw or WORDS.search(raw)
+        damaged = not words and not is_copy and signed
         try:
             describe_array(node, document)
         except NotSupported as error:

@@ -276,6 +276,19 @@ def test_groups_of_format_2():
     np.testing.assert_array_equal(ITEMS, dataset.open("h.zarr")["x"][:])
 
 
+def test_copied_attributes():
+    """They may have the identity of one of our arrays."""
+    with dataset.create_array("ours", ITEMS) as array:
+        array.attrs["unit"] = "m"
+    attributes = dict(zarr.open_array("ours", mode="r").attrs)
+    assert "bloscpack-id" in attributes
+    zarr.create_array("a", data=ITEMS, chunks=(20, 33), attributes=attributes)
+    with dataset.open("a") as found:
+        assert "zarr-python" == found.layout
+        assert {"unit": "m"} == dict(found.attrs)
+        np.testing.assert_array_equal(ITEMS, found[:])
+
+
 def test_members_of_a_group():
     """Other members of the group can be changed, and the array can be removed."""
     with dataset.create_group("g") as group:
