@@ -238,6 +238,11 @@ class Array(StoredArray, ItemsNode):
 
     # Changing
 
+    def _check_writer(self) -> Writer:
+        if not self._layout.writable:
+            self._layout.check_writable()  # its error says what to do
+        return super()._check_writer()
+
     def _check_resizable(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:

@@ -146,17 +146,17 @@ def read_metadata(data: bytes, file: File) -> None:
     check("M9", file.position <= len(data))
     text = data[start + 32 : start + 32 + stored_size]
     check("M3", data[end : file.position] == digest_of(checksum, text))
-    text = inflated(text, size, zlib.MAX_WBITS, "M5") if codec == 1 else text
+    text = inflated(text, size) if codec == 1 else text
     check("M5", len(text) == size)
     file.metadata = parse_json(text)
 
 
-def inflated(stored: bytes, size: int, wbits: int, rule: str) -> bytes:
+def inflated(stored: bytes, size: int) -> bytes:
     """Return the plain bytes of a whole stream of zlib."""
-    stream = zlib.decompressobj(wbits)
-    with breaking(rule, zlib.error):
+    stream = zlib.decompressobj()
+    with breaking("M5", zlib.error):
         plain = stream.decompress(stored, size + 1)
-    check(rule, stream.eof and not stream.unused_data)
+    check("M5", stream.eof and not stream.unused_data)
     return plain
 
 

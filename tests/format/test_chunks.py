@@ -312,12 +312,9 @@ def test_part_of_a_chunk(cname, typesize):
     plain = b"".join(struct.pack("<I", i * i % 9973) for i in range(25000))[:99_999]
     for shuffle, level in itertools.product((0, 1, 2), (0, 1, 9)):
         with own_settings:
-            own_settings.force_blocksize(4096)
-            try:
-                args = BloscArgs(typesize, level, shuffle, cname)
-                chunk = memoryview(compress(plain, args))
-            finally:
-                own_settings.force_blocksize(0)
+            own_settings.use_blocksize(4096)
+            args = BloscArgs(typesize, level, shuffle, cname)
+            chunk = memoryview(compress(plain, args))
         for start, stop, found in parts(chunk):
             assert plain[start:stop] == found[start:stop]
             if stop - start == 1 and cname == "lz4" and typesize == 4:
@@ -338,11 +335,8 @@ def test_part_of_a_chunk_whose_blocks_are_in_any_order(path):
 def test_part_of_a_chunk_with_a_wrong_table(start):
     """The error is that of the whole chunk, and no other memory is read."""
     with own_settings:
-        own_settings.force_blocksize(64)
-        try:
-            chunk = bytearray(compress(PLAIN, BloscArgs(4, 5, True, "lz4")))
-        finally:
-            own_settings.force_blocksize(0)
+        own_settings.use_blocksize(64)
+        chunk = bytearray(compress(PLAIN, BloscArgs(4, 5, True, "lz4")))
         struct.pack_into("<I", chunk, 16, start)
         plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
