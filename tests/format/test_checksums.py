@@ -51,7 +51,7 @@ def test_digests(name, size, digest):
 
 def test_numbers_on_disk():
     names = [name for name, _, _ in DIGESTS]
-    assert names == checksums.CHECKSUMS_AVAIL
+    assert names == checksums.CHECKSUMS_AVAIL, "DIGESTS needs a line for each"
     assert names == [checksum.name for checksum in checksums.CHECKSUMS]
     assert names == list(checksums.CHECKSUMS_LOOKUP)
 

@@ -314,10 +314,10 @@ def test_table_of_checksums():
 
     text = (DOCS / "format.rst").read_text("utf-8")
     body = re.split(r"^Checksums\n~+\n", text, flags=re.M)[1]
-    rows = re.findall(r"^(\d)  +(\w+)  +(\d+) ", body, re.M)
+    rows = re.findall(r"^(\d+)  +(\w+)  +(\d+) ", body, re.M)
     assert [
         (str(i), hash_.name, str(hash_.size)) for i, hash_ in enumerate(CHECKSUMS)
-    ] == rows
+    ] == rows, "each entry of CHECKSUMS needs a row under Checksums in format.rst"
 
 
 def test_rules_are_numbered_without_gaps():
