@@ -13,6 +13,7 @@ import stat
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 from support import as_user, needs_root, open_files_in
 
 from bloscpack import bigfile, dataset
@@ -27,7 +28,6 @@ pytestmark = [
     pytest.mark.usefixtures("usual_umask"),
 ]
 ATTACKER, VICTIM, TEAM = 12345, 23456, 34567
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 ITEMS = np.arange(40)
 
 

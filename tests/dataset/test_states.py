@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import pytest
 from dataset import states
+from dataset.layouts import LAYOUTS
+
+
+def test_all_layouts_are_tested():
+    assert {*LAYOUTS} <= {*states.LAYOUTS}, "states.LAYOUTS needs an entry for each"
 
 
 @pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])

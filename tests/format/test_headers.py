@@ -572,10 +572,9 @@ def test_decode_blosc_flags(true_ones, codec, flags):
     assert true_ones == [name for name, value in decoded.items() if value]
 
 
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_unknown_codec_number(codec):
-    with pytest.raises(FormatError, match=r"one of \[0, .*, 4\], not '%d'" % codec):
-        headers.decode_blosc_flags(codec << 5)
+def test_unknown_codec_number():
+    with pytest.raises(FormatError, match=r"one of \[0, .*\], not '7'"):
+        headers.decode_blosc_flags(7 << 5)
 
 
 def test_names_of_siblings():
