@@ -459,7 +459,7 @@ def test_datasets_that_are_dropped_are_closed(tmp_path):
     dataset.create_table(tmp_path / "t", {"x": ITEMS}, layout="bcolz").close()
     gc.collect()  # objects of earlier tests may still have files open
     before = len(os.listdir("/proc/self/fd"))
-    for number in range(500):
+    for number in range(100):
         assert 7 == dataset.open(tmp_path / "a", "r+" if number % 9 == 0 else "r")[7]
         assert 7 == dataset.open(tmp_path / "t")["x"][7]
     assert before >= len(os.listdir("/proc/self/fd"))
