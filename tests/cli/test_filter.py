@@ -80,7 +80,10 @@ TAR = [
 
 
 @tar
-@pytest.mark.parametrize(("pack", "unpack"), TAR)
+@pytest.mark.parametrize(
+    ("pack", "unpack"),
+    [TAR[0], *(pytest.param(*pair, marks=pytest.mark.slow) for pair in TAR[1:])],
+)
 def test_tar(folder, pack, unpack):
     (folder / "out").mkdir()
     succeeded(folder, pack)

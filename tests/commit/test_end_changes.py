@@ -10,15 +10,13 @@ import random
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
-from pathlib import Path
 
 import builders
 import pytest
 from crash.operations import JOURNAL, TARGET, Append, Compress
 from crash.watched_disk import WatchedDisk, replaced_disk
-from support import as_user, environment
+from support import as_user, environment, needs_root
 
 import bloscpack
 from bloscpack._commit import end_changes, locking, ownership
@@ -322,7 +320,7 @@ def test_what_can_not_be_given_away_is_open_to_nobody_new(
     assert oct(expected) == oct(os.stat("mine").st_mode & 0o7777)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid(), reason="needs several groups")
+@needs_root
 def test_the_group_stays_where_the_owner_can_not(path, monkeypatch):
     path.parent.chmod(0o777)
     monkeypatch.chdir(path.parent)
@@ -786,19 +784,12 @@ def test_methods_that_every_change_defines():
 # Users who may write the file, but can't change it
 
 
-needs_root = pytest.mark.skipif(
-    os.name != "posix" or os.geteuid(), reason="needs several users"
-)
-
-
 @pytest.fixture
-def shared():
+def shared(open_folder):
     """A file that holds PACKED, in a folder that every user may search."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        path = Path(folder) / TARGET
-        path.write_bytes(PACKED)
-        yield path
+    path = open_folder / TARGET
+    path.write_bytes(PACKED)
+    return path
 
 
 @needs_root

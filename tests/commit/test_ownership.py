@@ -2,14 +2,11 @@
 
 import json
 import os
-import pathlib
-import shutil
 import struct
-import tempfile
 
 import numpy
 import pytest
-from support import as_user
+from support import as_user, needs_root
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
@@ -24,9 +21,6 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions"),
     pytest.mark.usefixtures("usual_umask"),
 ]
-needs_root = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
-)
 USER, GROUP, OTHER_GROUP = 12345, 12345, 54321
 # Tags of the entries of an ACL.
 OWNER, NAMED_USER, OWNING_GROUP, MASK, OTHERS = 1, 2, 4, 16, 32
@@ -34,12 +28,10 @@ NOBODY_NAMED = 2**32 - 1
 
 
 @pytest.fixture
-def shared():
+def shared(open_folder):
     """Return a folder that all users can write to."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
+    open_folder.chmod(0o777)
+    return open_folder
 
 
 def acl(group=4, named=4, mask=4, others=0):

@@ -20,7 +20,7 @@ import time
 import builders
 import pytest
 from crash.operations import JOURNAL, TARGET, refill
-from support import as_user, environment
+from support import as_user, environment, needs_root
 
 import bloscpack
 from bloscpack._commit import journal, locking, trust
@@ -33,9 +33,6 @@ from bloscpack.headers import MetadataHeader
 from bloscpack.verify import verify
 
 pytestmark = pytest.mark.usefixtures("usual_umask")
-needs_root = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs other users"
-)
 needs_owners = pytest.mark.skipif(os.name != "posix", reason="needs owners")
 
 PLAIN = random.Random(1).randbytes(2500)
@@ -44,14 +41,8 @@ OWNER, STRANGER, MEMBER = 12345, 23456, 34567
 
 
 @pytest.fixture
-def path(tmp_path):
-    """A file whose folder everybody may use."""
-    folder = tmp_path
-    while os.stat(folder).st_uid == os.geteuid() and folder != folder.parent:
-        if not os.stat(folder).st_mode & 0o001:
-            folder.chmod(0o755)
-        folder = folder.parent
-    path = tmp_path / TARGET
+def path(open_folder):
+    path = open_folder / TARGET
     path.write_bytes(PACKED)
     path.chmod(0o644)
     return path
@@ -93,7 +84,7 @@ def forged(path, witness=b"blpk", extents=None, evil=None):
 USES = {
     "unpack": lambda path: bloscpack.unpack_bytes_from_file(path),
     "verify": lambda path: verify(path),
-    "append": lambda path: append(path, __file__),
+    "append": lambda path: append(path, os.devnull),
     "metadata": lambda path: rewrite_metadata(path, {"a": 2}),
     "replace": lambda path: bloscpack.pack_bytes_to_file(b"new", path),
 }
@@ -366,7 +357,7 @@ def test_sticky_folder(path, mode):
     match = "an owner who may write the file, found the user '%d'" % STRANGER
     assert_refused(path, match)
     with as_user(OWNER):
-        for use in (bloscpack.unpack_bytes_from_file, lambda p: append(p, __file__)):
+        for use in (bloscpack.unpack_bytes_from_file, lambda p: append(p, os.devnull)):
             with pytest.raises(StorageError, match=match) as raised:
                 use(path)
             assert "move the file to another folder" in str(raised.value)
@@ -465,48 +456,48 @@ def test_system_without_groups(monkeypatch, path):
 
 
 @needs_root
-def test_writer_whose_journal_would_be_refused_changes_a_copy(path, tmp_path):
+def test_writer_whose_journal_would_be_refused_changes_a_copy(path, open_folder):
     """By an access control list, for example, which the permission bits do not show."""
     path.parent.chmod(0o777)
     os.chown(path, OWNER, OWNER)
     path.chmod(0o666)
     inode = path.stat().st_ino
-    (tmp_path / "new").write_bytes(b"new")
+    (open_folder / "new").write_bytes(b"new")
     with as_user(STRANGER), open(path, "r+b"):
         os.seteuid(0)
         path.chmod(0o644)
         os.seteuid(STRANGER)
         with pytest.raises(PermissionError):
-            append(path, tmp_path / "new")
+            append(path, open_folder / "new")
     path.chmod(0o666)
     with as_user(STRANGER):
-        append(path, tmp_path / "new")
+        append(path, open_folder / "new")
     assert inode == path.stat().st_ino
     assert PLAIN + b"new" == bloscpack.unpack_bytes_from_file(path)[0]
 
 
-def test_copy_where_no_journal_of_this_user_is_accepted(path, tmp_path, monkeypatch):
+def test_copy_where_no_journal_of_this_user_is_accepted(path, open_folder, monkeypatch):
     monkeypatch.setattr(trust, "may_write", lambda uid, fp: False)
     inode = path.stat().st_ino
-    (tmp_path / "new").write_bytes(b"new")
-    append(path, tmp_path / "new")
+    (open_folder / "new").write_bytes(b"new")
+    append(path, open_folder / "new")
     assert inode != path.stat().st_ino
     assert PLAIN + b"new" == bloscpack.unpack_bytes_from_file(path)[0]
 
 
 @needs_root
-def test_one_chunk_of_another_owner(path, tmp_path):
+def test_one_chunk_of_another_owner(path, open_folder):
     path.write_bytes(builders.packed(b"one"))
     os.chown(path, OWNER, OWNER)
-    (tmp_path / "new").write_bytes(b"new")
-    append(path, tmp_path / "new")
+    (open_folder / "new").write_bytes(b"new")
+    append(path, open_folder / "new")
     assert b"onenew" == bloscpack.unpack_bytes_from_file(path)[0]
     assert OWNER == path.stat().st_uid
 
 
 @needs_root
 @pytest.mark.parametrize("others", [0, 4])
-def test_copy_that_its_owner_could_not_read(path, tmp_path, others):
+def test_copy_that_its_owner_could_not_read(path, open_folder, others):
     """A user with an entry in the access control list of the file appends."""
     entries = [(1, 6, 2**32 - 1), (2, 6, STRANGER), (4, 4, 2**32 - 1)]
     entries += [(16, 6, 2**32 - 1), (32, others, 2**32 - 1)]
@@ -517,13 +508,13 @@ def test_copy_that_its_owner_could_not_read(path, tmp_path, others):
     except (AttributeError, OSError) as error:
         pytest.skip("no access control lists: %s" % error)
     path.parent.chmod(0o777)
-    (tmp_path / "new").write_bytes(b"new")
+    (open_folder / "new").write_bytes(b"new")
     with as_user(STRANGER):
         if others:
-            append(path, tmp_path / "new")
+            append(path, open_folder / "new")
         else:
             with pytest.raises(StorageError, match="the owner of the file could not"):
-                append(path, tmp_path / "new")
+                append(path, open_folder / "new")
     with as_user(OWNER):
         expected = PLAIN + b"new" if others else PLAIN
         assert expected == bloscpack.unpack_bytes_from_file(path)[0]
@@ -579,7 +570,7 @@ def test_message_of_a_writer_that_can_not_undo_its_change(path, monkeypatch, err
     assert str(raised.value).startswith("[Errno 5] Input/output error; the journal")
     assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
     with pytest.raises(OSError, match="Read-only") as raised:
-        append(path, __file__)
+        append(path, os.devnull)
     assert remains in str(raised.value)
     monkeypatch.undo()
     with pytest.warns(RuntimeWarning, match="has been restored"), open_locked(path):
@@ -601,7 +592,7 @@ def test_message_where_the_journal_was_replaced_meanwhile(path):
 
 
 @needs_root
-def test_writer_who_may_not_remove_the_journal(path, tmp_path):
+def test_writer_who_may_not_remove_the_journal(path, open_folder):
     """In a sticky folder the journal of another user can be applied, but stays."""
     interrupted(path)
     path.parent.chmod(0o1777)
@@ -610,14 +601,14 @@ def test_writer_who_may_not_remove_the_journal(path, tmp_path):
     path.with_name(JOURNAL).chmod(0o644)
     with as_user(OWNER):
         with pytest.raises(PermissionError) as raised:
-            append(path, __file__)
+            append(path, os.devnull)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)
         assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
     assert PACKED == path.read_bytes()
 
 
 @needs_root
-def test_empty_file_that_may_not_be_removed(path, tmp_path):
+def test_empty_file_that_may_not_be_removed(path, open_folder):
     """It is no journal, so the message does not promise that it will be applied."""
     name = plant(path, b"")
     name.chmod(0)
@@ -625,7 +616,7 @@ def test_empty_file_that_may_not_be_removed(path, tmp_path):
     path.parent.chmod(0o1777)
     os.chown(path, OWNER, OWNER)
     with as_user(OWNER), pytest.raises(PermissionError, match="not perm") as raised:
-        append(path, __file__)
+        append(path, os.devnull)
     assert str(name) == raised.value.filename
     assert "remains" not in str(raised.value)
     assert PACKED == path.read_bytes()
@@ -638,7 +629,7 @@ def test_writer_who_may_not_write_the_file(path):
     path.with_name(JOURNAL).chmod(0o644)
     with as_user(STRANGER):
         with pytest.raises(PermissionError) as raised:
-            append(path, __file__)
+            append(path, os.devnull)
         assert REMAINS % path.with_name(JOURNAL) in str(raised.value)
         assert (PLAIN, {"a": 1}) == bloscpack.unpack_bytes_from_file(path)
 

@@ -385,8 +385,14 @@ OPERATIONS = {
 # What can be written in each place: only Zarr in a store of objects, and nothing moves
 # in one step there.
 OF_ZARR = (zarr_array, grid_array, zarr_table, zarr_group)
+# What has the kinds of changes of `superchunk`, `zarr_table` and `zarr_group`.
+SIMILAR = (superchunk_leaves, superchunk_table, group)
 CASES = [
-    pytest.param(place, name, id="%s-%s" % (place, name))
+    pytest.param(
+        *(place, name),
+        id="%s-%s" % (place, name),
+        marks=[pytest.mark.slow] if make in SIMILAR else [],
+    )
     for place in PLACES
     for name, (make, _) in OPERATIONS.items()
     if place == "folder"

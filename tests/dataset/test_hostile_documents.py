@@ -194,8 +194,15 @@ def test_a_copy_unpickles_no_more_than_the_original(path):
         assert expected == list(pickle.loads(pickle.dumps(found))[1:])
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
-@pytest.mark.parametrize("kind", ["array", "table", "group"])
+@pytest.mark.parametrize(
+    ("layout", "kind"),
+    [
+        # Each layout and each kind has one quick case.
+        pytest.param(layout, kind, marks=[] if i == j else pytest.mark.slow)
+        for i, layout in enumerate(["superchunk", "bcolz", "zarr"])
+        for j, kind in enumerate(["array", "table", "group"])
+    ],
+)
 def test_one_error_while_recovering(layout, kind, monkeypatch):
     """Each read of a document fails once: all is saved, or there is an error."""
     if kind == "array":

@@ -6,11 +6,11 @@ import operator
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
 from bloscpack.exceptions import UsageError
 
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 ITEMS = np.arange(12.0).reshape(6, 2)
 
 

@@ -6,11 +6,10 @@ import pickle
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
 from bloscpack.exceptions import UsageError
-
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 
 
 @pytest.fixture(params=LAYOUTS)

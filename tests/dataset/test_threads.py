@@ -9,14 +9,13 @@ import threading
 import numpy as np
 import pytest
 from dataset import forked_programs, soak_threads
+from dataset.layouts import LAYOUTS
 from support import run_silently
 
 from bloscpack import bigfile, dataset
 from bloscpack._engine.forks import Owner
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
-
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 
 
 @pytest.fixture(autouse=True)

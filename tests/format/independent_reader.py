@@ -122,7 +122,7 @@ def read_header(data: bytes) -> File:
         return File(layout=1, position=16, nchunks=nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", checksum < 10 and options < 4)
+    check("H6", checksum < len(CHECKSUMS) and options < 4)
     check("H5", nchunks != 0 or sizes[1] < 1)
     check("H6", min(nchunks, free - 1, *sizes) >= -1 and max(sizes) <= LARGEST_CHUNK)
     check("H1", layout == 2 or -1 in sizes or sizes[1] <= sizes[0])
@@ -138,7 +138,7 @@ def read_metadata(data: bytes, file: File) -> None:
     fields = struct.unpack_from("<8s4B3I8s", data, start)
     name, options, checksum, codec, level, size, room, stored_size, user = fields
     check("M1", (name, options, user) == (b"JSON\0\0\0\0", 0, bytes(8)))
-    check("M1", checksum < 10 and codec < 2 and level < 10)
+    check("M1", checksum < len(CHECKSUMS) and codec < 2 and level < 10)
     check("M2", stored_size <= room)
     check("M6", size <= max(2**24, 32 * stored_size))
     end = start + 32 + room

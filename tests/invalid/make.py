@@ -373,7 +373,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     **{
         "options-%d" % bit: ("H6", header(options=3 | 1 << bit)) for bit in range(2, 8)
     },
-    "checksum-10": ("H6", header(checksum=10)),
+    "checksum-255": ("H6", header(checksum=255)),
     "chunk-size-minus-2": ("H6", header(chunk_size=-2)),
     "chunk-size-large": ("H6", header(chunk_size=LARGEST_CHUNK + 1)),
     "last-chunk-minus-2": ("H6", header(last_chunk=-2)),
@@ -388,8 +388,8 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "meta-format": ("M1", meta(magic_format=b"BSON")),
     "meta-format-blanks": ("M1", meta(magic_format=b"JSON    ")),
     "meta-options": ("M1", meta(meta_options=1)),
-    "meta-checksum-10": ("M1", meta(meta_checksum=10)),
-    "meta-codec-2": ("M1", meta(meta_codec=2)),
+    "meta-checksum-255": ("M1", meta(meta_checksum=255)),
+    "meta-codec-255": ("M1", meta(meta_codec=255)),
     "meta-level-10": ("M1", meta(meta_level=10)),
     "meta-user-codec": ("M1", meta(user_codec=b"mine")),
     "meta-bare": (
@@ -430,7 +430,7 @@ FILES: dict[str, tuple[str, Change | bytes]] = {
     "chunk-versionlz": ("C1", chunk(0, versionlz=2)),
     "chunk-flag-3": ("C1", chunk(0, flags=0x1B)),
     "chunk-filters": ("C1", chunk(0, flags=0x17)),
-    "chunk-codec-5": ("C1", chunk(0, flags=0xB3)),
+    "chunk-codec-7": ("C1", chunk(0, flags=0xF3)),
     "chunk-typesize": ("C1", chunk(0, typesize=0)),
     "chunk-nbytes": ("C1", chunk(0, nbytes=LARGEST_CHUNK + 1)),
     "chunk-blocksize-0": ("C1", chunk(0, blocksize=0)),
