@@ -239,7 +239,7 @@ class Array(StoredArray, ItemsNode):
     # Changing
 
     def _check_writer(self) -> Writer:
-        if not self._layout.writable:
+        if self._layout.name == "zarr-python":
             self._layout.check_writable()  # its error says what to do
         return super()._check_writer()
 
