@@ -69,7 +69,8 @@ class _naming:
         pass
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, OSError) and Place in (type(self._name), type(self._new)):
+        has_place = isinstance(self._name, Place) or isinstance(self._new, Place)
+        if isinstance(error, OSError) and has_place:
             error.filename = str(self._name)
             if self._new is not None:
                 error.filename2 = str(self._new)
