@@ -1,11 +1,11 @@
-"""Compare ``--auto`` with what ``blpk tune`` finds, and with ``zstd -3`` on a tar.
+"""Compare ``--auto`` with the best of many trials, and with ``zstd -3`` on a tar.
 
-The targets: the choice takes at most 5 % of the time; the size is within 10 % of the
-size with the setting that ``tune`` recommends, and of the smallest that it finds at
-that speed or faster; on the tar, size and time are within 15 % of those of ``zstd -3``.
-With the goal 'ratio' the CPU time is at most 30 times that of ``--auto``. All figures
-but those of ``tune`` are whole processes with the same number of threads. CPU seconds
-depend less on other load than seconds do.
+The trials are those of ``bench_settings.py``. The targets: the choice takes at most 5 %
+of the time; the size is within 10 % of the size with the setting of the lowest cost,
+and of the smallest that is as fast; on the tar, size and time are within 15 % of those
+of ``zstd -3``. With the goal 'ratio' the CPU time is at most 30 times that of
+``--auto``. All figures but those of the trials are whole processes with the same number
+of threads. CPU seconds depend less on other load than seconds do.
 
 The second table is for inputs below 32 MB, of which the sample is a larger part: the
 beginnings of some of the data sets, and regular data, for each goal.
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
-import json
 import os
 import resource
 import shlex
@@ -27,6 +26,7 @@ import sys
 import time
 from pathlib import Path
 
+import bench_settings
 import contest
 import data
 import numpy as np
@@ -213,53 +213,38 @@ def choice(path: Path, rounds: int, goal: str = "balanced") -> dict:
     return {"setting": str(setting), "choice": statistics.median(times[1:])}
 
 
-def tuned(path: Path, threads: int, seconds: float) -> dict:
-    """Return what ``blpk tune`` finds."""
-    command = [*BLPK, "-n", str(threads), "tune", "--json", "--seconds", str(seconds)]
-    out = subprocess.run([*command, str(path)], check=True, capture_output=True)
-    return json.loads(out.stdout)
-
-
 def options_of(trial: dict) -> list[str]:
-    """Return the options for the setting of a trial."""
-    shuffle = {"none": ["-s"], "shuffle": [], "bitshuffle": ["--bitshuffle"]}
-    return [
-        *("-c", trial["cname"], "-l", str(trial["clevel"])),
-        *("-t", str(trial["typesize"]), "-z", "%dB" % trial["chunk_size"]),
-        *shuffle[trial["shuffle"]],
-    ]
+    """Return the options of compress for a trial; it shuffles bytes by default."""
+    return [word for word in trial["options"].split() if word != "--shuffle"]
 
 
 def measure(path: Path, output: Path, args: argparse.Namespace) -> dict:
     """Return all figures of a data set."""
     compress = [*BLPK, "-n", str(args.threads), "compress", str(path), str(output)]
     nbytes = path.stat().st_size
-    found = tuned(path, args.threads, args.seconds)
-    (best,) = (trial for trial in found["trials"] if trial["best"])
+    sample = bench_settings.sample_of(str(path), args.sample * data.MIB)
+    found = bench_settings.compare(sample, bench_settings.TYPESIZES, GOALS["balanced"])
+    best = found[0]
     auto = [*compress, "--auto"]
     _, cpu = timed(auto)
-    fast = [
-        trial
-        for trial in found["trials"]
-        if trial["pack_bytes_per_s"] >= AS_FAST * nbytes / cpu
-    ]
+    fast = [trial for trial in found if trial["pack"] >= AS_FAST * nbytes / cpu]
     smallest = max(fast, key=lambda trial: trial["ratio"], default=best)
     commands = {
         "auto": auto,
         "ratio": [*compress, "--auto=ratio"],
-        "tune": [*compress, *options_of(best)],
+        "best": [*compress, *options_of(best)],
         "smallest": [*compress, *options_of(smallest)],
         "default": compress,
     }
     row: dict = {"nbytes": nbytes, **choice(path, args.rounds)}
     row |= compare(commands, output, args.rounds)
-    row["tune"]["options"] = shlex.join(options_of(best))
+    row["best"]["options"] = shlex.join(options_of(best))
     row["smallest"]["options"] = shlex.join(options_of(smallest))
     row["share"] = row["choice"] / row["auto"]["seconds"]
     row["share_of_cpu"] = row["choice"] / row["auto"]["cpu"]
     row["slower"] = row["ratio"]["cpu"] / row["auto"]["cpu"]
     row["ratio_to_auto"] = row["ratio"]["size"] / row["auto"]["size"]
-    for other in ("tune", "smallest"):
+    for other in ("best", "smallest"):
         row["size_to_" + other] = row["auto"]["size"] / row[other]["size"]
     return row
 
@@ -314,7 +299,7 @@ def parse() -> argparse.Namespace:
     parser = contest.options(__doc__, "auto", rounds=3)
     parser.add_argument("--threads", type=int, default=contest.CPUS)
     parser.add_argument("--mib", type=int, default=256, help="MiB of a bench data set")
-    parser.add_argument("--seconds", type=float, default=10, help="time for tune")
+    parser.add_argument("--sample", type=int, default=2, help="MiB for the trials")
     parser.add_argument("--programs", default=PROGRAMS, help="folder for the tar")
     parser.add_argument("--executable", help="default: the largest one installed")
     parser.add_argument("--data", nargs="*", help="only these data sets")
@@ -331,7 +316,7 @@ def main() -> None:
         small = small_inputs(paths, Path(folder), args)
         print(
             "\n%-16s %7s %7s %8s %8s %15s"
-            % ("", "choice", "of all", "to tune", "smallest", "--auto=ratio")
+            % ("", "choice", "of all", "to best", "smallest", "--auto=ratio")
         )
         for name, path in paths.items():
             row = rows[name] = measure(path, output, args)
@@ -339,7 +324,7 @@ def main() -> None:
                 "%-16s %4.0f ms %5.1f %% %8.3f %8.3f  x %4.1f, %.3f  %s"
                 % (
                     *(name, 1000 * row["choice"], 100 * row["share"]),
-                    *(row["size_to_tune"], row["size_to_smallest"]),
+                    *(row["size_to_best"], row["size_to_smallest"]),
                     *(row["slower"], row["ratio_to_auto"], row["setting"]),
                 ),
                 flush=True,

@@ -28,10 +28,9 @@ Files that exist
     verify(path)                           check all chunks
     recover(path, new_path)                save the intact chunks of a damaged file
     repack(path, clevel=9, ...)            rewrite a file with other settings
-    references(paths), write_references    let Zarr and xarray read chunks in place
-Folders of many files, and other libraries
+    references(path), write_references     let Zarr and xarray read chunks in place
+Folders of many files
     dataset.open(path), bigfile.File(path) arrays and tables: Zarr, bcolz, BLZ, BigFile
-    register_fsspec, register_joblib       the compression "blp" for these libraries
 Settings: BloscArgs, BloscpackArgs, MetadataArgs, also as keywords; Limits for reading.
     With auto=True, functions that pack choose settings that fit the data.
 Errors: BloscpackError, the base of FormatError, StorageError and UsageError
@@ -72,8 +71,6 @@ if TYPE_CHECKING:
     from .file_io import unpack_file_from_file as unpack_file_from_file
     from .file_object import BloscpackFile as BloscpackFile
     from .file_object import open as open
-    from .integrations import register_fsspec as register_fsspec
-    from .integrations import register_joblib as register_joblib
     from .lazy_array import LazyArray as LazyArray
     from .lazy_array import open_ndarray as open_ndarray
     from .npy_io import pack_npy_to_file as pack_npy_to_file
@@ -108,7 +105,6 @@ _HOMES = {
     "pack_file_to_file unpack_bytes_file unpack_bytes_from_bytes "
     "unpack_bytes_from_file unpack_file unpack_file_from_file",
     "file_object": "BloscpackFile open",
-    "integrations": "register_fsspec register_joblib",
     "lazy_array": "LazyArray open_ndarray",
     "npy_io": "pack_npy_to_file unpack_npy_from_file",
     "numpy_io": "pack_ndarray_file pack_ndarray_str pack_ndarray_to_bytes "
@@ -126,6 +122,13 @@ _CALLABLE_MODULES = ("append", "recover", "references", "verify")
 _PUBLIC = sorted(["__version__", *_HOME_OF, *_CALLABLE_MODULES])
 
 
+def _imported(name: str) -> object:
+    """Return a module of the package. importlib would take longer than ``blpk -V``."""
+    module = "%s.%s" % (__name__, name)
+    __import__(module)
+    return sys.modules[module]
+
+
 def __getattr__(name: str) -> object:
     if name == "__all__":
         # `help` would show the documentation of all public names in full, on dozens of
@@ -134,20 +137,17 @@ def __getattr__(name: str) -> object:
             raise AttributeError(name)
         # `open` would replace the function of Python in ``from bloscpack import *``.
         return [name for name in _PUBLIC if name != "open"]
-    from importlib import import_module
-
     if name in _HOME_OF:
-        value: object = getattr(import_module("." + _HOME_OF[name], __name__), name)
+        value: object = getattr(_imported(_HOME_OF[name]), name)
         globals()[name] = value
         return value
     missing = "module %r has no attribute %r" % (__name__, name)
     if name.startswith("_"):
         raise AttributeError(missing)
-    module = "%s.%s" % (__name__, name)
     try:
-        return import_module(module)
+        return _imported(name)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name != "%s.%s" % (__name__, name):
             raise
         raise AttributeError(missing) from None
 

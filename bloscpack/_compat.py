@@ -15,7 +15,6 @@ that users call most often in them. Each is a `CallableModule`: a module as in 0
 
 from __future__ import annotations
 
-import struct
 import sys
 from types import ModuleType
 
@@ -32,14 +31,6 @@ if TYPE_CHECKING:
 
 # Module that defines the names now → the names, separated by blanks.
 HOMES = {
-    "_cli.display": "BloscPackCustomFormatter",
-    "_cli.options": "process_metadata_args",
-    "_cli.outputs": "check_files",
-    "_cli.parser": "create_parser",
-    "_cli.quick_answers": "log_metadata",
-    "_cli.named": "process_append_args",
-    "_cli.verbs.compress": "process_compression_args",
-    "_cli.verbs.decompress": "process_decompression_args",
     "_format.blosc_header": "decode_blosc_flags",
     "_format.codecs": "CNAME_MAPPING",
     "_compat": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
@@ -47,26 +38,25 @@ HOMES = {
     "_loop": "pack unpack",
     "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
     "abstract_objects": "MutableMappingObject",
-    "append": "append",
     "args": "BLOSC_ARGS BloscArgs BloscpackArgs METADATA_ARGS MetadataArgs "
     "calculate_nchunks",
     "checksums": "CHECKSUMS_AVAIL CHECKSUMS_LOOKUP check_valid_checksum",
-    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH CNAME_AVAIL "
-    "EXTENSION FORMAT_VERSION MAGIC MAX_CHUNKS MAX_CLEVEL "
-    "MAX_FORMAT_VERSION MAX_META_SIZE METADATA_HEADER_LENGTH MIN_CLEVEL SUFFIXES",
+    "constants": "BLOSCPACK_HEADER_LENGTH BLOSC_HEADER_LENGTH FORMAT_VERSION "
+    "MAGIC MAX_CHUNKS MAX_CLEVEL MAX_FORMAT_VERSION MAX_META_SIZE "
+    "METADATA_HEADER_LENGTH SUFFIXES",
     "defaults": "DEFAULT_CHECKSUM DEFAULT_CHUNK_SIZE DEFAULT_CLEVEL DEFAULT_CNAME "
     "DEFAULT_MAGIC_FORMAT DEFAULT_MAX_APP_CHUNKS DEFAULT_MAX_META_SIZE "
     "DEFAULT_META_CHECKSUM DEFAULT_META_CODEC DEFAULT_META_LEVEL DEFAULT_OFFSETS "
     "DEFAULT_SHUFFLE DEFAULT_TYPESIZE",
     "exceptions": "ChecksumLengthMismatch ChecksumMismatch ChunkSizeTypeSizeMismatch "
-    "ChunkingException FileNotFound FormatVersionMismatch MetadataSectionTooSmall "
+    "ChunkingException FormatVersionMismatch MetadataSectionTooSmall "
     "NoChangeInMetadata NoMetadataFound NonUniformTypesize NotANumpyArray "
     "NotEnoughSpace ObjectNumpyArrayRejection",
     "file_io": "pack_file_to_file unpack_file_from_file",
     "fp_io": "CompressedFPSink CompressedFPSource PlainFPSource",
     "headers": "BloscpackHeader MetadataHeader check_range decode_blosc_header",
     "metacodecs": "CODECS_AVAIL CODECS_LOOKUP check_valid_codec",
-    "pretty": "double_pretty_size join_with_eol pretty_size reverse_pretty",
+    "pretty": "double_pretty_size pretty_size reverse_pretty",
     "serializers": "SERIALIZERS_LOOKUP check_valid_serializer",
 }
 
@@ -75,6 +65,8 @@ def sibling_names(module: str) -> Callable[[str], object]:
     """Return the ``__getattr__`` of the module of 0.16 with the full name `module`."""
 
     def find(name: str) -> object:
+        if name.startswith("__"):  # each ``from module import name`` asks for __path__
+            raise AttributeError("module %r has no attribute %r" % (module, name))
         from importlib import import_module
 
         if name == "blosc":
@@ -160,38 +152,36 @@ def deprecated_alias(old_name: str, function: Callable[P, T]) -> Callable[P, T]:
 # Functions that encode and decode one little-endian number. The package itself decodes
 # whole records. Every decoding function raises `FormatError` if the length is wrong.
 
-_UINT8 = struct.Struct("<B")
-_UINT32 = struct.Struct("<I")
-_INT32 = struct.Struct("<i")
-_INT64 = struct.Struct("<q")
-
 
 def decode_uint8(byte: bytes | int) -> int:
     """Return the unsigned number in one byte; an int is returned unchanged."""
-    return byte if isinstance(byte, int) else _decode(_UINT8, byte)
+    return byte if isinstance(byte, int) else _decode("<B", byte)
 
 
 def decode_uint32(fourbyte: bytes) -> int:
     """Return the unsigned number in four bytes."""
-    return _decode(_UINT32, fourbyte)
+    return _decode("<I", fourbyte)
 
 
 def decode_int32(fourbyte: bytes) -> int:
     """Return the signed number in four bytes."""
-    return _decode(_INT32, fourbyte)
+    return _decode("<i", fourbyte)
 
 
 def decode_int64(eightbyte: bytes) -> int:
     """Return the signed number in eight bytes."""
-    return _decode(_INT64, eightbyte)
+    return _decode("<q", eightbyte)
 
 
-def _decode(record: struct.Struct, data: bytes) -> int:
-    if len(data) != record.size:
+def _decode(layout: str, data: bytes) -> int:
+    import struct
+
+    size = struct.calcsize(layout)
+    if len(data) != size:
         raise DamageError(
-            "expected a number of '%d' bytes, found '%d'" % (record.size, len(data))
+            "expected a number of '%d' bytes, found '%d'" % (size, len(data))
         )
-    return int(record.unpack(data)[0])
+    return int(struct.unpack(layout, data)[0])
 
 
 def decode_bitfield(byte: int) -> str:
@@ -201,22 +191,28 @@ def decode_bitfield(byte: int) -> str:
 
 def encode_uint8(byte: int) -> bytes:
     """Return an unsigned number as one byte."""
-    return _UINT8.pack(byte)
+    return _encode("<B", byte)
 
 
 def encode_uint32(byte: int) -> bytes:
     """Return an unsigned number as four bytes."""
-    return _UINT32.pack(byte)
+    return _encode("<I", byte)
 
 
 def encode_int32(fourbyte: int) -> bytes:
     """Return a signed number as four bytes."""
-    return _INT32.pack(fourbyte)
+    return _encode("<i", fourbyte)
 
 
 def encode_int64(eightbyte: int) -> bytes:
     """Return a signed number as eight bytes."""
-    return _INT64.pack(eightbyte)
+    return _encode("<q", eightbyte)
+
+
+def _encode(layout: str, number: int) -> bytes:
+    import struct
+
+    return struct.pack(layout, number)
 
 
 def import_extra(name: str, extra: str, text: str = "") -> ModuleType:

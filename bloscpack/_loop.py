@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import abstract_io, log
+from . import abstract_io
 from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each, run_length
 from ._format import chunks
-from ._format.blosc_header import decode_blosc_header
 from ._format.shard import check_table
 from ._storage.protocols import Buffer
 from .args import pack_settings
-from .checksums import Hash
-from .constants import BLOSC_HEADER_LENGTH, MAX_THREADS
+from .constants import MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
 from .headers import BloscpackHeader, check_range, plain_number
-from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -94,20 +91,11 @@ def pack(
     blosc_args, bloscpack_args, metadata_args = found
     blosc_args.check()
     effective_nthreads(nthreads, nchunks)
-    if log.enabled(log.DEBUG):
-        log.debug(blosc_args.pformat())
-        log.debug(bloscpack_args.pformat())
-        if metadata is None:
-            log.debug("metadata_args will be silently ignored")
-        else:
-            log.debug(metadata_args.pformat())
     if metadata is not None:
         metadata_args.check()
     sizes = nchunks, chunk_size, last_chunk
     room = bloscpack_args.effective_max_app_chunks(nchunks)
     header = header_for(blosc_args, bloscpack_args, sizes, room, metadata is not None)
-    if log.enabled(log.DEBUG):
-        log.debug(header.pformat())
     source.configure(chunk_size, last_chunk, nchunks)
     sink.configure(blosc_args, header)
     check_table(metadata, header)
@@ -169,7 +157,6 @@ def _compress_all(
     if compress_func is abstract_io.compress_chunk:
         compress_func = chunks.compress  # `pack` has entered the settings
     checksum = header.checksum_impl
-    debugging = log.enabled(log.DEBUG)
     count = 0
 
     def work(task: abstract_io.PlainTask) -> tuple[bytes, bytes]:
@@ -181,11 +168,9 @@ def _compress_all(
         nonlocal count
         compressed, digest = result
         nbytes = chunks.plain_size(compressed)
-        _check_chunk(header, count, nbytes, len(compressed))
+        _check_chunk(header, count, nbytes)
         rest = None
         if digesting:
-            if debugging:
-                abstract_io.log_digest(checksum, digest)
             rest = sink.put_digested(count, compressed, digest)
         else:
             sink.put(count, compressed)
@@ -210,25 +195,19 @@ def _compress_all(
         )
 
 
-def _check_chunk(header: BloscpackHeader, i: int, nbytes: int, cbytes: int) -> None:
+def _check_chunk(header: BloscpackHeader, i: int, nbytes: int) -> None:
     """Raise `StorageError` if the header has no such chunk, or one of another size."""
-    if header.nchunks != -1:
-        if i >= header.nchunks:
-            raise StorageError(
-                "the source announced '%d' chunks, but yields more" % header.nchunks
-            )
-        expected = header.expected_nbytes(i)
-        if expected is not None and nbytes != expected:
-            raise StorageError(
-                "the source announced '%d' bytes for chunk %d, but yielded '%d'"
-                % (expected, i, nbytes)
-            )
-    if log.enabled(log.DEBUG):
-        last = " (last)" if i + 1 == header.nchunks else ""
-        log.debug("Handle chunk '%d'%s" % (i, last))
-        log.debug(
-            "chunk handled, in: %s out: %s"
-            % (double_pretty_size(nbytes), double_pretty_size(cbytes))
+    if header.nchunks == -1:
+        return
+    if i >= header.nchunks:
+        raise StorageError(
+            "the source announced '%d' chunks, but yields more" % header.nchunks
+        )
+    expected = header.expected_nbytes(i)
+    if expected is not None and nbytes != expected:
+        raise StorageError(
+            "the source announced '%d' bytes for chunk %d, but yielded '%d'"
+            % (expected, i, nbytes)
         )
 
 
@@ -290,7 +269,7 @@ def unpack(
             run = run_length(nchunks or 0, chunk_size, nthreads)
         if sink.concurrent:
             sink.start()
-        work = _decompress_function(source, sink, nchunks)
+        work = _decompress_function(source, sink)
         quick = 0 < chunk_size < QUICK_CHUNK
         for_each(tasks, work, deliver, nthreads, run, quick)
     if sink.concurrent:
@@ -298,9 +277,7 @@ def unpack(
 
 
 def _decompress_function(
-    source: abstract_io.CompressedSource,
-    sink: abstract_io.PlainSink,
-    nchunks: int | None,
+    source: abstract_io.CompressedSource, sink: abstract_io.PlainSink
 ) -> Callable[[chunks.Frame], tuple[chunks.Frame, Buffer | None]]:
     """Return the function that verifies and decompresses a chunk in any thread.
 
@@ -308,7 +285,6 @@ def _decompress_function(
     """
     checksum = source.checksum_impl
     workspace = Workspace() if sink.random_access else None
-    debugging = log.enabled(log.DEBUG)
 
     def work(frame: chunks.Frame) -> tuple[chunks.Frame, Buffer | None]:
         header = frame.header
@@ -316,8 +292,6 @@ def _decompress_function(
             compressed, digest = source.load(frame)
             if checksum is not None:
                 chunks.check_digest(compressed, digest, checksum)
-            if debugging:
-                _log_chunk(frame.number, compressed, digest, checksum, nchunks)
             if not sink.concurrent:
                 return frame, bytes(compressed)
             if not sink.random_access:
@@ -347,24 +321,6 @@ def _no_memory(frame: chunks.Frame) -> FormatError:
         section="chunks",
         chunk=frame.number,
         offset=frame.offset,
-    )
-
-
-def _log_chunk(
-    i: int,
-    compressed: Buffer,
-    digest: Buffer,
-    checksum: Hash | None,
-    nchunks: int | None,
-) -> None:
-    header = decode_blosc_header(bytes(compressed[:BLOSC_HEADER_LENGTH]))
-    log.debug("blosc_header: OrderedDict(%r)" % list(header.items()))
-    log.debug("decompressing chunk '%d'%s" % (i, " (last)" if i + 1 == nchunks else ""))
-    if checksum is not None and checksum.size:
-        log.debug("checksum OK (%s): %r" % (checksum.name, bytes(digest)))
-    log.debug(
-        "chunk handled, in: %s out: %s"
-        % (double_pretty_size(len(compressed)), double_pretty_size(header["nbytes"]))
     )
 
 

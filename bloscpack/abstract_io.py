@@ -12,7 +12,6 @@ import abc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import log
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
 from ._format.blosc_header import decode_header
@@ -297,16 +296,7 @@ class CompressedSink(Endpoint, abc.ABC):
 
     def do_checksum(self, compressed: Buffer) -> bytes:
         """Return the digest of a compressed chunk."""
-        digest = self.checksum_impl(compressed)
-        log_digest(self.checksum_impl, digest)
-        return digest
-
-
-def log_digest(checksum: Hash, digest: bytes) -> None:
-    """Log a digest at the level DEBUG."""
-    if log.enabled(log.DEBUG):
-        name = checksum.name
-        log.debug("checksum (%s): %r" % (name, digest) if digest else "no checksum")
+        return self.checksum_impl(compressed)
 
 
 # Names kept from 0.16

@@ -277,14 +277,8 @@ class BloscpackArgs(MutableMappingObject):
             ``max_app_chunks`` is out of range, or no int.
         """
         if not self.offsets or nchunks == -1:
-            log.debug("max_app_chunks will be silently ignored")
-            count = 0
-        else:
-            kind = "a callable" if callable(self.max_app_chunks) else "an int"
-            log.debug("max_app_chunks is %s" % kind)
-            count = _effective(self, "max_app_chunks", nchunks, MAX_CHUNKS)
-        log.debug("max_app_chunks was set to: %d" % count)
-        return count
+            return 0
+        return _effective(self, "max_app_chunks", nchunks, MAX_CHUNKS)
 
 
 class MetadataArgs(MutableMappingObject):
@@ -369,9 +363,7 @@ class MetadataArgs(MutableMappingObject):
         UsageError
             ``max_meta_size`` is out of range, or neither an int nor a function.
         """
-        reserved = _effective(self, "max_meta_size", meta_size, MAX_META_SIZE)
-        log.debug("max meta size is deemed to be: %d" % reserved)
-        return reserved
+        return _effective(self, "max_meta_size", meta_size, MAX_META_SIZE)
 
 
 class Limits(MutableMappingObject):
@@ -690,7 +682,6 @@ def fit_settings(
     elif keywords.get("shard"):  # the last chunk is stored twice
         fixed["chunk_size"] = CHUNK_SIZE
     setting = choose(*sample, goal, typesizes, fixed)
-    log.verbose("settings chosen for the data: %s" % setting)
     if "chunk_size" not in fixed:  # a size with a suffix is rounded to whole items
         chunk_size = "%dB" % setting.chunk_size
     return chunk_size, settings.of_setting(setting)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ._commit.undo import settled_bytes
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._storage.base import as_bytes_view
+from ._storage.cursor import MemoryCursor
 from ._storage.protocols import Buffer
-from ._storage.stream import MemoryCursor
 from .abstract_io import MemorySink, PlainSource, StoringSink
 from .exceptions import DamageError
 from .fp_io import SectionsSource

@@ -12,15 +12,14 @@ import sys
 from . import log
 from ._cli import exit_codes
 from ._cli.console import OutputLost, console
-from ._compat import sibling_names
-from ._storage.paths import MARK, shown_name
-from ._storage.urls import secrets_in
+from ._storage.paths import MARK
+from .constants import MAX_THREADS
 from .exceptions import BloscpackError, UsageError
 from .log import printable
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from argparse import ArgumentParser, Namespace
     from types import FrameType
     from typing import NoReturn
 
@@ -76,23 +75,16 @@ def _resend_signal(ignored: sys.UnraisableHookArgs) -> None:
             error = again
 
 
-def process_nthread_arg(args: Namespace) -> None:
-    """Check the number of threads and show it with -v."""
-    from .constants import MAX_THREADS
-
-    if not 1 <= args.nthreads <= MAX_THREADS:
-        raise UsageError("-n must be 1 <= n <= %d" % MAX_THREADS)
-    log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
-
-
 def _answer_quickly(arguments: list[str]) -> int | None:
     """Run ``-V`` or ``info FILE`` without the parser; return the exit code.
 
-    None for other arguments.
+    None for other arguments, and for ``info`` with defaults of the user.
 
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
+    if asks_info and os.environ.get("BLPK_DEFAULTS"):
+        return None
     if asks_info:
         name = arguments[1]
         if name.startswith("-") or not os.path.isfile(name):
@@ -113,7 +105,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     If the command `owns_process`, nothing else runs in the process: it handles signals.
     """
     from ._cli import verb_table
-    from ._cli.parser import module_of, parse, warn_of_no_offsets
+    from ._cli.parser import module_of, parse
 
     args = parse(arguments)
     verb = verb_table.find(args.subcommand)
@@ -122,35 +114,23 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
     if verb.writes == verb_table.ANSWER:
         console.code_of_lost = exit_codes.EXIT_USAGE
-    console.quiet, console.verb = args.quiet, verb.name
-    log.set_level(
-        log.DEBUG if args.debug else log.VERBOSE if args.verbose else log.NORMAL
-    )
+    console.quiet = args.quiet
+    log.set_level(log.VERBOSE if args.verbose or args.debug else log.NORMAL)
     if owns_process and verb.name != "info":  # `info` has nothing to clean up
         _handle_termination()
     writes_data = getattr(module, "writes_data", lambda args: False)
     of_data = verb.writes == verb_table.DATA or getattr(args, "json", False)
     if of_data or writes_data(args):
         console.reserve_for_data()
-    warn_of_no_offsets(args, arguments)
-    log.debug("command line argument parsing complete")
-    log.debug("command line arguments are: ")
-    for argument, value in sorted(vars(args).items()):
-        log.debug("    %s: %s" % (argument, printable(str(_public(value)))))
-    process_nthread_arg(args)
+    if not 1 <= args.nthreads <= MAX_THREADS:
+        raise UsageError("-n must be 1 <= n <= %d" % MAX_THREADS)
+    log.verbose("using %d thread%s" % (args.nthreads, "s" * (args.nthreads > 1)))
     if not console.is_optional:
         console.need_output()
     _name_standard_input(args, verb.inputs)
     code = module.run(args) or exit_codes.EXIT_OK
     log.verbose("done")
     return int(code)
-
-
-def _public(value: object) -> object:
-    """Return an argument for messages, without the credentials of URLs."""
-    if isinstance(value, list):
-        return [_public(inner) for inner in value]
-    return shown_name(value) if isinstance(value, str) else value
 
 
 def _name_standard_input(args: Namespace, inputs: tuple[str, ...]) -> None:
@@ -193,6 +173,13 @@ def _end_as_filter(arguments: list[str]) -> None:
         os.kill(os.getpid(), signal.SIGPIPE)
 
 
+def create_parser() -> ArgumentParser:
+    """Return the parser of the command line, for programs that show its options."""
+    from ._cli import parser
+
+    return parser.create_parser()
+
+
 def main(argv: list[str] | None = None) -> None:
     """Run the command ``blpk``.
 
@@ -217,6 +204,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         arguments = sys.argv[1:] if argv is None else argv
         if any(MARK in argument for argument in arguments):
+            from ._storage.urls import secrets_in
+
             console.hidden = secrets_in(arguments)
         try:
             quick = _answer_quickly(arguments)
@@ -251,23 +240,6 @@ def main(argv: list[str] | None = None) -> None:
     if code:
         sys.exit(code)
 
-
-def bigfile_program() -> None:
-    """Run an action of ``blpk bigfile`` by the name of a program, like ``bigfile-ls``.
-
-    Raises
-    ------
-    SystemExit
-        With the exit code, unless it is 0.
-    """
-    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    sys.argv[1:1] = program.split("-", 1)
-    main()
-
-
-# Names kept from 0.16
-
-__getattr__ = sibling_names(__name__)
 
 if __name__ == "__main__":
     main()

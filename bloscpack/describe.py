@@ -13,8 +13,8 @@ from itertools import pairwise
 from ._commit.snapshot import read_snapshot
 from ._format.blosc_header import decode_header
 from ._format.sections import SMALLEST_CHUNK, read_beginning
+from ._storage.cursor import Cursor
 from ._storage.paths import shown_name
-from ._storage.stream import Cursor
 from .constants import BLOSC_HEADER_LENGTH, MAX_NDIM
 from .exceptions import FormatError
 from .serializers import CHUNKS, is_array, is_grid, is_shard, shard_rows, user_metadata
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .serializers import Json, JsonObject
 
 
-class Record:
+class InfoRecord:
     """Base class of the records in this module: an annotation declares a field."""
 
     def __init__(self, **fields: object) -> None:
@@ -48,7 +48,7 @@ class Record:
         return {name: _as_json(value) for name, value in vars(self).items()}
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Record):
+        if not isinstance(other, InfoRecord):
             return NotImplemented
         return type(self) is type(other) and self.as_dict() == other.as_dict()
 
@@ -63,12 +63,12 @@ class Record:
 
 
 def _as_json(value: object) -> Json:
-    if isinstance(value, Record):
+    if isinstance(value, InfoRecord):
         return value.as_dict()
     return list(value) if isinstance(value, tuple) else value
 
 
-class ArrayInfo(Record):
+class ArrayInfo(InfoRecord):
     """The array in a file.
 
     Attributes
@@ -90,7 +90,7 @@ class ArrayInfo(Record):
     chunks: tuple[int, ...] | None
 
 
-class ChunkInfo(Record):
+class ChunkInfo(InfoRecord):
     """The first chunk of a file, from its header.
 
     Attributes
@@ -121,7 +121,7 @@ class ChunkInfo(Record):
     cbytes: int
 
 
-class HeaderInfo(Record):
+class HeaderInfo(InfoRecord):
     """The header of a file; the attributes are those of `BloscpackHeader`."""
 
     format_version: int
@@ -135,7 +135,7 @@ class HeaderInfo(Record):
     max_app_chunks: int
 
 
-class MetadataHeaderInfo(Record):
+class MetadataHeaderInfo(InfoRecord):
     """The header of the metadata; the attributes are those of `MetadataHeader`.
 
     ``magic_format`` and ``user_codec`` are text.
@@ -152,7 +152,7 @@ class MetadataHeaderInfo(Record):
     user_codec: str
 
 
-class OffsetsInfo(Record):
+class OffsetsInfo(InfoRecord):
     """The offset table of a file.
 
     Attributes
@@ -170,7 +170,7 @@ class OffsetsInfo(Record):
     plausible: bool
 
 
-class ShardInfo(Record):
+class ShardInfo(InfoRecord):
     """The shard of a Zarr v3 array that a file is too.
 
     Attributes
@@ -190,7 +190,7 @@ class ShardInfo(Record):
     index: bool | None
 
 
-class FileInfo(Record):
+class FileInfo(InfoRecord):
     """The description of a file, read from its beginning; sizes are in bytes.
 
     Attributes
@@ -259,25 +259,19 @@ class FileInfo(Record):
 # Reading
 
 
-class Inspected(Record):
-    """A description, and the parts of the file that it was made from.
+class Inspected(InfoRecord):
+    """A description, and the damage that it can't show.
 
     Attributes
     ----------
     info
         The description.
-    beginning
-        The sections in front of the chunks.
-    first
-        The header of the first chunk; None without chunks.
     damage
         Why the chunks could not be counted; None if they were, or if the file header
         contains the sizes.
     """
 
     info: FileInfo
-    beginning: Beginning
-    first: BloscHeader | None
     damage: FormatError | None
 
 
@@ -288,7 +282,7 @@ def inspect_file(
     lenient: bool = False,
     storage_options: StorageOptions | None = None,
 ) -> Inspected:
-    """Return the description of a file with its parts; see `describe` for `strict`.
+    """Return the description of a file, and its damage; see `describe` for `strict`.
 
     If `lenient`, damage among chunks that are counted is no error: see
     `Inspected.damage`.
@@ -344,7 +338,7 @@ def _read_info(
         shard=shard,
         first_chunk=_describe_chunk(first),
     )
-    return Inspected(info=described, beginning=beginning, first=first, damage=damage)
+    return Inspected(info=described, damage=damage)
 
 
 def _first_chunk(

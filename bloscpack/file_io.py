@@ -22,6 +22,7 @@ from ._engine.prealloc import WORTH_NO_COPY
 from ._format.sections import read_metadata
 from ._loop import pack, unpack
 from ._storage.base import bytes_left
+from ._storage.cursor import Cursor
 from ._storage.paths import is_url, size_of_input, without_url
 from ._storage.protocols import (
     BinaryFile,
@@ -31,7 +32,7 @@ from ._storage.protocols import (
     StorageOptions,
     Writable,
 )
-from ._storage.stream import Cursor, sampled, size_of
+from ._storage.stream import sampled, size_of
 from .abstract_io import Progress
 from .args import calculate_nchunks, fit_settings, goal_of, parse_chunk_size
 from .bytes_io import (
@@ -441,8 +442,6 @@ def _pack_bytes(
     **keywords: Unpack[AutoKeywords],
 ) -> int:
     """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
-    if log.enabled(log.VERBOSE):
-        log.verbose("input bytes size: %s" % double_pretty_size(view.nbytes))
     source = PlainBytesSource(view)
     settings: Any = keywords
     sizes = (view.itemsize,) if 1 < view.itemsize <= MAX_TYPESIZE else ()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._engine.forks import OwnLock
 from ._file.opened import OpenedFile
-from ._file.stream_writing import Output, Settings
+from ._file.stream_writing import Output, OutputSettings
 from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
@@ -148,13 +148,13 @@ class BloscpackFile(io.BufferedIOBase):
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
-            from ._file.stream_writing import Settings
+            from ._file.stream_writing import OutputSettings
 
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
                 others["clevel"] = compresslevel
             args = chunk_size, metadata, nthreads, sync, storage_options
-            self._open_output(Settings(*args, others))
+            self._open_output(OutputSettings(*args, others))
         self._closed = False
 
     def _open_input(
@@ -194,7 +194,7 @@ class BloscpackFile(io.BufferedIOBase):
             raise _no_file(file)
         return file if bytes_left(file) is None else storage_of(file)
 
-    def _open_output(self, settings: Settings) -> None:
+    def _open_output(self, settings: OutputSettings) -> None:
         from ._file.stream_writing import output_to_object, output_to_path
 
         file, kind = self._file, self._kind

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from . import abstract_io, log
+from . import abstract_io
 from ._commit.undo import settled_file
 from ._engine.prealloc import BytesWriter
 from ._engine.threads import Workspace
@@ -19,8 +19,9 @@ from ._format import chunks, sections
 from ._format.shard import Trailer
 from ._storage import local
 from ._storage.base import read_up_to, write_all
+from ._storage.cursor import Cursor
 from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
-from ._storage.stream import Cursor, SparseStream
+from ._storage.stream import SparseStream
 from .args import effective_limits
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, FormatError, StorageError, UsageError
@@ -244,9 +245,7 @@ class CompressedFPSink(abstract_io.CompressedSink):
         self._position = end
 
     def write_bloscpack_header(self) -> None:
-        encoded = self.bloscpack_header.encode()
-        log.debug("raw_bloscpack_header: %r", encoded)
-        self._write(encoded)
+        self._write(self.bloscpack_header.encode())
 
     def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
         if not isinstance(metadata, sections.Section):
@@ -325,10 +324,7 @@ class CompressedFPSink(abstract_io.CompressedSink):
         end = self._position
         if self.offsets:
             table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
-            shown = len(self.offset_storage), self.offset_storage
-            log.debug("Writing '%d' offsets: '%r'", *shown)
             encoded = sections.encode_offsets(self.offset_storage)
-            log.debug("Raw offsets: %r", encoded)
             self._overwrite(end - table_at, encoded)
         if self.bloscpack_header.nchunks == -1 and self._seekable:
             last_chunk = self._last_nbytes

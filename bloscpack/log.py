@@ -119,10 +119,9 @@ def verbose(message: str, level: str = VERBOSE) -> None:
         sys.stdout.write(lines(message, sys.stdout))
 
 
-def debug(message: str, *args: object) -> None:
-    """Show ``message % args`` at the level DEBUG; at other levels do not format it."""
-    if enabled(DEBUG):
-        verbose(message % args if args else message, level=DEBUG)
+def debug(message: str) -> None:
+    """Show `message` at the level DEBUG."""
+    verbose(message, level=DEBUG)
 
 
 def normal(message: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ._format.dtypes import Array
 
 
-class Selection:
+class SpacedPieces:
     """Equally spaced pieces of the plain bytes, which do not overlap.
 
     Parameters
@@ -171,7 +171,7 @@ class Reader:
 
     def deliver(
         self,
-        selection: Selection,
+        selection: SpacedPieces,
         deliver: Callable[[bytes], object],
         *,
         nthreads: int | None = None,
@@ -201,7 +201,7 @@ class Reader:
 
         self._chunks.each(self._numbers(selection), cut, deliver, nthreads=nthreads)
 
-    def select(self, span: slice) -> Selection:
+    def select(self, span: slice) -> SpacedPieces:
         """Return the selection of a span of plain bytes; the step is ignored.
 
         Parameters
@@ -210,9 +210,9 @@ class Reader:
             A slice with positions in plain bytes.
         """
         start, stop, _ = slice(span.start, span.stop).indices(self.nbytes)
-        return Selection(start, max(0, stop - start))
+        return SpacedPieces(start, max(0, stop - start))
 
-    def _numbers(self, selection: Selection) -> Sequence[int]:
+    def _numbers(self, selection: SpacedPieces) -> Sequence[int]:
         """Return the numbers of the chunks with selected bytes."""
         index = self._chunks.index
         if selection.stop >= self.nbytes <= selection.start:
@@ -239,7 +239,7 @@ class Reader:
         description.check_nbytes(self.nbytes)
         return description
 
-    def select_rows(self, rows: slice) -> Selection:
+    def select_rows(self, rows: slice) -> SpacedPieces:
         """Return the selection of some rows of the array, its items along axis 0.
 
         Parameters
@@ -272,9 +272,9 @@ class Reader:
         start, stop, step = rows.indices(array.shape[0])
         size = array.nbytes // array.shape[0] if array.shape[0] else 0
         if step == 1 or not size:
-            return Selection(start * size, max(0, stop - start) * size)
+            return SpacedPieces(start * size, max(0, stop - start) * size)
         count = len(range(start, stop, step))
-        return Selection(start * size, size, step * size, count)
+        return SpacedPieces(start * size, size, step * size, count)
 
     def read_rows(self, rows: slice, *, nthreads: int | None = None) -> Array:
         """Return some rows of the array as an array.
@@ -340,13 +340,13 @@ class StreamReader(Reader):
         self._has_size = nbytes is not None
         self.nbytes = sys.maxsize if nbytes is None else nbytes
 
-    def select(self, span: slice) -> Selection:
+    def select(self, span: slice) -> SpacedPieces:
         """Return the selection of a span of plain bytes; see `Reader.select`."""
         if min(span.start or 0, span.stop or 0) < 0:
             self._need_size("positions from the end")
         return super().select(span)
 
-    def select_rows(self, rows: slice) -> Selection:
+    def select_rows(self, rows: slice) -> SpacedPieces:
         """Return the selection of some rows; see `Reader.select_rows`."""
         self._need_size("rows")
         return super().select_rows(rows)
@@ -363,7 +363,7 @@ class StreamReader(Reader):
 
     def deliver(
         self,
-        selection: Selection,
+        selection: SpacedPieces,
         deliver: Callable[[bytes], object],
         *,
         nthreads: int | None = None,

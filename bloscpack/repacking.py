@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from . import log
 from ._commit.locking import open_locked
 from ._file.repack_plan import RepackKeywords
 from ._file.repack_plan import Settings as Settings
@@ -19,7 +18,6 @@ from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import naming_errors
 from ._storage.protocols import Path
 from .abstract_io import Progress
-from .pretty import double_pretty_size
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -103,16 +101,16 @@ def repack(
     >>> len(plain), metadata
     (4000, {'unit': 'm'})
     """
-    with naming_errors(path), open_locked(path, sync) as locked_file:
-        old_size = locked_file.size
-        with locked_file.replacement() as temporary:
-            repack_fp(
-                locked_file.fp,
-                temporary.fp,
-                nthreads=nthreads,
-                progress=progress,
-                expect=expect,
-                **settings,
-            )
-        log.verbose("size before: %s" % double_pretty_size(old_size))
-        log.verbose("size after: %s" % double_pretty_size(locked_file.size))
+    with (
+        naming_errors(path),
+        open_locked(path, sync) as locked_file,
+        locked_file.replacement() as temporary,
+    ):
+        repack_fp(
+            locked_file.fp,
+            temporary.fp,
+            nthreads=nthreads,
+            progress=progress,
+            expect=expect,
+            **settings,
+        )

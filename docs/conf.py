@@ -31,7 +31,14 @@ python_use_unqualified_type_names = True
 # Types with a name of their own are shown by that name.
 autodoc_type_aliases = {
     name: name
-    for name in ("Path", "StorageOptions", "Buffer", "DType", "Selection", "Progress")
+    for name in (
+        "Path",
+        "StorageOptions",
+        "Buffer",
+        "DType",
+        "SpacedPieces",
+        "Progress",
+    )
 }
 # Longer signatures have one line for each parameter.
 maximum_signature_line_length = 70
@@ -46,7 +53,7 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
-    ("py:class", r"ArrayLike|OtherNames|DataArray"),
+    ("py:class", r"ArrayLike|OtherNames|DataArray|DatasetInfo|SpacedPieces"),
     ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),
     ("py:class", r"bloscpack\.bigfile\.(attributes\.Attribute|mpi\.Communicator)"),

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from bloscpack._cli import settings, verb_table
-from bloscpack._cli.display import aligned
+from bloscpack._cli import verb_table
 from bloscpack._cli.exit_codes import (
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
@@ -19,6 +18,7 @@ from bloscpack._cli.exit_codes import (
     EXIT_USAGE,
     SIGNAL_BASE,
 )
+from bloscpack._cli.options import DEFAULTS_VARIABLE
 from bloscpack.version import __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -38,20 +38,10 @@ EXIT_CODES = (
         EXIT_COULD_NOT,
         "Failed: a file is missing, exists or is no Bloscpack file; no space.",
     ),
-    (EXIT_USAGE, "Wrong usage, or an invalid setting."),
+    (EXIT_USAGE, "Wrong usage, or a wrong default option."),
     (EXIT_DAMAGED, "Damaged data found."),
     (EXIT_INTERRUPTED, "Interrupted."),
     (SIGNAL_BASE + 15, "Terminated; likewise for other signals."),
-)
-VARIABLES = (
-    ("nthreads", "Number of threads"),
-    ("codec", "Codec"),
-    ("clevel", "Compression level"),
-    ("chunk_size", "Plain bytes per chunk"),
-    ("checksum", "Checksum"),
-    ("typesize", "Size of an item in bytes"),
-    ("filter", "Filter: none, shuffle or bitshuffle"),
-    ("auto", "Whether compress chooses settings: true, false, or a goal of --auto"),
 )
 EXAMPLES = (
     ("Compress a file, and decompress it:",
@@ -176,7 +166,7 @@ def _verb(title: str, help_: str, parser: ArgumentParser) -> Iterator[str]:
     if examples:
         yield ".PP"
         yield escape(above[:1].upper() + above[1:])
-        lines = aligned(examples.rstrip().split("\n"), 80)
+        lines = examples.rstrip().split("\n")
         yield from _literal("\n".join(line.removeprefix("  ") for line in lines))
     for name, action in _parsers_in(parser).items():
         yield from _verb("%s %s" % (title, escape(name)), "", action)
@@ -227,32 +217,19 @@ def _commands() -> Iterator[str]:
         yield from _verb(title, verb.help, verbs[verb.name])
 
 
-def _users_of(setting: str) -> str:
-    """Return the names of the verbs that use a setting, as an enumeration."""
-    *names, last = [verb.name for verb in verb_table.VERBS if setting in verb.settings]
-    return "%s and %s" % (", ".join(names), last) if names else last
-
-
 def _foot() -> list[str]:
     lines = [_section("EXIT STATUS")]
     for code, text in EXIT_CODES:
         lines += _tagged(bold(str(code)), text)
-    lines += [
-        _section("ENVIRONMENT"),
-        "Defaults of options; they override the configuration file.",
-    ]
-    for name, text in VARIABLES:
-        tag = bold(settings.variable_for(name))
-        lines += _tagged(tag, "%s of %s." % (text, _users_of(name)))
+    lines += [_section("ENVIRONMENT")]
     lines += _tagged(
-        bold(settings.CONFIG_VARIABLE), "Name of another configuration file."
+        bold(DEFAULTS_VARIABLE),
+        "Options in front of those of the command line, which win: for example "
+        "'--auto -n 4'. Options that the command does not have, but another, are left "
+        "out.",
     )
     lines += [_section("FILES")]
-    lines += _tagged(
-        italic("~/.config/%s/%s" % (settings.FOLDER, settings.FILE)),
-        "Configuration in TOML, with the keys %s. %s shows its name."
-        % (", ".join(settings.CHECKS), "'blpk config --path'"),
-    )
+    lines += _tagged()
     lines += [_section("EXAMPLES")]
     for text, commands in EXAMPLES:
         lines += [escape(text), *_literal(commands), ".PP"]

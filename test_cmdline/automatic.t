@@ -23,23 +23,14 @@ Existing files get them, too; what an option sets stays.
   $ blpk info again.blp | grep codec
   codec:      lz4, filter none
 
-The configuration can make --auto the default.
+A variable can make --auto the default; options of the command line win.
 
-  $ export BLPK_CONFIG=$PWD/config.toml
-  $ blpk config auto=true | tr -s ' ' | cut -d ' ' -f 1,2
-  auto balanced
+  $ export BLPK_DEFAULTS="--auto -n 2"
   $ blpk compress t.csv configured.blp
   $ cmp configured.blp auto.blp
-  $ blpk config --unset auto | tr -s ' '
-  auto false default
-
-tune shows what it tried, on a sample, and the command to use.
-
-  $ blpk tune --seconds 1 auto.blp | tail -n 1 | cut -d ' ' -f 1-3
-  blpk repack --auto
-
-Arrays and datasets are sampled by their items.
-
-  $ blpk convert t.csv t.npy
-  $ blpk tune --seconds 1 t.npy | tail -n 1 | cut -d ' ' -f 1-3
-  blpk compress --npy
+  $ blpk < t.csv | blpk -d | cmp - t.csv
+  $ blpk -f compress --no-auto t.csv configured.blp
+  $ cmp configured.blp default.blp
+  $ BLPK_DEFAULTS="--auot" blpk list auto.blp
+  blpk: error: BLPK_DEFAULTS: '--auot' is no option of blpk
+  [2]

@@ -19,7 +19,7 @@ Datasets: folders that hold an array, a table or a group.
   chunk shape: (10,)
   shards:      (30,)
   fill value:  0
-  codec:       blosclz, level 7, filter shuffle
+  codec:       lz4, level 5, filter shuffle
   checksum:    crc32c
   plain:       240 bytes
   packed:      * (glob)

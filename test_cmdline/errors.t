@@ -20,7 +20,6 @@ Errors and exit codes.
   [1]
   $ blpk a nothing.blp numbers
   blpk: error: original file 'nothing.blp' does not exist!
-  blpk: error: --create makes it
   [1]
   $ blpk a numbers.blp nothing
   blpk: error: new file 'nothing' does not exist!
@@ -42,23 +41,19 @@ Errors and exit codes.
   [1]
   $ mkdir folder
   $ blpk c folder
-  blpk: error: 'folder': Is a directory
-  blpk: error: for files in the folder: blpk compress -r folder
+  blpk: error: 'folder': Is a directory; -r is for the files in a folder
   [1]
   $ blpk -f c numbers folder
-  blpk: error: 'folder': Is a directory
-  blpk: error: for files in the folder: blpk -f compress --output-dir folder numbers
+  blpk: error: 'folder': Is a directory; --output-dir names a folder for outputs
   [1]
   $ cp numbers text.blp
   $ blpk d text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)
   blpk: error: This might not be a bloscpack compressed file.
-  blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for its chunks.
   [1]
   $ blpk i text.blp
   blpk: error: the magic marker b'blpk' is missing from the bloscpack header, instead we found: b'1\n2\n' (file 'text.blp', section 'header', byte 0)
   blpk: error: This might not be a bloscpack compressed file.
-  blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for its chunks.
   [1]
 
 2 is for wrong usage; the program says what would be right.
@@ -74,8 +69,8 @@ Errors and exit codes.
   $ blpk c --fast numbers 2> usage
   [2]
   $ tail -n 2 usage
-  blpk c: error: unrecognized arguments: --fast
-  'blpk c --help' shows what it accepts.
+  usage: blpk [-h] [options] SUBCOMMAND ...
+  blpk: error: unrecognized arguments: --fast
   $ blpk -v -d c numbers 2> usage
   [2]
   $ tail -n 1 usage

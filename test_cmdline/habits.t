@@ -2,19 +2,17 @@ Habits from other programs, and mistakes.
 
   $ seq 1000 > in
   $ blpk compress in -o out.blp
-  blpk: -o means --no-offsets, and takes no file name; --output <file> names the output
   $ ls
   in
   out.blp
   $ blpk compress --level 9 -f in
   $ blpk comprss in
-  blpk: error: there is no subcommand 'comprss'
-  Did you mean 'compress'?
+  usage: blpk [-h] [options] SUBCOMMAND ...
+  blpk: error: there is no subcommand 'comprss'; --help shows all
   [2]
   $ blpk compress --clevl 3 in
-  usage: blpk compress [-h] [options] [<in_file>] [<out_file>] [<file> ...]
-  blpk compress: error: unrecognized arguments: --clevl
-  Did you mean '--clevel'?
+  usage: blpk [-h] [options] SUBCOMMAND ...
+  blpk: error: unrecognized arguments: --clevl
   [2]
   $ blpk compress in.blp
   blpk: 'in.blp' is a Bloscpack file already, and is compressed again
@@ -41,7 +39,7 @@ A file without room grows, a missing one is made, and a file from a pipe is appe
   14000
   $ blpk compress --max-app-chunks 0 -z 1K -f in
   $ blpk append --no-grow in.blp in
-  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0'; without --no-grow, append makes room (file 'in.blp')
+  blpk: error: not enough space: '4' chunks are to be appended, but the offset table has room for '0' (file 'in.blp')
   [1]
   $ blpk append --create new.blp in
   $ blpk append --create new.blp in
@@ -68,12 +66,12 @@ Verbs for files name those for datasets and trees.
 
   $ printf '\1\0\0\0' | blpk bigfile create tree ID u4
   $ blpk verify tree
-  blpk: error: 'tree' is a BigFile tree: 'blpk bigfile verify tree' checks it
+  blpk: error: 'tree' is a BigFile tree, which 'blpk bigfile' reads
   [1]
   $ blpk convert tree tree.zarr
   $ blpk repack tree.zarr
-  blpk: error: 'tree.zarr' is a dataset: 'blpk convert tree.zarr NEW.zarr' writes it with other settings
+  blpk: error: 'tree.zarr' is a dataset, which 'blpk convert' reads
   [1]
   $ blpk decompress tree.zarr
-  blpk: error: 'tree.zarr' is a dataset: 'blpk convert tree.zarr NEW.npz' writes plain arrays
+  blpk: error: 'tree.zarr' is a dataset, which 'blpk convert' reads
   [1]

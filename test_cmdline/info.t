@@ -83,40 +83,6 @@ Several files have titles.
   'numbers.dat':
   kind:       bytes
 
-With -d follow the fields of the file, in the words of 0.16.
-
-  $ blpk -f c -l 0 -z 512 -k sha256 -m meta numbers
-  $ blpk -d info numbers.blp | sed -n '/BloscpackHeader:$/,$p'
-  blpk: BloscpackHeader:
-  blpk:     format_version: 3
-  blpk:     offsets: True
-  blpk:     metadata: True
-  blpk:     checksum: 'sha256'
-  blpk:     typesize: 8
-  blpk:     chunk_size: 512.0B (512B)
-  blpk:     last_chunk: 309.0B (309B)
-  blpk:     nchunks: 8
-  blpk:     max_app_chunks: 80
-  blpk: 'offsets':
-  blpk: [1062,1622,2182,2742,3302,...]
-  blpk: Metadata:
-  blpk: {'from': [1, 2], 'unit': 'metre'}
-  blpk: MetadataHeader:
-  blpk:     magic_format: b'JSON'
-  blpk:     meta_options: '00000000'
-  blpk:     meta_checksum: 'adler32'
-  blpk:     meta_codec: 'None'
-  blpk:     meta_level: 6
-  blpk:     meta_size: 29.0B (29B)
-  blpk:     max_meta_size: 290.0B (290B)
-  blpk:     meta_comp_size: 29.0B (29B)
-  blpk:     user_codec: b''
-  blpk: First chunk blosc header:
-  blpk: OrderedDict([('version', 2), ('versionlz', 1), ('flags', 19), ('typesize', 8), ('nbytes', 512), ('blocksize', 512), ('ctbytes', 528)])
-  blpk: First chunk blosc flags: 
-  blpk: OrderedDict([('byte_shuffle', True), ('pure_memcpy', True), ('bit_shuffle', False), ('split_blocks', False), ('codec', 'blosclz')])
-  blpk: done
-
 Nothing is checked but what is shown: damage further on is not seen.
 
   $ head -c 1000 numbers.dat > cut.blp
@@ -141,5 +107,5 @@ The chunks of a file from a pipe are counted, up to the damage.
   damaged:    the file ends too early: expected a chunk of '1040' bytes, found '924' (section 'chunks', chunk 1, byte 1076)
   [3]
 
-  $ rm a.npy a.blp cut.blp meta numbers numbers.blp numbers.dat piped.blp
+  $ rm a.npy a.blp cut.blp meta numbers numbers.dat piped.blp
   $ ls -A

@@ -84,7 +84,7 @@ What can't be replaced leaves the data alone too.
   $ blpk -f c numbers
   $ cp numbers.blp before
   $ blpk a --no-grow -m other numbers.blp numbers
-  blpk: error: unable to seek to metadata if it does not exist; without --no-grow, append makes room (file 'numbers.blp')
+  blpk: error: unable to seek to metadata if it does not exist (file 'numbers.blp')
   [1]
   $ cmp numbers.blp before
 

@@ -47,12 +47,10 @@ If it fails, the old file stays.
 Two names may be those of two inputs, of which none is replaced.
 
   $ blpk -f c numbers keep
-  blpk: error: 'keep' exists and is no Bloscpack file; if 'keep' is the output: blpk -f compress --output keep numbers
-  blpk: error: if both are inputs: blpk -f compress --output-dir . numbers keep
+  blpk: error: 'keep' exists and is no Bloscpack file; --output names an output, --output-dir its folder
   [2]
   $ blpk -f d numbers.blp short.blp
-  blpk: error: 'short.blp' has the name of a compressed file; if 'short.blp' is the output: blpk -f decompress --output short.blp numbers.blp
-  blpk: error: if both are inputs: blpk -f decompress --output-dir . numbers.blp short.blp
+  blpk: error: 'short.blp' has the name of a compressed file; --output names an output, --output-dir its folder
   [2]
   $ cat keep
   precious

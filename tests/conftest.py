@@ -7,7 +7,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import hypothesis
 import pytest
-from support import grouped_reasons, reset_log, reset_signals
+from support import folder_for_all_users, grouped_reasons, reset_log, reset_signals
 
 from bloscpack import cli
 
@@ -44,6 +44,13 @@ def usual_umask():
     old = os.umask(0o022)
     yield
     os.umask(old)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter; pytest makes `tmp_path` for one user only."""
+    with folder_for_all_users() as folder:
+        yield folder
 
 
 @pytest.fixture

@@ -5,21 +5,26 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import io
 import itertools
 import json
 import os
+import pkgutil
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
 from golden import content
 
+import bloscpack
 from bloscpack import log
 from bloscpack._cli.console import Console, console
 
@@ -174,12 +179,39 @@ def open_files_in(folder: Path) -> list[str]:
     return [name for name in names if name.startswith(str(folder))]
 
 
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
+)
+
+
+@functools.cache
+def import_all_modules() -> None:
+    """Import what a change needs: another user may be unable to read the modules.
+
+    A home of root, for example, has a clone and a Python that only root can read.
+    """
+    left_out = ("bloscpack.integrations", "bloscpack.__main__")
+    for module in pkgutil.walk_packages(bloscpack.__path__, "bloscpack."):
+        if not module.name.startswith(left_out):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
+    with tempfile.TemporaryDirectory() as folder:
+        # This imports the modules that functions of this package and NumPy import.
+        with bloscpack.dataset.create_array(folder + "/a", [1], shards=1) as array:
+            array.append([2])
+        assert bloscpack.dataset.verify(folder + "/a").ok
+
+
 @contextlib.contextmanager
 def as_user(uid: int, *groups: int) -> Iterator[None]:
-    """Be the user `uid`, in the groups `uid` and `groups`, if this process is root."""
+    """Be the user `uid`, in the groups `uid` and `groups`, if this process is root.
+
+    The folder of the test has to be `open_folder`: others may not enter `tmp_path`.
+    """
     if os.geteuid():
         yield
         return
+    import_all_modules()
     old = os.getgroups()
     os.setgroups(groups)
     os.setegid(uid)
@@ -190,6 +222,24 @@ def as_user(uid: int, *groups: int) -> Iterator[None]:
         os.seteuid(0)
         os.setegid(0)
         os.setgroups(old)
+
+
+def others_may_enter(folder: Path) -> bool:
+    """Return whether every user may enter a folder."""
+    return all(place.stat().st_mode & 0o001 for place in (folder, *folder.parents))
+
+
+@contextlib.contextmanager
+def folder_for_all_users() -> Iterator[Path]:
+    """Make a folder with the permission bits 755 that every user can reach."""
+    for place in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
+        if os.path.isdir(place) and others_may_enter(Path(place).resolve()):
+            break
+    else:
+        pytest.skip("other users may enter no folder for temporary files")
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
 
 
 def reset_log() -> None:

@@ -127,7 +127,7 @@ class Recovery(Record):
         return "<Recovery: %s saved, %d lost>" % (saved, self.nlost)
 
 
-class Part(NamedTuple):
+class ChunkSpan(NamedTuple):
     """The chunks [first, stop) of the damaged file, all of ``chain``; None if lost."""
 
     first: int
@@ -167,7 +167,7 @@ class RecoveryPlan:
         self.header.metadata = self.section is not None
         self.metadata: Json = self.section.value if self.section else None
 
-    def _begin(self, lost: list[Part]) -> Recovery:
+    def _begin(self, lost: list[ChunkSpan]) -> Recovery:
         """Return a recovery that does not describe the new file yet."""
         inspection, geometry = self._inspection, self.geometry
         report, proof = inspection.report, inspection.proof
@@ -193,7 +193,7 @@ class RecoveryPlan:
             recovery.remarks.append(SECOND_FILE % (second, second + 1))
         return recovery
 
-    def _count_filled(self, lost: list[Part]) -> int:
+    def _count_filled(self, lost: list[ChunkSpan]) -> int:
         """Return how many of the lost parts are filled in.
 
         No part is filled in if a plain size is unknown. If the parts exceed the limit,
@@ -377,19 +377,19 @@ class RecoveryPlan:
         return [nbytes // row_nbytes, *array.shape[1:]]
 
 
-def _all_parts(inspection: Inspection) -> Iterator[Part]:
+def _all_parts(inspection: Inspection) -> Iterator[ChunkSpan]:
     """Yield all chunks of the damaged file in order, intact and lost ones."""
     number = 0
     for placed in inspection.numbering.in_order:
         if placed.number > number:
-            yield Part(number, placed.number)
-        yield Part(placed.number, placed.stop, placed.chain)
+            yield ChunkSpan(number, placed.number)
+        yield ChunkSpan(placed.number, placed.stop, placed.chain)
         number = placed.stop
     if number < inspection.numbering.nchunks:
-        yield Part(number, inspection.numbering.nchunks)
+        yield ChunkSpan(number, inspection.numbering.nchunks)
 
 
-def _sizes_of(parts: Sequence[Part], geometry: ChunkGeometry) -> Counter[int]:
+def _sizes_of(parts: Sequence[ChunkSpan], geometry: ChunkGeometry) -> Counter[int]:
     """Return how many chunks of each plain size the parts have in the new file."""
     sizes: Counter[int] = Counter()
     for first, stop, chain in parts:

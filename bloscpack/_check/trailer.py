@@ -29,7 +29,7 @@ from .._format.shard import (
     slots_of,
 )
 from .._storage.base import READ_SIZE, PartStorage, Storage
-from .._storage.stream import StorageCursor
+from .._storage.cursor import StorageCursor
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError

@@ -45,8 +45,6 @@ class Console:
         connected to the null device.
     quiet
         Whether only errors are shown.
-    verb
-        The name of the subcommand that runs, for errors; empty before it is known.
     is_data
         Whether standard output carries data: messages then go to standard error.
     is_optional
@@ -67,7 +65,6 @@ class Console:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
-        self.verb = ""
         self.hidden: dict[str, str] = {}
         self.erase: Callable[[], None] | None = None
         # Prefix and level of the library, which the command replaces.

@@ -173,7 +173,7 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
         parts = request.resources.enter_context(open_parts(path))
         shape, attrs = (parts.nbytes,), attributes_of(parts.user_metadata)
         array = _Bytes(parts.read)
-        return "blp", BytesContent(BYTE, shape, attrs=attrs, array=array, chunks=parts)
+        return "blp", BytesContent(BYTE, shape, attrs=attrs, array=array)
 
 
 def bytes_of(path: str) -> BytesContent:
@@ -261,7 +261,6 @@ def selected(content: Rows, rows: slice, fields: list[str] | None) -> Rows:
             read=partial(content.parts, numbers),
             read_stored=None,
             array=None,
-            chunks=None,
         )
         return found if fields is None else _checked(as_table(found), fields)
     table = content if fields is None else _checked(content, fields)

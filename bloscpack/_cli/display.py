@@ -13,29 +13,20 @@ import argparse
 import os
 import re
 import sys
-from itertools import groupby
 from math import isfinite
 
 from ..constants import SUFFIXES
-from ..pretty import reverse_pretty
 from .console import console
-from .exit_codes import for_each_file
-from .info_text import INDENT, table
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from ..serializers import Json, JsonObject
 
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20
-# The indentation of a continued line of a usage or an example, in columns.
-CONTINUED = 4
-# The blanks between an example and its comment.
-COMMENT = re.compile(r"(?<=\S) {2,}(?=\S)")
 
 
 def say_json(value: object) -> None:
@@ -56,6 +47,8 @@ def say_json_list(pieces: Iterable[list[object]]) -> None:
 def _plain_json(value: object) -> str:
     import json
 
+    from .info_text import INDENT
+
     try:
         return json.dumps(value, indent=INDENT, allow_nan=False)
     except ValueError:
@@ -63,6 +56,7 @@ def _plain_json(value: object) -> str:
 
 
 def _finite(value: object) -> Json:
+
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -77,6 +71,8 @@ def parse_size(text: str) -> int:
 
     Small letters are accepted too. Raises ValueError.
     """
+    from ..pretty import reverse_pretty
+
     try:
         if text[-1:].isalpha():
             return reverse_pretty(text.upper().replace("IB", "iB"))
@@ -101,68 +97,19 @@ def chunk_rows(
         yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
 
 
-def show_files(
-    args: Namespace,
-    read: Callable[[str], tuple[list[JsonObject], int]],
-    titles: Sequence[str],
-    row: Callable[[JsonObject, bool], Sequence[str]],
-    total: Callable[[list[JsonObject], bool], Sequence[str]],
-    left: Sequence[int] = (),
-    datasets: bool = False,
-) -> int:
-    """Show a row for each entry of the files in the arguments, or a list as JSON.
-
-    Returns the exit code.
-
-    `read` returns the entries of a file or dataset, and an exit code. `row` and `total`
-    return cells, with exact sizes for ``--bytes``. See `options.add_table_options`,
-    `table` and `inputs.packed_files`.
-    """
-    from .inputs import packed_files
-
-    found: list[JsonObject] = []
-    files = packed_files(args, datasets)
-
-    def act(path: str) -> int:
-        entries, code = read(path)
-        found.extend(entries)
-        return code
-
-    worst = for_each_file(files, act)
-    if args.json:
-        say_json(found)
-    elif found:
-        rows = [titles, *(row(fields, args.bytes) for fields in found)]
-        if max(len(files), len(found)) > 1:
-            rows.append(total(found, args.bytes))
-        console.say_all(table(rows, left))
-    return worst
-
-
 # Help
 
 
-class BloscPackCustomFormatter(argparse.HelpFormatter):
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Formats help in the width of the terminal; lines that fit keep their line end."""
 
     def __init__(self, prog: str, **kwargs: Any) -> None:
-        if "width" not in kwargs:
-            kwargs["width"] = max(LEAST_WIDTH, columns() - 2)
-        super().__init__(prog, **kwargs)
+        # argparse would import shutil to find the width, even if no help is shown.
+        super().__init__(prog, **{"width": max(LEAST_WIDTH, columns() - 2), **kwargs})
 
     def _format_usage(self, *args: Any) -> str:
         # argparse leaves blanks in place of a group of hidden options.
-        usage = re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
-        if all(len(line) <= self._width + 2 for line in usage.splitlines()):
-            return usage
-        first, *rest = usage.rstrip("\n").splitlines()
-        lines = [p for line in rest for p in wrapped(line, self._width - CONTINUED)]
-        return "\n".join([first, *(" " * CONTINUED + line for line in lines)]) + "\n\n"
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines = _filled(text.splitlines(), width - len(indent))
-        end = "\n" * text.endswith("\n")
-        return "\n".join(indent + line for line in lines) + end
+        return re.sub(r"(?<=\S) {2,}(?=\S)", " ", super()._format_usage(*args))
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         lines = text.splitlines()
@@ -172,10 +119,7 @@ class BloscPackCustomFormatter(argparse.HelpFormatter):
 
 
 def columns() -> int:
-    """Return the columns of the terminal on standard output, or 80.
-
-    argparse would import shutil to find them, even if no help is shown.
-    """
+    """Return the columns of the terminal on standard output, or 80."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)
@@ -183,53 +127,6 @@ def columns() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or 80
     except (AttributeError, OSError, ValueError):
         return 80
-
-
-def _filled(lines: list[str], width: int) -> list[str]:
-    """Return lines of at most `width` columns.
-
-    Adjacent lines that begin with a word are prose; if one is too long, they are
-    joined. Adjacent lines that are indented are examples: see `aligned`.
-    """
-    filled: list[str] = []
-    for indented, group in groupby(lines, lambda line: line[:1] == " " or not line):
-        part = list(group)
-        if indented:
-            filled += aligned(part, width)
-        elif len(lines) == 1 or any(len(line) > width + 2 for line in part):
-            filled += wrapped(" ".join(part), width)
-        else:
-            filled += part
-    return filled
-
-
-def aligned(lines: list[str], width: int) -> list[str]:
-    """Return examples with their comments in one column, or below if that is too wide.
-
-    Two blanks are in front of a comment. A long line is continued with a larger
-    indentation.
-    """
-    parts = [COMMENT.split(line, 1) for line in lines]
-    column = max((len(part[0]) for part in parts if part[1:]), default=0) + 2
-    found = [part[0].ljust(column) + part[1] if part[1:] else part[0] for part in parts]
-    if all(len(line) <= width + 2 for line in found):
-        return found
-    found = []
-    for command, *comments in parts:
-        found += _continued(command, width)
-        indent = len(command) - len(command.lstrip()) + CONTINUED
-        for comment in comments:
-            found += _continued(" " * indent + comment, width)
-    return found
-
-
-def _continued(line: str, width: int) -> list[str]:
-    """Return a line as lines of at most `width` columns, the others more indented."""
-    if len(line) <= width:
-        return [line]
-    indent = " " * (len(line) - len(line.lstrip()))
-    first, *rest = wrapped(line, width - len(indent) - CONTINUED)
-    return [indent + first, *(indent + " " * CONTINUED + part for part in rest)]
 
 
 def wrapped(text: str, width: int) -> list[str]:
@@ -241,8 +138,3 @@ def wrapped(text: str, width: int) -> list[str]:
         else:
             lines[-1] += " " * bool(lines[-1]) + word
     return lines
-
-
-# Names kept from 0.16
-
-BloscPackCustomFormatter.__module__ = "bloscpack.cli"

@@ -24,7 +24,6 @@ import sys
 
 from .. import exceptions
 from .._storage.paths import is_url, shown_name
-from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION
 from ..log import printable
 from .console import (
     INPUT_NAME,
@@ -38,7 +37,7 @@ from .console import (
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import NoReturn, TypeVar
 
     Item = TypeVar("Item")
@@ -49,43 +48,19 @@ EXIT_USAGE = 2
 EXIT_DAMAGED = 3
 EXIT_INTERRUPTED = 130
 HINT = "This might not be a bloscpack compressed file."
-# Another line for a file with the usual name, and the verbs that do so themselves.
-SEARCH_HINT = "If it was one, 'blpk verify' and 'blpk recover' look for its chunks."
-SEARCHING = ("verify", "recover")
-# The message for a file without any bytes.
-EMPTY = "attempting to decode a bloscpack header of length '0', not '%d'" % (
-    BLOSCPACK_HEADER_LENGTH
-)
 STREAM_NAMES = {INPUT_NAME: "standard input", OUTPUT_NAME: "standard output"}
 DATASET = "a dataset"
 BIGFILE_TREE = "a BigFile tree"
-# What to use for a folder in place of a verb for files; %s is its name.
-INSTEAD = {
-    DATASET: {
-        "compress": "'blpk convert %s NEW.zarr' writes it with other settings",
-        "decompress": "'blpk convert %s NEW.npz' writes plain arrays",
-        "repack": "'blpk convert %s NEW.zarr' writes it with other settings",
-        "estimate": "'blpk info %s' shows its sizes",
-    },
-    BIGFILE_TREE: {
-        "": "see 'blpk bigfile ls' and 'bigfile verify'",
-        "cat": "'blpk bigfile cat %s BLOCK' writes a block",
-        "compress": "'blpk convert %s NEW.zarr' compresses it",
-        "verify": "'blpk bigfile verify %s' checks it",
-    },
-}
+# What reads a folder that verbs for files refuse.
+READ_BY = {DATASET: "blpk convert", BIGFILE_TREE: "blpk bigfile"}
 # The exit code of a program that a signal has ended: this plus the signal number.
 SIGNAL_BASE = 128
 
 
 class Refusal(exceptions.BloscpackError):
-    """The command can't do what was asked. A `hint` is shown on a line of its own."""
+    """The command can't do what was asked."""
 
     exit_code = EXIT_COULD_NOT
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 class WrongUsage(Refusal):
@@ -111,27 +86,22 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str:
-    """Return the message for an error, perhaps with a hint on a line of its own.
+    """Return the message for an error, in the words of 0.16 where that had the error.
 
     `escaped` replaces characters in its lines: `printable` those that a terminal can't
     show, newlines in names among them.
     """
-    return "\n".join(map(escaped, _lines_of(error)))
-
-
-def _lines_of(error: BaseException) -> Iterator[str]:
-    """Yield the message for an error, and perhaps a hint."""
     text = _text_of(error)
     filename = getattr(error, "filename", None)
     if isinstance(filename, str) and is_input(filename):
         text = text.replace("(file '%s'" % filename, "(standard input")
-    yield text
-    hint = _hint_for(error)
-    if hint:
-        yield hint
-    named = isinstance(filename, str) and shown_name(filename).endswith(EXTENSION)
-    if hint == HINT and named and console.verb not in SEARCHING:
-        yield SEARCH_HINT
+    is_wrong_file = (
+        isinstance(error, exceptions.FormatError)
+        and error.section == "header"
+        and not isinstance(error, exceptions.FormatVersionMismatch)
+        and _other_format(error) is None  # the message names it
+    )
+    return "\n".join(map(escaped, [text, HINT] if is_wrong_file else [text]))
 
 
 def _text_of(error: BaseException) -> str:
@@ -141,11 +111,7 @@ def _text_of(error: BaseException) -> str:
             return "%s: %s" % (STREAM_NAMES[name], error.strerror)
         kind = kind_of_folder(name) if isinstance(error, IsADirectoryError) else None
         if kind is not None:
-            from shlex import quote
-
-            hint = INSTEAD[kind].get(console.verb) or INSTEAD[kind].get("", "")
-            text = "'%s' is %s: %s" % (name, kind, hint.replace("%s", quote(name)))
-            return text.removesuffix(": ")
+            return "'%s' is %s, which '%s' reads" % (name, kind, READ_BY[kind])
         shown = shown_name(name) if isinstance(name, str) else name
         if error.errno == errno.ENOENT and isinstance(name, str):
             return _text_of_missing(name, shown, str(error.strerror))
@@ -203,25 +169,6 @@ def refuse_kinds_of_folders(name: str) -> None:
     """
     if os.path.isdir(name) and kind_of_folder(name) is not None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-
-
-def _hint_for(error: BaseException) -> str:
-    """Return a second line of the message for an error, or nothing."""
-    if isinstance(error, Refusal):
-        return error.hint
-    if (
-        not isinstance(error, exceptions.FormatError)
-        or error.section != "header"
-        or isinstance(error, exceptions.FormatVersionMismatch)
-        or _other_format(error) is not None  # the message names it
-    ):
-        return ""
-    if error.message != EMPTY:
-        return HINT
-    # Only standard input is read without a name.
-    name = quoted_input(error.filename or STREAM)
-    text = "%s %s is empty; a Bloscpack file begins with a header of %d bytes."
-    return text % (HINT, name[0].upper() + name[1:], BLOSCPACK_HEADER_LENGTH)
 
 
 def report_failure(name: str, error: BaseException) -> None:

@@ -110,30 +110,27 @@ def opened_input(in_file: str) -> Iterator[BinaryIO]:
         yield fp
 
 
-def packed_files(args: Namespace, datasets: bool = False) -> list[str]:
+def packed_files(args: Namespace) -> list[str]:
     """Return the names in `args.files`, with the compressed files in place of a folder.
 
-    Files in folders below it are included with ``--recursive``. With `datasets`, the
-    result has the folder of a dataset, not the files in it, and also each folder
-    without datasets and compressed files: `named` refuses that one.
+    Files in folders below it are included with ``--recursive``. The folder of a
+    dataset stands for itself, and so does each folder without datasets and compressed
+    files: `named` refuses that one.
     """
     left_out = LeftOut()
     found: list[str] = []
-    is_item = has_description if datasets else None
     for name in args.files:
         # A URL is not tested here: that would take requests.
-        if not os.path.isdir(name) or (datasets and is_dataset(name)):
+        if not os.path.isdir(name) or is_dataset(name):
             found.append(name)
             continue
         skipped = LeftOut()
-        inside = list(walk(name, args.recursive, True, EXTENSION, skipped, is_item))
-        is_refused = not inside and kind_of_folder(name) is not None
-        found += inside or [name] * (datasets or is_refused)
-        if not is_refused:  # `-r` would not help
+        inside = walk(name, args.recursive, True, EXTENSION, skipped, has_description)
+        names = list(inside)
+        found += names or [name]
+        if names or kind_of_folder(name) is None:  # else `-r` would not help
             left_out.include(skipped)
     left_out.report()
-    if not found:
-        log.notice("nothing to do: there are no inputs")
     return found
 
 
@@ -235,7 +232,7 @@ def plain_size_of(name: str) -> int | None:
     0 if the file can't be read: its error is shown later.
     """
     from .._format.sections import read_header
-    from .._storage.stream import Cursor
+    from .._storage.cursor import Cursor
 
     if not os.path.isfile(name):
         no_size = os.path.exists(name) or name == STREAM or is_url(name)
@@ -444,7 +441,7 @@ def check_extension(role: str, name: str, suffix: str = EXTENSION) -> None:
         refuse_kinds_of_folders(name)
         message = "%s '%s' does not end with '%s'" % (role, shown_name(name), suffix)
         found = other_format(name)
-        raise Refusal(message, found and "it is " + found)
+        raise Refusal(message + (found and "; it is " + found))
 
 
 def other_format(name: str) -> str:

@@ -11,7 +11,7 @@ import os
 from .. import exceptions, log
 from .._commit.snapshot import read_snapshot
 from .._format.sections import read_beginning
-from .._storage.stream import Cursor
+from .._storage.cursor import Cursor
 from ..constants import MAGIC
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from . import inputs
@@ -28,7 +28,7 @@ from .console import (
 from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
-from .options import blosc_args, blosc_settings, process_metadata_args
+from .options import blosc_args, blosc_settings, metadata_of_option
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -49,13 +49,7 @@ if TYPE_CHECKING:
 
     Named: TypeAlias = "NamedFile | NamedDataset"
 
-# The errors of an append to a file that has to be rewritten for it.
-NO_ROOM = (
-    exceptions.NotEnoughSpace,
-    exceptions.NoMetadataFound,
-    exceptions.MetadataSectionTooSmall,
-)
-# Fields that `list` leaves out: their size is not limited, or `estimate` needs them.
+# Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (
     *("metadata", "metadata_header", "header", "offsets", "largest_cbytes"),
     "attributes",
@@ -226,8 +220,13 @@ class NamedFile:
 
     def append(self, args: Namespace) -> None:
         """Append the content of another file."""
-        original_file, new_file = process_append_args(args)
-        metadata = process_metadata_args(args)
+        from .._format.append_plan import UNCHANGED
+        from ..append import append
+        from .progress import shown
+
+        original_file, new_file = args.original_file, args.new_file
+        check_original_name(args)
+        metadata = metadata_of_option(args)
         if original_file == STREAM:
             raise WrongUsage("a file to append to can't be standard input")
         check_exists("original file", original_file)
@@ -239,20 +238,6 @@ class NamedFile:
             )
         log.verbose("original file is: '%s'" % original_file)
         log.verbose("new file is: '%s'" % new_file)
-        try:
-            self._append(args, new_file, metadata)
-        except exceptions.BloscpackError as error:
-            if not args.grow:
-                _tell_how_to_grow(error)
-            raise
-
-    def _append(self, args: Namespace, new_file: str, metadata: Json) -> None:
-        from .._format.append_plan import UNCHANGED
-        from ..append import append
-        from .outputs import tell_of_auto
-        from .progress import shown
-
-        before = os.path.getsize(self.path)
         options: dict[str, Any] = {
             **blosc_settings(args, blosc_args(args)),
             "nthreads": args.nthreads,
@@ -279,13 +264,6 @@ class NamedFile:
                     what = inputs.other_format(new_file).partition(";")[0]
                     texts = new_file, what or "a Bloscpack file"
                     log.notice("'%s' is %s; its bytes were appended" % texts)
-        size = os.path.getsize(self.path) - before
-        tell_of_auto(args, new_file, "'%s'" % new_file, size, self._settings)
-
-    def _settings(self) -> dict[str, int]:
-        """Return the settings of the file that an append keeps."""
-        header = self._beginning().header
-        return {"typesize": header.typesize, "chunk_size": header.chunk_size}
 
     # metadata
 
@@ -355,16 +333,7 @@ def _chunks_of(inspection: Inspection) -> tuple[list[JsonObject], list[str]]:
     return list(chunk_rows(numbers, intact)), errors
 
 
-def process_append_args(args: Namespace) -> tuple[str, str]:
-    """Return the names of the original file and the new file."""
+def check_original_name(args: Namespace) -> None:
+    """Raise `Refusal` unless the file to append to has the suffix, or needs none."""
     if not args.no_check_extension:
         inputs.check_extension("original file", args.original_file)
-    return args.original_file, args.new_file
-
-
-def _tell_how_to_grow(error: exceptions.BloscpackError) -> None:
-    """Add to the message of an error about missing room how to get room."""
-    if isinstance(error, NO_ROOM) and not isinstance(
-        error, exceptions.AnotherFileFollows
-    ):
-        error.args = ("%s; without --no-grow, append makes room" % error.args[0],)

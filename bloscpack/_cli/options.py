@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from argparse import SUPPRESS, Action
 from itertools import pairwise
-from math import inf
 
 from .. import log
-from .._format.codecs import BITSHUFFLE, DEFAULT_GOAL, GOALS
 from ..constants import EXTENSION, MAX_CLEVEL, MAX_THREADS, MIN_CLEVEL
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE, available_cpus
 from .console import STREAM, check_exists
@@ -33,9 +31,10 @@ def add(group: _ActionsContainer, names: str, help_: str, **properties: Any) -> 
     ``-o --output <file>``. Without the name of a value the option stores True, unless
     `properties` say otherwise.
     """
-    strings, *value = re.split(r"(?=[<[])", names, maxsplit=1)
+    bracket = next((i for i, c in enumerate(names) if c in "<["), len(names))
+    strings, value = names[:bracket], names[bracket:]
     if value:
-        properties["metavar"] = value[0]
+        properties["metavar"] = value
     elif "choices" not in properties:
         properties.setdefault("action", "store_true")
     group.add_argument(*strings.split(), help=help_, **properties)
@@ -65,6 +64,11 @@ def set_help(parser: ArgumentParser, text: str) -> None:
     parser.description, parser.epilog = above or None, examples.strip() + below
 
 
+# The environment variable with options that the user wants in every command.
+DEFAULTS_VARIABLE = "BLPK_DEFAULTS"
+
+INFINITE = float("inf")
+
 # Options of every verb
 
 # The groups of the global options.
@@ -84,7 +88,7 @@ PROGRESS_HELP = "show a progress bar (default: on a terminal, after a second)"
 
 
 def number_of(
-    option: str, kind: Callable[[str], Number], most: float = inf
+    option: str, kind: Callable[[str], Number], most: float = INFINITE
 ) -> Callable[[str], Number]:
     """Return what reads the number of an option, from 0 to `most`."""
 
@@ -95,7 +99,7 @@ def number_of(
                 return number
         except ValueError:
             pass  # it is no number
-        end = "on" if most == inf else "to %d" % most
+        end = "on" if most == INFINITE else "to %d" % most
         raise WrongUsage(
             "%s must be a number from 0 %s, not '%s'" % (option, end, text)
         )
@@ -131,10 +135,6 @@ def rows_or_shape(name: str, text: str | None) -> int | tuple[int, ...] | None:
     return found[0] if found is not None and len(found) == 1 else found
 
 
-class DefaultNumber(int):
-    """The default number of threads, of another class than a number given with -n."""
-
-
 class _Version(Action):
     """Show the versions of Bloscpack, python-blosc and Blosc, and exit."""
 
@@ -150,10 +150,10 @@ def global_options() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     version = {"action": _Version, "nargs": 0, "dest": SUPPRESS, "default": SUPPRESS}
     yield "", "--version -V", "show program's version number and exit", version
     yield LEVEL, "-v --verbose", "be verbose about actions", {}
-    yield LEVEL, "-d --debug", "print debugging output too", {}
+    yield LEVEL, "-d --debug", "the same as -v", {}
     yield LEVEL, "-q --quiet", "show only errors", {}
     yield GLOBAL, "-f --force", FORCE_HELP, {}
-    number = DefaultNumber(min(available_cpus(), MAX_THREADS))
+    number = min(available_cpus(), MAX_THREADS)
     names = "-n --nthreads [1, %d]" % MAX_THREADS
     yield GLOBAL, names, NTHREADS_HELP, {"type": int, "default": number}
     for dest, help_, help_for_no in (
@@ -250,6 +250,8 @@ def add_blosc_options(
 
 def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
+    from .._format.codecs import BITSHUFFLE
+
     number: dict[str, Any] = {
         "action": StoreGiven,
         "default": None if kept else DEFAULT_CLEVEL,
@@ -291,6 +293,8 @@ def add_auto_option(group: _ActionsContainer, *, kept: bool = False) -> None:
     value must follow ``=``: the word behind ``--auto`` is a file name. Therefore each
     goal is an option of its own.
     """
+    from .._format.codecs import DEFAULT_GOAL
+
     auto = {"action": "store_const", "default": False, "dest": "auto"}
     for goal, names, help_ in (
         (DEFAULT_GOAL, "--auto --auto=" + DEFAULT_GOAL, AUTO_HELP),
@@ -308,29 +312,25 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
     """
     from os.path import lexists
 
+    from .._format.codecs import GOALS
+
     for word, following in pairwise((*arguments, "")):
         name, equals, goal = word.partition("=")
         if word == "--":
             return
-        if name != "--auto":
-            continue
-        if equals and goal not in GOALS:
+        if name == "--auto" and equals and goal not in GOALS:
             parser.error(
                 "argument --auto: the goal must be one of %s, not '%s'"
                 % (", ".join(GOALS), goal)
             )
-        if not equals and following in GOALS and not lexists(following):
-            parser.error(
-                "there is no file '%s'; the goal needs an equals sign: --auto=%s"
-                % (following, following)
-            )
+        if word == "--auto" and following in GOALS and not lexists(following):
+            parser.error("argument --auto: the goal must follow an equals sign")
 
 
 def check_type_size(args: Namespace) -> None:
     """Raise `Refusal` if options give a type size for an array, which has its own.
 
-    Called before the settings of the user are applied: a type size among those is for
-    other files.
+    A type size among the defaults of the user is for other files.
     """
     is_array = args.subcommand in ("compress", "c") and args.npy
     if is_array and "typesize" in getattr(args, "given", ()):
@@ -353,7 +353,7 @@ def blosc_settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
 
 
 def refuse_auto(args: Namespace) -> None:
-    """Raise `Refusal` if ``--auto`` is given for a dataset; a setting is for files."""
+    """Raise `Refusal` if ``--auto`` is given for a dataset; a default is for files."""
     if args.auto and "auto" not in getattr(args, "given", ()):
         raise WrongUsage("--auto is for files: '%s' is a dataset" % args.original_file)
 
@@ -361,7 +361,7 @@ def refuse_auto(args: Namespace) -> None:
 # Data and metadata
 
 
-def process_metadata_args(args: Namespace) -> Json:
+def metadata_of_option(args: Namespace) -> Json:
     """Return the metadata in the file that ``-m`` names, or None without ``-m``."""
     if args.metadata is None:
         return None
@@ -456,11 +456,3 @@ def add_packed_files(parser: ArgumentParser, help_: str) -> None:
     parser.set_defaults(refuse=parser.error)
     add(parser, "files <file>", help_, nargs="*")
     add(parser, "-r --recursive", "include all folders below a folder")
-
-
-def add_table_options(parser: ArgumentParser, files: str) -> None:
-    """Add the argument for several files, and the options for the form of the table."""
-    add_packed_files(parser, files)
-    form = parser.add_mutually_exclusive_group()
-    add(form, "--bytes", "show sizes in bytes, without suffix")
-    add(form, "--json", "print a list of objects")

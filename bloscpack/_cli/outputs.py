@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -27,24 +26,16 @@ from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header
 from ..pretty import pretty_size
-from . import verb_table
 from .console import (
     OUTPUT_NAME,
     STREAM,
     check_exists,
     console,
     descriptor_of,
-    is_input,
     name_of_output,
 )
 from .exit_codes import Refusal, WrongUsage, refuse_kinds_of_folders
-from .info_text import size_text
 from .inputs import begins_with, is_classic
-
-# ``--auto`` is mentioned if it saves this share of the compressed size, for files of at
-# least this size.
-WORTH_TELLING = 0.2
-LEAST_TO_TELL = 2**17
 
 
 def check_free(out_file: str, args: Namespace) -> None:
@@ -92,7 +83,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     """Raise unless the input exists and the output may be written."""
     check_exists("input file", in_file)
     refuse_kinds_of_folders(in_file)
-    _check_no_folder(in_file, "-r", args)
+    _check_no_folder(in_file, "-r is for the files in a folder")
     if not out_file:
         raise UsageError(
             "the name '%s' without its suffix is empty: give the output a name"
@@ -102,7 +93,7 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     if args.rm:
         _check_removable(in_file, out_file)
     if out_file != STREAM and os.path.lexists(out_file):
-        _check_no_folder(out_file, "--output-dir", args, in_file)
+        _check_no_folder(out_file, "--output-dir names a folder for outputs")
         check_free(out_file, args)
         log.verbose("overwriting existing file: '%s'" % out_file)
     if out_file == STREAM:
@@ -113,17 +104,14 @@ def check_files(in_file: str, out_file: str, args: Namespace) -> None:
     log.verbose("output file is: '%s'" % out_file)
 
 
-def _check_no_folder(name: str, option: str, args: Namespace, *more: str) -> None:
-    """Raise `Refusal` for the name of a folder, which needs an option."""
+def _check_no_folder(name: str, advice: str) -> None:
+    """Raise `Refusal` for the name of a folder."""
     if os.path.isdir(name):
-        raise Refusal(
-            "'%s': %s" % (name, os.strerror(errno.EISDIR)),
-            "for files in the folder: " + _example(args, option, name, *more),
-        )
+        raise Refusal("'%s': %s; %s" % (name, os.strerror(errno.EISDIR), advice))
 
 
 def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
-    """Raise `Refusal` if two names were probably meant as two inputs.
+    """Raise `WrongUsage` if two names were probably meant as two inputs.
 
     They are an input and its output, as in 0.16. A pattern of the shell that matches
     two files must not make the first replace the second.
@@ -132,10 +120,9 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
         args.out_file is None
         or not is_classic(args)
         or not os.path.exists(args.in_file)
+        or is_streamed(out_file)
     ):
         return  # another check finds what is missing
-    if is_streamed(out_file):
-        return
     if os.path.exists(out_file) and os.path.samefile(args.in_file, out_file):
         return
     if args.rm and state_of(args.in_file) is None:
@@ -143,58 +130,29 @@ def check_pair(out_file: str, args: Namespace, *, packs: bool) -> None:
     if args.rm or args.suffix != EXTENSION:
         option = "--rm" if args.rm else "--suffix"
         why = "%s is for names that are all inputs" % option
-    elif packs:
-        if not os.path.isfile(out_file) or not os.access(out_file, os.R_OK):
-            return
-        if _may_be_replaced(out_file):
-            return
-        if not args.force:
-            raise Refusal(
-                "output file '%s' exists!" % out_file, _for_two_inputs(out_file, args)
-            )
+    elif packs and args.force and _is_other_file(out_file):
         why = "'%s' exists and is no Bloscpack file" % out_file
-    elif out_file.endswith(args.suffix):
+    elif not packs and out_file.endswith(args.suffix):
         why = "'%s' has the name of a compressed file" % out_file
-    elif args.force and begins_with(out_file, MAGIC):
+    elif not packs and args.force and begins_with(out_file, MAGIC):
         why = "'%s' is a Bloscpack file" % out_file
     else:
         return
-    raise WrongUsage(
-        "%s; if '%s' is the output: %s"
-        % (why, out_file, _example(args, "--output", out_file, args.in_file)),
-        _for_two_inputs(out_file, args),
-    )
+    raise WrongUsage("%s; --output names an output, --output-dir its folder" % why)
 
 
-def _for_two_inputs(out_file: str, args: Namespace) -> str:
-    """Return the command line for the case that input and output are two inputs."""
-    return "if both are inputs: %s" % _example(
-        args,
-        *("--output-dir", os.path.dirname(args.in_file) or os.curdir),
-        *(args.in_file, out_file),
-    )
-
-
-def _example(args: Namespace, *words: str) -> str:
-    """Return a command line with the verb and the options that matter, and `words`."""
-    from shlex import join
-
-    verb = verb_table.find(args.subcommand)
-    options = ["-f"] * args.force + [verb.name if verb else ""] + ["--rm"] * args.rm
-    options += ["-e"] * getattr(args, "no_check_extension", False)
-    if args.suffix != EXTENSION:
-        options += ["--suffix", args.suffix]
-    return join(["blpk", *options, *words])
-
-
-def _may_be_replaced(out_file: str) -> bool:
-    """Return whether ``-f`` may replace a file: it is empty, or a Bloscpack file."""
+def _is_other_file(out_file: str) -> bool:
+    """Return whether a file is neither empty nor a Bloscpack file."""
+    if not os.path.isfile(out_file) or not os.access(out_file, os.R_OK):
+        return False
     with open(out_file, "rb") as fp:
         prefix = fp.read(BLOSCPACK_HEADER_LENGTH)
     try:
-        return not prefix or decode_header(prefix) is not None
+        if prefix:
+            decode_header(prefix)
     except FormatError:
-        return False
+        return True
+    return False
 
 
 def is_streamed(out_file: str) -> bool:
@@ -292,53 +250,3 @@ class Clock:
             text += ", %s/s" % pretty_size(round(nbytes / max(seconds, 1e-9)))
         # Standard output is that of 0.16, word for word.
         log.notice(text)
-
-
-def shows_hints(in_file: str) -> bool:
-    """Return whether a person sees hints about an input, which has a name."""
-    is_shown = sys.stderr is not None and sys.stderr.isatty() and not console.quiet
-    return is_shown and not is_input(in_file)
-
-
-def hint(text: str) -> None:
-    """Show a line on standard error, which is a terminal."""
-    console.put_error(log.lines(text, sys.stderr))
-
-
-def tell_of_auto(
-    args: Namespace,
-    in_file: str,
-    name: str,
-    size: int,
-    read_settings: Callable[[], dict[str, int]] = dict,
-) -> None:
-    """Tell the user on a terminal, once, if ``--auto`` would save much.
-
-    Only the default settings are compared with those of ``--auto``. `name` stands for
-    the input, whose compressed size is `size`. `read_settings` returns those settings
-    of the output that are not in `args`.
-    """
-    from .._format.automatic import FIELDS, Setting, saving
-    from .._storage.stream import sampled
-
-    chosen = {*FIELDS, "auto"} & {*getattr(args, "given", ())}
-    if chosen or args.auto is not False or not shows_hints(in_file):
-        return
-    nbytes = os.path.getsize(in_file) if os.path.isfile(in_file) else 0
-    if nbytes < LEAST_TO_TELL:
-        return
-    settings = {**vars(args), **read_settings()}
-    used, typesizes = Setting(*[settings[name] for name in FIELDS]), []
-    with open(in_file, "rb") as fp:
-        if args.npy:
-            from ..npy_io import read_header
-            from ..numpy_io import typesize_of
-
-            array = read_header(fp)
-            nbytes, typesizes = array.nbytes, [typesize_of(array.dtype)]
-            used = used.but(typesize=typesizes[0])
-        saved = saving(*sampled(fp, nbytes)[1], used, typesizes)
-    if saved > WORTH_TELLING:
-        args.auto = None  # the other files need no message
-        texts = name, size_text(round(size * (1 - saved))), size_text(size)
-        hint("--auto would make %s about %s instead of %s" % texts)

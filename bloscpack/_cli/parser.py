@@ -14,15 +14,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import suppress
 from functools import partial
 
-from .. import log
-from ..constants import EXTENSION
 from ..log import printable
 from . import options, verb_table
 from .console import STREAM, console
-from .display import BloscPackCustomFormatter, columns, wrapped
+from .display import HelpFormatter
 from .exit_codes import EXIT_USAGE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -32,31 +29,13 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
+    from .user_defaults import UserDefaults
     from .verb_table import VerbRecord
 
 
-# Maximum number of lines of the usage in front of an error, which has a line itself,
-# and perhaps a hint.
+# Maximum number of lines of the usage in front of an error.
 SHORT = 1
-# The smallest likeness, 0 to 1, of a wrong value to the choice that is suggested.
-ALIKE = 0.82
-# The smallest likeness, 0 to 1, of two verbs to suggest for a word of a few letters:
-# that of one letter to a word of four letters with it.
-ALIKE_VERBS = 0.4
-FEW_LETTERS = 2
-# The same for longer words: `create` is not like `cat`.
-ALIKE_WORDS = 0.7
-# What to use for words that are no verbs: an option, or a verb with an option.
-ANSWERS = {"version": "--version", "map": "info --chunks"}
-# Names of settings elsewhere, and the options for them.
-OTHER_OPTIONS = {"cname": ("codec",), "filter": ("bitshuffle", "no-shuffle")}
-# Options of gzip, xz and zstd.
-TO_OUTPUT = ("-dc", "-cd", "--stdout", "--to-stdout")
-HABITS = (*TO_OUTPUT, "--decompress", "--uncompress")
-HELP_HINT = "'blpk --help' shows the subcommands."
-# What -o means in compress and repack. In most other programs it names the output.
-OUTPUT_HINT = "Did you mean '--output'?\n"
-IGNORED = "argument -o/--no-offsets: ignored"
+UNKNOWN = "unrecognized arguments: %s"
 # Names of a command line without a verb: none, or ``-``.
 FILTERED: tuple[tuple[object, ...], ...] = (
     (None, None, []),
@@ -89,8 +68,6 @@ class _BaseParser(argparse.ArgumentParser):
 
     # The names of the global options of a verb's parser.
     inherited: frozenset[str] = frozenset()
-    # A line behind the message of an error.
-    _hint = ""
 
     def error(self, message: str) -> NoReturn:
         """Show usage and message on standard error, and exit.
@@ -99,10 +76,7 @@ class _BaseParser(argparse.ArgumentParser):
         """
         if sys.stderr is not None:
             self._print_message(self._short_usage(), sys.stderr)
-        if message.startswith(IGNORED):  # -oNAME
-            self._hint = OUTPUT_HINT
-        message = "%s: error: %s\n" % (self.prog, printable(message))
-        self.exit(EXIT_USAGE, message + self._hint)
+        self.exit(EXIT_USAGE, "%s: error: %s\n" % (self.prog, printable(message)))
 
     def _short_usage(self) -> str:
         """Return the usage, without the options if it has more than a line."""
@@ -118,14 +92,9 @@ class _BaseParser(argparse.ArgumentParser):
         return "%s[-h] [options] %s\n" % (begin, names)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Check that a value is one of the choices; prepare a hint if it is not."""
-        choices = action.choices
-        if choices is not None and isinstance(value, str) and value not in choices:
-            from difflib import get_close_matches
-
-            near = get_close_matches(value, map(str, choices), 1, ALIKE)
-            if near:
-                self._hint = "Did you mean '%s'?\n" % near[0]
+        """Check that a value is one of the choices."""
+        if action.dest == "subcommand" and value not in (action.choices or ()):
+            self.error("there is no subcommand '%s'; --help shows all" % value)
         super()._check_value(action, value)
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
@@ -141,13 +110,17 @@ class _BaseParser(argparse.ArgumentParser):
         if file is not None or sys.stdout is None:
             super().print_help(file)
             return
-        with suppress(BrokenPipeError):  # a pager may end at any time
+        try:
             console.put(self.format_help())
             console.flush()
+        except BrokenPipeError:
+            pass  # a pager may end at any time
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        with suppress(AttributeError, OSError):  # None has no method `write`
+        try:
             super()._print_message(console.hide(message), file)
+        except (AttributeError, OSError):  # None has no method `write`
+            return
 
 
 class _VerbParser(_BaseParser):
@@ -163,17 +136,14 @@ class _VerbParser(_BaseParser):
         if "_postponed" not in self.__dict__:
             raise AttributeError(name)
         add_arguments, kwargs = self.__dict__.pop("_postponed")
-        super().__init__(formatter_class=BloscPackCustomFormatter, **kwargs)
+        super().__init__(formatter_class=HelpFormatter, **kwargs)
         add_arguments(self)
         _inherit_global_options(self)
         return getattr(self, name)
 
     def format_help(self) -> str:
         """Return the help of the verb, and where to find the global options."""
-        return "%s\n%s\n" % (
-            super().format_help().rstrip("\n"),
-            "\n".join(["", *wrapped(GLOBAL_OPTIONS_TEXT, columns())]),
-        )
+        return "%s\n%s\n" % (super().format_help(), GLOBAL_OPTIONS_TEXT)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
@@ -220,21 +190,11 @@ class _VerbParser(_BaseParser):
         return action is not None and action.nargs is None
 
 
-def _add_arguments(
-    verb: VerbRecord, with_user_defaults: bool, parser: ArgumentParser
-) -> None:
+def _add_arguments(verb: VerbRecord, parser: ArgumentParser) -> None:
     """Add the arguments of a verb to its parser."""
     module = module_of(verb)
     options.set_help(parser, getattr(module, "HELP", ""))
     module.add_arguments(parser)
-    if not with_user_defaults or not verb.settings:
-        return
-    from .settings import as_arguments
-
-    found: dict[str, object] = dict(as_arguments(verb.settings))
-    if "nthreads" in found:
-        found["default_nthreads"] = found.pop("nthreads")
-    parser.set_defaults(**found)
 
 
 def module_of(verb: VerbRecord) -> ModuleType:
@@ -244,168 +204,50 @@ def module_of(verb: VerbRecord) -> ModuleType:
     return import_module(".verbs." + verb.name, __package__)
 
 
-class _Parser(_BaseParser):
-    """The parser of the whole command line; it suggests a verb for a wrong one."""
-
-    _words: tuple[str, ...] = ()
-    _wrong_verb: str | None = None
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the arguments; keep the words for a message."""
-        self._words = tuple(args)
-        return super().parse_known_args(args, namespace)
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.dest == "subcommand" and value not in (action.choices or ()):
-            self._wrong_verb = value
-        super()._check_value(action, value)
-
-    def error(self, message: str) -> NoReturn:
-        """Show usage and message on standard error, and exit.
-
-        For a wrong verb, show what a person may have meant instead of the usage.
-        """
-        word = self._wrong_verb
-        if word is None:
-            super().error(message)
-        before = self._words[: self._words.index(word)]
-        early = [text for text in before if self._is_unknown(text)]
-        hints = _suggestions(word, plain="-d" in before)
-        message, hint = "there is no subcommand '%s'" % word, HELP_HINT
-        if early:
-            message = "'%s' is no option of blpk itself" % early[0]
-            hint = "The options of a subcommand belong behind it."
-        elif hints:
-            hint = "Did you mean %s?" % " or ".join("'%s'" % hint for hint in hints)
-        texts = self.prog, printable(message), printable(hint)
-        self.exit(EXIT_USAGE, "%s: error: %s\n%s\n" % texts)
-
-    def _is_unknown(self, word: str) -> bool:
-        """Return whether a word is an option that is not global."""
-        name = word.partition("=")[0]
-        known = name in self._option_string_actions or self._get_option_tuples(name)
-        return name[:1] == "-" and name != "-" and not known
-
-    def refuse(self, unknown: list[str], subcommand: str | None) -> NoReturn:
-        """Exit with an error: arguments are unknown."""
-        from difflib import get_close_matches
-
-        verb: _BaseParser = self
-        for word in self._words:  # the verb, and perhaps an action of it
-            if verb._subparsers is not None:
-                choices: Any = verb._subparsers._group_actions[0].choices
-                verb = choices.get(word, verb)
-        known = [name[2:] for name in verb._option_string_actions if name[:2] == "--"]
-        wrong = [word[2:].partition("=")[0] for word in unknown if word[:2] == "--"]
-        near = [
-            match
-            for word in wrong
-            for match in OTHER_OPTIONS.get(word) or get_close_matches(word, known, 1)
-            if match in known
-        ]
-        at = self._words.index(subcommand) if subcommand in self._words else 0
-        early = [w for w in self._words[:at] if w[2:].partition("=")[0] in known]
-        if set(early) & set(unknown):
-            hint = "'%s' belongs after the subcommand: '%s %s ...'"
-            verb._hint = printable(hint % (early[0], verb.prog, early[0])) + "\n"
-        elif "output" in known and (
-            "-o" in unknown
-            or any(w[:2] == "-o" and "-" + w[2:] in unknown for w in self._words)
-        ):
-            verb._hint = OUTPUT_HINT
-        elif near:
-            names = near if wrong[0] in OTHER_OPTIONS else near[:1]
-            verb._hint = "Did you mean %s?\n" % " or ".join(
-                map("'--%s'".__mod__, names)
-            )
-        else:
-            verb._hint = "'%s --help' shows what it accepts.\n" % verb.prog
-        verb.error("unrecognized arguments: %s" % " ".join(unknown))
-
-    def refuse_habit(self, arguments: list[str]) -> None:
-        """Exit with an error if an option is one of gzip, and there is no verb.
-
-        Verbs have their own options. ``-dc`` before a codec is ``-d -c``.
-        """
-        found = [word for word in arguments if word in HABITS]
-        if not found or any(verb_table.find(word) for word in arguments):
-            return
-        from shlex import quote
-
-        from ..constants import CNAME_AVAIL
-
-        option = found[0]
-        behind = arguments[arguments.index(option) + 1 :]
-        if option == "-dc" and behind[:1] and behind[0] in CNAME_AVAIL:
-            return
-        names = [quote(word) for word in arguments if not word.startswith("-")]
-        verb = "cat" if option in TO_OUTPUT else "decompress"
-        hint = "Did you mean 'blpk %s %s'?" % (verb, names[0] if names else "FILE")
-        if not names:
-            hint += " Standard input is decompressed by 'blpk -d < FILE > OUT'."
-        self._hint = printable(hint) + "\n"
-        self.error("'%s' is an option of gzip, not of blpk" % option)
-
-
-# What a user may have meant
-
-
-def _suggestions(word: str, *, plain: bool) -> list[str]:
-    """Return the verbs, options or commands that a person may have meant.
-
-    The word is no verb. `plain` says that a person may have asked to decompress.
-    """
-    if word in ANSWERS:
-        return [ANSWERS[word]]
-    for verb in verb_table.VERBS:
-        if word in verb.other_names:
-            return [verb.name]
-    if "." in word or "/" in word or os.path.exists(word):  # perhaps a file
-        from shlex import quote
-
-        name = "decompress" if plain or word.endswith(EXTENSION) else "compress"
-        option = "-r " if os.path.isdir(word) else ""
-        return ["blpk %s %s%s" % (name, option, quote(word))]
-    from difflib import get_close_matches
-
-    lower = word.lower()
-    if len(word) <= FEW_LETTERS:
-        return get_close_matches(lower, verb_table.names(), 2, ALIKE_VERBS)
-    return get_close_matches(lower, verb_table.names(), 1, ALIKE_WORDS)
-
-
 # The command line
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the parsed arguments. Wrong arguments end the program."""
-    parser = create_parser(with_user_defaults=True)
-    parser.refuse_habit(arguments)
+    parser = create_parser()
     arguments = _with_levels_behind_verb(arguments)
     if may_be_filter(arguments):
         filter_args = _parse_filter(parser, arguments)
         if filter_args is not None:
             return filter_args
     arguments, names = _split_at_double_dash(arguments)
+    word = next(filter(verb_table.find, arguments), None)
+    defaults = _user_defaults(parser, word)
     args: argparse.Namespace
     args, rest = parser.parse_known_args(arguments)
     if args.subcommand is None:
         if rest:
-            parser.refuse(rest, args.subcommand)
+            parser.error(UNKNOWN % " ".join(rest))
         if sys.stderr is not None:
             parser.print_help(sys.stderr)
         parser.exit(EXIT_USAGE, "%s: error: too few arguments\n" % parser.prog)
+    options.check_type_size(args)
+    if defaults is not None:
+        defaults.apply(args)
     given = [shown for name, shown in options.LEVELS.items() if getattr(args, name)]
     if len(given) > 1:  # global options may stand before and behind the verb
         parser.error("argument %s: not allowed with argument %s" % (given[1], given[0]))
-    _apply_user_defaults(args)
     # argparse returns file names that follow an option as unknown arguments.
     takes_names = hasattr(args, "refuse")
     if rest and not (takes_names and all(arg == "-" or arg[:1] != "-" for arg in rest)):
-        parser.refuse(rest, args.subcommand)
+        parser.error(UNKNOWN % " ".join(rest))
     if takes_names:
         _take_names(args, rest + names)
     return args
+
+
+def _user_defaults(parser: ArgumentParser, word: str | None) -> UserDefaults | None:
+    """Set the defaults of the user for a verb; return None if there are none."""
+    if word is None or not os.environ.get(options.DEFAULTS_VARIABLE):
+        return None
+    from .user_defaults import UserDefaults
+
+    return UserDefaults(parser, word)
 
 
 def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
@@ -425,28 +267,6 @@ def _with_levels_behind_verb(arguments: list[str]) -> list[str]:
     before = [arguments[i] for i in range(verb) if i not in moved]
     levels = [arguments[i] for i in moved]
     return [*before, arguments[verb], *levels, *arguments[verb + 1 :]]
-
-
-def warn_of_no_offsets(args: argparse.Namespace, arguments: list[str]) -> None:
-    """Warn the user if a file name stands beside ``-o``: it names no output.
-
-    A single name that exists is surely an input.
-    """
-    if getattr(args, "offsets", None) is not False:
-        return
-    given = vars(args)
-    names = {*given.get("more", ()), *given.get("files", ())}
-    names |= {given[name] for name in ("in_file", "out_file") if given.get(name)}
-    if len(names) == 1 and all(map(os.path.exists, names)):
-        return
-    for before, word, behind in zip(
-        ["", *arguments], arguments, [*arguments[1:], ""], strict=False
-    ):
-        is_o = word[:1] == "-" and word[1:].isalpha() and word[-1] == "o"
-        if is_o and names & {before, behind}:
-            hint = "; --output <file> names the output" * hasattr(args, "output")
-            log.notice("-o means --no-offsets, and takes no file name" + hint)
-            return
 
 
 # Without a verb
@@ -474,17 +294,21 @@ def _parse_filter(
     compress. With ``-d`` the verb is decompress, and options for compressing are
     ignored: tar adds ``-d`` to the options that it gives for both directions.
     """
+    defaults = _user_defaults(parser, "compress")
     args, rest = parser.parse_known_args(["compress", *arguments])
     if rest or (args.in_file, args.out_file, args.more) not in FILTERED:
         return None
     args.in_file = STREAM
     if args.debug and not any(arg.startswith("--d") for arg in arguments):
         given = vars(args)
+        defaults = _user_defaults(parser, "decompress")
         args = parser.parse_args(["decompress", STREAM])
         own = {"debug", "refuse", "subcommand"}
         for name in vars(args).keys() & given.keys() - own:
             setattr(args, name, given[name])
-    _apply_user_defaults(args)
+    options.check_type_size(args)
+    if defaults is not None:
+        defaults.apply(args)
     del args.refuse
     return args
 
@@ -504,21 +328,6 @@ def _split_at_double_dash(arguments: list[str]) -> tuple[list[str], list[str]]:
         return arguments, []
     end = arguments.index("--")
     return arguments[:end], arguments[end + 1 :]
-
-
-def _apply_user_defaults(args: argparse.Namespace) -> None:
-    """Replace defaults by the settings of the user."""
-    given = vars(args)
-    options.check_type_size(args)
-    # A default of the verb named `nthreads` would overwrite the -n before the verb.
-    wanted = given.pop("default_nthreads", None)
-    if isinstance(args.nthreads, options.DefaultNumber):
-        args.nthreads = int(args.nthreads) if wanted is None else wanted
-    made = [name for name, value in given.items() if hasattr(value, "as_argument")]
-    for name in made:
-        given[name] = given[name].as_argument()
-    # The attributes that the user has set, by options or otherwise.
-    args.given = sorted({*made, *given.get("given", ())})
 
 
 def _take_names(args: argparse.Namespace, names: list[str]) -> None:
@@ -542,11 +351,11 @@ def _take_names(args: argparse.Namespace, names: list[str]) -> None:
 # The parser of the whole command line
 
 
-def create_parser(*, with_user_defaults: bool = False) -> _Parser:
-    """Return the parser of the command line, perhaps with the user's defaults."""
-    parser = _Parser(
+def create_parser() -> ArgumentParser:
+    """Return the parser of the command line."""
+    parser = _BaseParser(
         prog="blpk",
-        formatter_class=BloscPackCustomFormatter,
+        formatter_class=HelpFormatter,
         description="command line de/compression with blosc",
         epilog=EPILOG,
     )
@@ -560,7 +369,7 @@ def create_parser(*, with_user_defaults: bool = False) -> _Parser:
         title="subcommands", metavar="", dest="subcommand", parser_class=_VerbParser
     )
     for verb in verb_table.VERBS:
-        add_arguments = partial(_add_arguments, verb, with_user_defaults)
+        add_arguments = partial(_add_arguments, verb)
         subparsers.add_parser(verb.name, help=verb.help, add_arguments=add_arguments)
         if verb.letter:
             alias = "alias for '%s'" % verb.name

@@ -1,9 +1,8 @@
 """A progress bar on the terminal, for work that takes longer than a second.
 
 All files of a run share one bar: `shown_for_run` makes it, and `shown` enters each file
-in it. It is drawn with tqdm, or without that package as a plain line, for each chunk,
-and by a thread of its own while a chunk takes long. A message erases the bar first, so
-that each stands on a line of its own.
+in it. tqdm draws it; without that package there is none. A message erases the bar
+first, so that each stands on a line of its own.
 """
 
 from __future__ import annotations
@@ -14,35 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import accumulate
 from math import inf
-from threading import Event, RLock, Thread
-from time import monotonic
+from time import monotonic, time
+from typing import Any
 
 from .. import log
 from .._storage.paths import shown_name
-from ..log import encodable, printable
-from ..pretty import pretty_size
+from ..log import printable
 from .console import console
 
 # Seconds of work before the bar appears.
 PATIENCE = 1.0
 # Minimum time in seconds between two drawings.
 INTERVAL = 0.1
-# Seconds without a drawing after which the bar is drawn although no chunk is complete.
-TICK = 1.0
 # Maximum number of characters shown of the name of a file.
 NAME_WIDTH = 30
-
-
-def _width() -> int | None:
-    """Return the columns of the terminal on standard error; None without a terminal."""
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
-
-
-# Drawings: `draw` draws the bar over an earlier drawing, `erase` erases it, and after
-# `close` it is drawn no more.
 
 
 class _Screen:
@@ -60,106 +44,12 @@ class _Screen:
         """Do nothing: `write` has flushed."""
 
 
-class _TqdmDrawing:
-    """A bar of tqdm."""
-
-    def __init__(self, done: int) -> None:
-        from tqdm import tqdm
-
-        self._bar = tqdm(
-            initial=done,
-            unit="B",
-            unit_scale=True,
-            unit_divisor=1024,
-            leave=False,
-            file=_Screen(),
-            ncols=_width(),
-            delay=1e-9,  # draw nothing yet
-        )
-
-    def draw(self, name: str, done: int, total: int | None) -> None:
-        self._bar.set_description_str(name, refresh=False)
-        self._bar.total, self._bar.n = total, done
-        self._bar.refresh()
-
-    def erase(self) -> None:
-        self._bar.clear()
-
-    def close(self) -> None:
-        self._bar.clear()
-        self._bar.close()
-
-
-class _PlainDrawing:
-    """A line of text with the same numbers."""
-
-    def __init__(self, done: int) -> None:
-        self._start, self._initial = monotonic(), done
-        self._length = 0
-
-    def draw(self, name: str, done: int, total: int | None) -> None:
-        rate = (done - self._initial) / max(monotonic() - self._start, 1e-3)
-        text = "%s: " % name
-        if total is None:
-            text += "%s, %s/s" % (pretty_size(done), pretty_size(round(rate)))
-        else:
-            share = 100 * done // total if total else 100
-            sizes = pretty_size(done), pretty_size(total), pretty_size(round(rate))
-            text += "%3d%% %s/%s, %s/s, " % (share, *sizes)
-            text += _time_text((total - done) / rate if rate else None) + " left"
-        text = _cut(encodable(text, sys.stderr), (_width() or 80) - 1)
-        blanks = " " * (self._length - len(text))
-        self._length = len(text)
-        console.draw("\r" + text + blanks)
-
-    def erase(self) -> None:
-        # A wide character takes two columns.
-        console.draw("\r%s\r" % (" " * min(2 * self._length, (_width() or 80) - 1)))
-        self._length = 0
-
-    def close(self) -> None:
-        if self._length:
-            self.erase()
-
-
-def _time_text(seconds: float | None) -> str:
-    """Return a time in the form ``m:ss`` or ``h:mm:ss``."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return "%d:%02d" % (minutes, rest)
-    return "%d:%02d:%02d" % (*divmod(minutes, 60), rest)
-
-
-def _cut(text: str, columns: int) -> str:
-    """Return the beginning of a text that fits into some columns of a terminal."""
-    from unicodedata import east_asian_width
-
-    for i, character in enumerate(text):
-        columns -= 2 if east_asian_width(character) in "WF" else 1
-        if columns < 0:
-            return text[:i]
-    return text
-
-
-def _drawing(done: int) -> _TqdmDrawing | _PlainDrawing:
-    try:
-        return _TqdmDrawing(done)
-    except ImportError:
-        return _PlainDrawing(done)
-
-
-# The bar
-
-
 class Bar:
     """A progress bar; the library calls it with the plain bytes of each chunk.
 
-    It appears once the work has taken `PATIENCE` seconds; if `forced`, with the first
-    chunk, or after `TICK` seconds. `files` are the names of all files, and `size_of`
-    returns the plain bytes of a file, None if they are unknown; it is called when the
-    bar appears.
+    It appears with the first chunk after `PATIENCE` seconds; if `forced`, with the
+    first chunk. `files` are the names of all files, and `size_of` returns the plain
+    bytes of a file, None if they are unknown; it is called when the bar appears.
     """
 
     def __init__(
@@ -177,14 +67,9 @@ class Bar:
         self._file_total: int | None = None
         self._file_done = 0
         self._done_before = 0  # plain bytes of the files before
+        self._begun = time()
         self._next = -inf if forced else monotonic() + PATIENCE
-        self._drawing: _TqdmDrawing | _PlainDrawing | None = None
-        self._is_drawn = False
-        self._last = monotonic()  # when the bar was drawn or erased
-        self._lock = RLock()
-        self._closed = Event()
-        self._ticker = Thread(target=self._tick, daemon=True)
-        self._ticker.start()
+        self._bar: Any = None
 
     def begin(self, name: str, total: int | None) -> None:
         """Enter the next file; `total` is its plain bytes, None if unknown."""
@@ -206,43 +91,48 @@ class Bar:
     def __call__(self, nbytes: int) -> None:
         """Add the plain bytes of a finished chunk."""
         self._file_done += nbytes
-        now = monotonic()
-        if now < self._next:
+        if monotonic() < self._next:
             return
-        with self._lock:
-            self._draw(now, nbytes)
-
-    def _tick(self) -> None:
-        """Draw the bar while no chunk is complete, until it is closed."""
-        while not self._closed.wait(TICK):
-            with self._lock:
-                now = monotonic()
-                if self._name and now >= self._last + TICK:
-                    self._draw(now, 0)
-
-    def _draw(self, now: float, nbytes: int) -> None:
-        self._last, self._next = now, now + INTERVAL
-        if self._drawing is None:
-            self._sums = self._sum_sizes()
+        if self._bar is None:
+            self._open()
+        if self._bar is None:
+            self._next = inf
+            return
+        self._next = monotonic() + INTERVAL
         before, total = self._done_before, self._file_total
         if self._sums is not None:
             before, total = self._sums[self._number - 1], self._sums[-1]
         elif len(self._files) > 1:
             total = None
-        done = before + self._file_done
-        if self._drawing is None:
-            self._drawing = _drawing(done - nbytes)
-        total = None if total is None else max(total, done)
-        self._drawing.draw(self._name, done, total)
-        self._is_drawn = True
+        self._bar.n = before + self._file_done
+        self._bar.total = None if total is None else max(total, self._bar.n)
+        self._bar.set_description_str(self._name)
 
-    def _sum_sizes(self) -> list[int] | None:
-        """Return the sums of the sizes of the files; None if one is unknown."""
-        if self._size_of is None:
-            return None
-        sizes = [self._size_of(name) for name in self._files]
-        known = [size for size in sizes if size is not None]
-        return [0, *accumulate(known)] if len(known) == len(sizes) else None
+    def _open(self) -> None:
+        """Make the bar of tqdm, if there is that package."""
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return
+        if self._size_of is not None:
+            sizes = [self._size_of(name) for name in self._files]
+            known = [size for size in sizes if size is not None]
+            if len(known) == len(sizes):
+                self._sums = [0, *accumulate(known)]
+        try:
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or None
+        except (OSError, ValueError):
+            columns = None
+        self._bar = tqdm(
+            unit="B",
+            unit_scale=True,
+            unit_divisor=1024,
+            leave=False,
+            file=_Screen(),
+            ncols=columns,
+            delay=1e-9,  # draw nothing yet
+        )
+        self._bar.start_t = self._begun
 
     def end(self) -> None:
         """Leave the current file, which is complete or has failed."""
@@ -252,19 +142,14 @@ class Bar:
 
     def erase(self) -> None:
         """Erase the bar before a message; the next chunk draws it again."""
-        with self._lock:
-            self._last = monotonic()
-            if self._is_drawn and self._drawing is not None:
-                self._is_drawn = False
-                self._next = -inf
-                self._drawing.erase()
+        if self._bar is not None:
+            self._bar.clear()
+            self._next = -inf
 
     def close(self) -> None:
         """Remove the bar from the terminal."""
-        self._closed.set()
-        self._ticker.join()
-        if self._drawing is not None:
-            self._drawing.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 def _should_show() -> bool:

@@ -18,11 +18,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .._format.blosc_header import BloscHeader
-    from .._format.sections import Beginning
     from ..serializers import JsonObject
 
-OFFSETS_SHOWN = 5
 LINE_WIDTH = 90
 # Maximum number of characters of metadata shown: pprint would take minutes for more.
 MOST_SHOWN = 2**16
@@ -101,10 +98,7 @@ def _blosc_versions() -> tuple[str, str]:
 
 
 def info(file_: str) -> int:
-    """Show the facts about a file; at the level DEBUG also the fields, as 0.16 did.
-
-    Returns the exit code.
-    """
+    """Show the facts about a file; return the exit code."""
     from ..describe import inspect_file
     from .info_text import facts_of_file, info_lines
 
@@ -116,12 +110,6 @@ def info(file_: str) -> int:
         console.say_all(info_lines(described_source(file_, error)))
         return EXIT_OK
     console.say_all(info_lines(facts_of_file(found.info, found.damage)))
-    if log.enabled(log.DEBUG):
-        _log_beginning(found.beginning)
-        if found.info.shard is not None:
-            log.normal("'shard':\n%r" % found.info.shard.as_dict())
-        if found.first is not None:
-            _log_chunk_header(found.first)
     return EXIT_OK if found.damage is None else EXIT_DAMAGED
 
 
@@ -147,26 +135,3 @@ def described_source(file_: str, error: NotReadable) -> JsonObject:
         if isinstance(other.__cause__, ImportError):
             raise error from None
         raise
-
-
-def _log_beginning(beginning: Beginning) -> None:
-    log.normal(beginning.header.pformat())
-    if beginning.offsets is not None:
-        log.normal("'offsets':")
-        shown = "".join("%d," % offset for offset in beginning.offsets[:OFFSETS_SHOWN])
-        log.normal("[%s...]" % shown)
-    if beginning.metadata_header is not None:
-        log_metadata(beginning.metadata, beginning.metadata_header.meta_size)
-        log.normal(beginning.metadata_header.pformat())
-
-
-def _log_chunk_header(header: BloscHeader) -> None:
-    from .._format.blosc_header import decode_blosc_flags, decode_blosc_header
-
-    flags = decode_blosc_flags(header.flags)
-    flags["split_blocks"] = header.splits  # the bit means that they are not split
-    # The repr of an OrderedDict depends on the Python version: show the form of 0.16.
-    log.normal("First chunk blosc header:")
-    log.normal("OrderedDict(%r)" % list(decode_blosc_header(header.raw).items()))
-    log.normal("First chunk blosc flags: ")
-    log.normal("OrderedDict(%r)" % list(flags.items()))

@@ -36,9 +36,7 @@ MOST_BYTES, LINE_BYTES = 256, 16
 DIGITS, FLOATS, MOST_CHARACTERS = 8, ".8g", 32
 MORE_COLUMNS = "columns left out: %d (--fields selects some)"
 UNKNOWN_CHARACTER = "\ufffd"
-LIMIT = "(%d rows are shown at most: --format csv writes all)" % MOST_ROWS
-# Number of rows that become JSON at a time.
-JSON_ROWS = 4096
+LIMIT = "(%d rows are shown at most)" % MOST_ROWS
 
 
 def shown_spans(content: Rows, rows: slice | None) -> list[range]:
@@ -142,9 +140,7 @@ def _type_text(rows: Array) -> str:
     return shorten(dtype_text(rows.dtype), 24) + inner
 
 
-def fitted(
-    columns: Sequence[Sequence[str]], left_out: int = 0, more: str = MORE_COLUMNS
-) -> Iterator[str]:
+def fitted(columns: Sequence[Sequence[str]], left_out: int = 0) -> Iterator[str]:
     """Yield columns as lines that fit the terminal, and how many columns do not.
 
     A pipe gets all columns, unless the environment says how wide the output is.
@@ -164,7 +160,7 @@ def fitted(
         if line:
             yield shorten(line, max(limit, 4))
     if left_out:
-        yield more % left_out
+        yield MORE_COLUMNS % left_out
 
 
 # Arrays of three axes or more
@@ -218,13 +214,11 @@ def _byte_lines(content: BytesContent, span: range) -> Iterator[str]:
 # JSON
 
 
-def json_rows(part: Rows) -> Iterator[list[Json]]:
-    """Yield lists of rows as JSON: of a table an object for each."""
-    blocks = _column_blocks(part)
+def json_rows(part: Rows) -> list[Json]:
+    """Return rows as JSON: of a table an object for each."""
     if isinstance(part, contents.ArrayContent) and not contents.is_table(part):
-        blocks = ({"": block} for block in part.rows())
-    for block in contents.regrouped(blocks, JSON_ROWS):
-        yield block_values(block) if list(block) != [""] else json_values(block[""])
+        return [row for block in part.rows() for row in json_values(block)]
+    return [row for block in _column_blocks(part) for row in block_values(block)]
 
 
 def block_values(block: dict[str, Array]) -> list[Json]:

@@ -1,10 +1,10 @@
 """The verbs of ``blpk``: one record for each.
 
-The parser, the dispatcher, the man page, the completion scripts and ``blpk config``
-read this table. A new verb needs a row here and the module ``verbs/NAME.py``, nothing
-else. That module defines ``HELP``, ``add_arguments(parser)`` and ``run(args)``.
-It may define ``writes_data(args)``, which is called before the first message: whether
-standard output carries data, so that messages must go to standard error.
+The parser, the dispatcher, the man page and the completion scripts read this table. A
+new verb needs a row here and the module ``verbs/NAME.py``, nothing else. That module
+defines ``HELP``, ``add_arguments(parser)`` and ``run(args)``. It may define
+``writes_data(args)``, which is called before the first message: whether standard output
+carries data, so that messages must go to standard error.
 """
 
 from __future__ import annotations
@@ -15,29 +15,19 @@ REPORT = "report"  # text for a person on standard output
 ANSWER = "answer"  # the exit code, of which 1 is no failure; text for a person explains
 DATA = "data"  # data for a program on standard output, without any messages
 
-# Settings that a user can configure.
-ALL_SETTINGS = (
-    *("nthreads", "codec", "clevel", "chunk_size", "checksum"),
-    *("typesize", "filter", "auto"),
-)
-
 
 class VerbRecord:
     """The properties of a verb that are needed before its module is imported.
 
     ``inputs`` are the arguments that name input files. The dispatcher replaces ``-`` in
     them by a path of standard input; compress, decompress and append read the stream
-    themselves. ``settings`` are the user's settings that become defaults of the verb.
-    A verb with ``many_files`` accepts options between its file names, and file names
-    after ``--``. ``other_names`` are names from other programs: the error message for
-    them suggests this verb.
+    themselves. A verb with ``many_files`` accepts options between its file names, and
+    file names after ``--``.
     """
 
     writes: str = REPORT
     inputs: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ("nthreads",)
     many_files: bool = False
-    other_names: tuple[str, ...] = ()
 
     def __init__(
         self, name: str, letter: str | None, help_: str, **properties: object
@@ -59,39 +49,14 @@ list       l report files   + show a table of compressed files
 cat        - data   file_   - write plain bytes, or rows of an array, to standard output
 show       - report -       - show shape, sizes, the first and last rows, statistics
 diff       - answer -       - compare two files or datasets, item by item
-estimate   e report files   + show the space and memory that decompressing needs
-tune       t report file_   - find good settings for data
 verify     v report files   + check everything in compressed files
 recover    r files  damaged - save the intact chunks of a damaged file
 metadata   m files  file_   - print or change the metadata of a compressed file
-refs       - data   -       + write references through which Zarr reads files
+refs       - data   -       - write references through which Zarr reads files
 bigfile    - report -       - work with a BigFile tree: columns as raw files
-config     - report -       - show the settings in force and where they come from
 completion - data   -       - print a completion script for a shell
 help       - report -       - show the help of a subcommand, or of all
 """
-# Settings of the verbs that compress, with settings of their own or of a dataset.
-BLOSC = ("nthreads", "codec", "clevel", "filter")
-# Settings of the verbs that have others than the number of threads.
-SETTINGS: dict[str, tuple[str, ...]] = {
-    "compress": ALL_SETTINGS,
-    "append": (*BLOSC, "auto"),
-    "convert": BLOSC,
-    **dict.fromkeys(("list", "metadata", "refs", "config", "completion", "help"), ()),
-}
-OTHER_NAMES = {
-    "compress": "pack",
-    "decompress": "extract unpack uncompress expand gunzip unzip x",
-    "append": "concat",
-    "repack": "recompress rewrite",
-    "convert": "export import",
-    "list": "ls",
-    "show": "head stats summary dump print view",
-    "diff": "cmp compare",
-    "verify": "check test",
-    "recover": "repair fix",
-    "refs": "references kerchunk",
-}
 
 
 def _record(line: str) -> VerbRecord:
@@ -99,9 +64,7 @@ def _record(line: str) -> VerbRecord:
     name, letter, writes, argument, many, help_ = line.split(maxsplit=5)
     verb = VerbRecord(name, None if letter == "-" else letter, help_, writes=writes)
     verb.inputs = () if argument == "-" else (argument,)
-    verb.settings = SETTINGS.get(name, verb.settings)
     verb.many_files = many == "+"
-    verb.other_names = tuple(OTHER_NAMES.get(name, "").split())
     return verb
 
 

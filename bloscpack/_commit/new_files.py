@@ -28,7 +28,7 @@ from _thread import allocate_lock
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
@@ -305,24 +305,6 @@ class Change:
         It sets `is_committing`.
         """
         raise NotImplementedError
-
-
-class StagedChange:
-    """A change in which each file keeps its old content until the commit."""
-
-    def __init__(self, change: Change) -> None:
-        self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._change, name)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write the content that a file gets when the change is committed."""
-        self._change.stage(name, content)
-
-    def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
-        """Let a file get its name when the change is committed."""
-        self._change.finish(file, at_once=False)
 
 
 class FolderChange(Change):

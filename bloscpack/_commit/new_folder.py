@@ -180,23 +180,6 @@ def remove_dataset(target: NewName, sync: bool) -> None:
                 target.parent.sync_folder()
 
 
-def move_dataset(source: NewName, target: NewName, sync: bool) -> None:
-    """Give a dataset another name, in one step.
-
-    Raises `StorageError` if a writer has opened it, or a member of it, and
-    ``FileExistsError`` if the new name is not free.
-    """
-    folder = source.folder()
-    with closing(FolderLock(folder)):
-        _check_no_writer(folder, source.datasets)
-        check_target(target, "x")
-        # Commit point.
-        _take_away(source.parent, source.name, folder, target.parent, target.name)
-        if sync:
-            target.parent.sync_folder()
-            source.parent.sync_folder()
-
-
 def check_target(target: NewName, mode: str, is_old: IsOld = None) -> FolderLock | None:
     """Return a lock of the dataset that is to be replaced, if any.
 

@@ -14,7 +14,6 @@ import io
 import os
 import stat
 
-from .. import log
 from .._storage.base import naming_errors
 from .._storage.disk import disk
 from .._storage.paths import is_url, local_path
@@ -78,8 +77,6 @@ class Snapshot:
         """If the file ends with an undo record, let ``fp`` read the old content."""
         if self._regular:
             self.fp = settled_file(self._real_fp)
-            if self.fp is not self._real_fp:
-                log.verbose("a change is under way: reading the old content")
 
     def current_state(self) -> tuple[int, ...]:
         """Return values that change when the file changes."""

@@ -172,7 +172,7 @@ class Writer:
 
     def flush(self) -> None:
         """Write the rows that wait in memory."""
-        if self.buffer is not None and self.buffer.tails:
+        if self.buffer is not None and self.buffer.count:
             with self.turn():
                 self.buffer.flush(self)
 

@@ -87,13 +87,6 @@ class _OwnSettings:
                 self._has_blocksize = True
                 self.functions.set_blocksize(size)
 
-    def force_blocksize(self, size: int) -> None:
-        """Let Blosc use blocks of `size` bytes, 0 for automatic, for all threads.
-
-        Any thread may change it again, so the caller must look at the chunk.
-        """
-        self.functions.set_blocksize(size)
-
     def _restore(self) -> None:
         self.disordered = False
         must_reset = self._has_blocksize

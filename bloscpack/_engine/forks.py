@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import os
 from _thread import RLock, allocate_lock
-from contextlib import contextmanager
 
 from ..exceptions import UsageError
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any, Protocol
     from weakref import WeakSet, WeakValueDictionary
 
@@ -111,17 +109,15 @@ class NamedLocks:
         from weakref import WeakValueDictionary
 
         self._adding = allocate_lock()
-        self._locks: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, RLock] = WeakValueDictionary()
 
-    @contextmanager
-    def at(self, name: str) -> Iterator[None]:
-        """Let one thread at a time use a name."""
+    def at(self, name: str) -> RLock:
+        """Return the lock of a name, which exists as long as somebody has it."""
         with self._adding:
             lock = self._locks.get(name)
             if lock is None:
                 lock = self._locks[name] = RLock()
-        with lock:
-            yield
+        return lock
 
 
 class Owner:

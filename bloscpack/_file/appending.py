@@ -68,9 +68,10 @@ from .._format.shard import (
 )
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
+from .._storage.cursor import Cursor
 from .._storage.protocols import BinaryFile, Readable
-from .._storage.stream import Cursor, sampled
-from ..abstract_io import Progress, log_digest
+from .._storage.stream import sampled
+from ..abstract_io import Progress
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,
@@ -224,10 +225,6 @@ def append_chunks(
                 front = b"".join(old_chunks)
                 new_chunks = _plain_chunks(new_content_fp, front, plan.new_sizes)
             new_offsets = _write_chunks(change, plan, new_chunks, args, how, trailer)
-            log.debug("raw_bloscpack_header: %r", new_header)
-            if log.enabled(log.DEBUG):
-                offsets = (beginning.offsets or [])[: plan.first_chunk] + new_offsets
-                log.debug("Writing '%d' offsets: '%r'", len(offsets), offsets)
             if plan.header.offsets:
                 added = new_offsets[plan.first_entry - plan.first_chunk :]
                 change.overwrite(plan.table_offset, encode_offsets(added))
@@ -467,9 +464,6 @@ def _write_chunks(
     def deliver(chunk: tuple[bytes, bytes]) -> None:
         nonlocal end
         compressed, digest = chunk
-        last = "(last)" if len(offsets) == len(plan.new_sizes) - 1 else ""
-        log.debug("Handle chunk '%d' %s", len(offsets), last)
-        log_digest(checksum, digest)
         offsets.append(end)
         if trailer is not None:
             trailer.add_frame(end, compressed)
@@ -548,7 +542,6 @@ def _append_to_copy(
         chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
     )
     _, added, *_ = new_chunks(sizes, new_size, old.beginning.metadata)
-    log.verbose("rewriting the file to make room for '%d' chunks" % added)
     wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
     plan = CopyPlan(old, wanted)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .._format.dtypes import DType
-from .._format.zarr_metadata import KEYS, ZARR_JSON, ArrayDocument, decode_array
+from .._format.zarr_metadata import ZARR_JSON, ArrayDocument, decode_array
 from .._format.zip_format import (
     TAIL_LENGTH,
     Member,
@@ -45,15 +45,6 @@ BLP = ".blp"
 # of most archives in front of them, and with the header of a member.
 END_NBYTES = TAIL_LENGTH + 64 * 2**10
 BEGIN_NBYTES = 64 * 2**10
-# Why the document of an array is not one of `savez`.
-OTHER_CODECS = (
-    "expected an array as 'savez' stores it, a shard of chunks with the codecs 'bytes, "
-    "blosc, crc32c', found other codecs in the document of this Zarr array"
-)
-OTHER_NAMES = (
-    "expected an array as 'savez' stores it, with a chunk named 'c/0/0', found the "
-    "encoding '%s' of names with the separator '%s' in the document of this Zarr array"
-)
 
 
 # Names of arrays, and of the members that hold them
@@ -208,12 +199,7 @@ class ArchiveFile:
         """Return the description of an array in its ``zarr.json``."""
         document = self.json(self.member(document_name(name)), content)
         try:
-            found = decode_array(document)
-            if not found.packing.is_own:
-                raise Unsupported(OTHER_CODECS)
-            if found.keys != KEYS:
-                raise Unsupported(OTHER_NAMES % found.keys)
-            return found
+            return decode_array(document)
         except Unsupported as error:
             error.filename = shown_name(self.label(name))
             raise

@@ -22,9 +22,9 @@ from .._format.zip_format import (
     join_crc,
     new_member,
 )
-from .._storage.base import Storage, write_all
+from .._storage.base import write_all
 from .._storage.protocols import BinaryFile, Buffer, StorageOptions, Writable
-from ..exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
+from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..numpy_io import as_shard, pack_ndarray, storable
 from .archive_reading import BLP, document_name
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CHECKSUM = "crc32c"
 # Number of bytes of a member that are kept in memory for its checksum.
 KEPT_NBYTES = 2**16
-# Number of bytes that are copied from one archive to another at a time.
+# Number of bytes that are copied from a temporary file at a time.
 COPY_NBYTES = 2**20
 # Keywords of the functions that pack a single array which are no settings here.
 NO_SETTINGS = ("metadata", "shard")
@@ -51,8 +51,9 @@ class ArchiveSettings:
     def __init__(self, given: Mapping[str, Any] | None) -> None:
         if given is not None and not isinstance(given, Mapping):
             raise UsageTypeError(
-                "settings: expected a dictionary of settings, found %r; an array of "
-                "this name can be added by loadz(file, 'r+')" % type(given).__name__
+                "settings: expected a dictionary of settings, found %r; save(file, "
+                "{'settings': array}) stores an array of this name"
+                % type(given).__name__
             )
         self.packing = dict(given or {})
         for name in NO_SETTINGS:
@@ -189,18 +190,6 @@ class ArchiveWriter:
         member.offset = self._fp.tell() - self._start
         self._members.append(member)
         return member
-
-    def copy(self, member: Member, storage: Storage) -> None:
-        """Write a member that another archive has, whose bytes `storage` are."""
-        copied = self._begin(member.name)
-        copied.size, copied.crc = member.size, member.crc
-        write_all(self._fp, encode_local(copied))
-        buffer = memoryview(bytearray(min(COPY_NBYTES, storage.size)))
-        for start in range(0, storage.size, COPY_NBYTES):
-            part = buffer[: storage.size - start]
-            if storage.read_into(part, start) < len(part):
-                raise DamageError("the file became shorter while it was copied")
-            write_all(self._fp, part)
 
     def finish(self) -> None:
         """Write the directory."""

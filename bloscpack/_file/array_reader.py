@@ -127,13 +127,6 @@ class ChunkSource(ABC):
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return None
 
-    def stored_chunk(self, number: int) -> Buffer | None:
-        """Return a chunk as it is in the file, unchecked, perhaps with a digest.
-
-        None if it is not in a local file.
-        """
-        return None
-
     def read_part(self, number: int, start: int, view: memoryview) -> None:
         """Fill `view` with the plain bytes of a chunk, in their order, from `start` on.
 

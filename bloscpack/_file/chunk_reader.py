@@ -43,8 +43,8 @@ from .._format.sections import (
 )
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
+from .._storage.cursor import Cursor, StorageCursor
 from .._storage.protocols import Buffer
-from .._storage.stream import Cursor, StorageCursor
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError

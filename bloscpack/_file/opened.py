@@ -325,17 +325,6 @@ class OpenedFile(Closing, ChunkSource):
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number, size)
 
-    def stored_chunk(self, number: int) -> Buffer | None:
-        """Return a chunk and its digest; None if they are not in a local file."""
-        reader = self._reader
-        if reader.storage.is_remote:
-            return None
-        with self._naming_errors:
-            if number + 1 == reader.index.nchunks:
-                reader.check_end()  # may replace the table
-            ((_, start, stop, _),) = reader.extents([number])
-            return reader.storage.read_at(start, stop - start)
-
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""
         size = max(0, min(stop, self.nbytes) - start)

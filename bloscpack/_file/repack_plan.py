@@ -36,8 +36,8 @@ from .._format.shard import (
 )
 from .._loop import header_for
 from .._storage.base import read_up_to
+from .._storage.cursor import Cursor
 from .._storage.protocols import BinaryFile, Path
-from .._storage.stream import Cursor
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,

@@ -74,7 +74,7 @@ GROWTH = 11
 MOVED_AT_A_TIME = 4 * 2**20
 
 
-class Settings:
+class OutputSettings:
     """The checked settings of a `BloscpackFile`, and its encoded metadata."""
 
     def __init__(
@@ -217,7 +217,7 @@ class Written(Output):
     def __init__(
         self,
         opening: AbstractContextManager[Any],
-        settings: Settings,
+        settings: OutputSettings,
         insert_into: Callable[[Any], Insert | None],
     ) -> None:
         self._settings = settings
@@ -409,7 +409,7 @@ def _locked(path: str, sync: bool) -> Iterator[LockedFile]:
         yield locked_file
 
 
-def output_to_path(path: str, kind: str, settings: Settings) -> Output:
+def output_to_path(path: str, kind: str, settings: OutputSettings) -> Output:
     """Return the output for a path or URL; `kind` is the letter of the mode."""
     path = os.fsdecode(local_path(path))
     if kind == "a":
@@ -435,7 +435,7 @@ def _has_content(path: str) -> bool:
         return False
 
 
-def output_to_object(fp: Any, kind: str, settings: Settings) -> Output:
+def output_to_object(fp: Any, kind: str, settings: OutputSettings) -> Output:
     """Return the output for a file object; `kind` is the letter of the mode."""
     if kind == "a":
         if not (hasattr(fp, "read") and hasattr(fp, "seek")) or not fp.seekable():

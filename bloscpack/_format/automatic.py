@@ -12,9 +12,6 @@ A goal is the speed of a disk: the cost of a setting is the time to compress, to
 to read and to decompress. The goal 'ratio' assumes a slow disk, so a level must pay for
 its time: a slower level that saves little is not chosen. Its choice is compared with
 that for 'balanced', so that it is never worse on the sample.
-
-``blpk tune`` uses the same records, filters and costs, but measures the speed of many
-settings and reports all of them.
 """
 
 from __future__ import annotations
@@ -24,13 +21,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
-from ..constants import MAX_TYPESIZE, OFFSET_LENGTH
-from ..defaults import (
-    DEFAULT_CLEVEL,
-    DEFAULT_CNAME,
-    DEFAULT_MAX_APP_CHUNKS,
-    DEFAULT_TYPESIZE,
-)
+from ..constants import MAX_TYPESIZE
+from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_TYPESIZE
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunks import compress
 from .codecs import (
@@ -94,8 +86,6 @@ LONG = 2**16, 2**19, 128
 LONG_FILTERED = 2**18, 2**19, 128
 WHOLE = 2**20, 2**20, 8
 SLOW = 2**19, 2**19, 16
-# The sample that shows what a setting would save: whole chunks.
-CHUNKS = 2**20, 2**21, 1
 # Minimum size of a sample.
 LEAST = 2**17
 # Size of the blocks of the highest level that the goal 'ratio' tries. Blosc does not
@@ -145,15 +135,6 @@ def choose(
     best = _cheapest(read, nbytes, goal, filters, fixed)
     pieces = _pieces(read, nbytes, SLOW)
     return best if _size(pieces, best) < _size(pieces, usual) else usual
-
-
-def saving(
-    read: Read, nbytes: int, used: Setting, typesizes: Sequence[int] = ()
-) -> float:
-    """Return the share of the compressed size that the goal 'balanced' would save."""
-    best = choose(read, nbytes, DEFAULT_GOAL, typesizes)
-    pieces = _pieces(read, nbytes, CHUNKS)
-    return 1 - _size(pieces, best) / _size(pieces, used)
 
 
 def _cheapest(
@@ -388,9 +369,6 @@ def _as_array(sample: Buffer | Array) -> Array:
 
 TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 CHUNK_SIZE = 2**20
-# Bytes in the file per chunk besides the chunk: its digest, its offset and the free
-# offsets that are reserved for it.
-OVERHEAD = 4 + OFFSET_LENGTH * (1 + DEFAULT_MAX_APP_CHUNKS(1))
 
 
 def chunk_text(size: int) -> str:

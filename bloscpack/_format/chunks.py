@@ -39,8 +39,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .._storage.cursor import Cursor
     from .._storage.protocols import Buffer
-    from .._storage.stream import Cursor
     from ..args import BloscArgs, Limits
     from ..checksums import Hash
     from ..headers import BloscpackHeader

@@ -48,8 +48,6 @@ class Codec:
     probe
         ``'fast'`` if the codec may compare filters for all goals, ``'slow'`` if it may
         do so for the smallest size.
-    fast_level
-        A low level that is fast enough for most goals, which ``tune`` also tries.
     long_blocks
         The highest level that finds more in blocks longer than those that Blosc
         chooses; 0 if none does.
@@ -67,7 +65,6 @@ class Codec:
         levels: Mapping[str, Sequence[int]] | None = None,
         levels_for_regular: Mapping[str, Sequence[int]] | None = None,
         probe: str | None = None,
-        fast_level: int | None = None,
         long_blocks: int = 0,
     ) -> None:
         self.name = name
@@ -79,11 +76,10 @@ class Codec:
         self.levels = levels or {}
         self.levels_for_regular = levels_for_regular or {}
         self.probe = probe
-        self.fast_level = fast_level
         self.long_blocks = long_blocks
 
 
-# All codecs, the most promising for most data first; `tune` tries them in this order.
+# All codecs, the most promising for most data first.
 #
 # blosclz and lz4 extend a length by at most 255 per byte, snappy copies 64 bytes with
 # three, zlib 258 bytes with two bits, zstd 128 KiB with four bytes.
@@ -111,7 +107,6 @@ CODECS = {
             levels={"speed": (1,), "balanced": (2,), "ratio": (3, 4, 5, 6)},
             levels_for_regular={"balanced": (3,)},
             probe="slow",
-            fast_level=2,
             long_blocks=MAX_CLEVEL - 1,
         ),
         Codec(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 
 from .. import log
-from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSC_HEADER_LENGTH,
@@ -41,15 +40,14 @@ from ..headers import (
     decode_header,
 )
 from ..metacodecs import CODECS_LOOKUP
-from ..pretty import double_pretty_size
 from ..serializers import SERIALIZERS_LOOKUP, has_more_values
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .._storage.stream import Cursor
-    from ..args import Limits
+    from .._storage.cursor import Cursor
+    from ..args import Limits, MetadataArgs
     from ..serializers import Json
 
 # Minimum size in bytes of a chunk: an empty chunk has only a header.
@@ -99,8 +97,6 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
     # A file of unknown length has no offset table, whatever its options say.
     if header.offsets and header.nchunks != -1:
         beginning.table = _read_offsets(cursor, header)
-        if log.enabled(log.DEBUG):
-            log.debug("Offsets: %r", beginning.offsets)
     else:
         _check_nchunks(cursor, header)
     if header.nchunks == 0:
@@ -111,10 +107,6 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
 def read_header(cursor: Cursor) -> BloscpackHeader:
     """Read the header of a file of any layout."""
     prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
-    debugging = log.enabled(log.DEBUG)  # asked once: small files are read often
-    if debugging:
-        log.debug("reading bloscpack header")
-        log.debug("bloscpack_header_raw: %r", prefix)
     size = cursor.left()
     if prefix[: len(MAGIC)] != MAGIC:  # the error names the format of the file
         from .other_formats import PREFIX_LENGTH
@@ -122,8 +114,6 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
         prefix = bytes(cursor.peek(PREFIX_LENGTH))
     header = decode_header(prefix, size)
     cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
-    if debugging:
-        log.debug("bloscpack header: %r", header)
     return header
 
 
@@ -144,11 +134,8 @@ def read_metadata(
     raw = bytes(
         cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
     )
-    log.debug("raw metadata header: %r", raw)
     try:
         header = MetadataHeader.decode(raw)
-        if log.enabled(log.DEBUG):
-            log.debug(header.pformat())
         limit = max_values = None
         if limits is not None:
             limit = limits.effective_metadata(header.meta_comp_size)
@@ -186,8 +173,6 @@ def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> bytes:
     _check_nchunks(cursor, header, used + free)
     raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
     cursor.skip(free, "the free entries of the offset table", "offsets")
-    if log.enabled(log.DEBUG):
-        log.debug("Read raw offsets: %r", raw)
     return raw
 
 
@@ -267,14 +252,12 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
+    from ..args import MetadataArgs  # readers do not need it
+
     args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = _compressed(text, args)
-    log.debug(
-        "Raw %scompressed metadata of size '%d': %r"
-        % ("un" if meta_codec == "None" else "", len(stored), stored)
-    )
     header = MetadataHeader(
         magic_format=args.magic_format,
         meta_checksum=args.meta_checksum,
@@ -291,14 +274,7 @@ def encode_section(
             "required: %d allocated: %d" % (len(stored), header.max_meta_size)
         )
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
-    encoded = header.encode()
-    log.debug("raw_metadata_header: %r", encoded)
-    log.debug("metadata has %d preallocated empty bytes", room)
-    log.debug("metadata checksum (%s): %r", header.meta_checksum, digest)
-    if log.enabled(log.DEBUG):
-        size = double_pretty_size(section_size(header))
-        log.debug("metadata section occupies a total of %s", size)
-    return Section(encoded + stored, room, digest, metadata)
+    return Section(header.encode() + stored, room, digest, metadata)
 
 
 def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
@@ -306,17 +282,11 @@ def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
     if not args.should_compress:
         return "None", text
     compressed = args.meta_codec_impl.compress(text, args.meta_level)
-    if len(text) > DEFAULT_METADATA_LIMIT(len(compressed)) or has_more_values(
-        text, DEFAULT_METADATA_VALUES(len(compressed))
+    if (
+        len(compressed) > len(text)
+        or len(text) > DEFAULT_METADATA_LIMIT(len(compressed))  # readers refuse these
+        or has_more_values(text, DEFAULT_METADATA_VALUES(len(compressed)))
     ):
-        log.debug("the metadata compress so well that readers would refuse them")
-        return "None", text
-    if len(compressed) > len(text):
-        log.debug(
-            "metadata compression requested, but it was not beneficial, "
-            "deactivating (raw: '%d' vs. compressed: '%d') "
-            % (len(text), len(compressed))
-        )
         return "None", text
     return args.meta_codec, compressed
 
@@ -380,7 +350,6 @@ def decode_metadata(
             section="metadata",
         )
     if log.enabled(log.VERBOSE):
-        log.debug("metadata checksum OK (%s): %r", header.meta_checksum, digest)
         kind = "uncompressed" if header.meta_codec == "None" else "compressed"
         log.verbose("read %s metadata of size: '%d'" % (kind, len(stored)))
     if max_values is None:
@@ -396,6 +365,8 @@ def encode_again(
     Raises `NoChangeInMetadata` if the values are equal, and `MetadataSectionTooSmall`
     if the reserved space is smaller than the stored text.
     """
+    from ..args import MetadataArgs
+
     dumps = SERIALIZERS_LOOKUP[old_header.magic_format].dumps
     # Compare the texts too: 1 == True in Python.
     if metadata == old_metadata and dumps(metadata) == dumps(old_metadata):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ..checksums import Hash
+from ..checksums import CHECKSUMS_LOOKUP, Hash
 from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
 from ..exceptions import DoesNotFit, FormatError, UsageError
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"
+CHECKSUM = CHECKSUMS_LOOKUP[DEFAULT_SHARD_CHECKSUM]
 # No chunk begins like this, and no other file.
 SEPARATOR = b"shard\0\0\0"
 # Offset and size of the frame of an inner chunk, in bytes.

@@ -8,10 +8,9 @@
      "fill_value": ..., "attributes": {...}, "dimension_names": [...],
      "codecs": [sharding_indexed: inner chunks; bytes, blosc, crc32c]}
 
-Other programs write arrays without shards, too, and with other codecs: see `packing`.
-
 JSON values to objects and back, no files. Keys of a document that are unknown here are
-kept when it is encoded again. `decode_array` accepts only arrays of this structure.
+kept when it is encoded again. `decode_array` accepts only arrays of this structure,
+whoever wrote them: zarr-python reads all others.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ from ..serializers import encode_document
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
-from .packing import CODECS, OWN, Packing
 
 if TYPE_CHECKING:
     from ..serializers import Json, JsonObject
@@ -68,13 +66,13 @@ SHUFFLES = ("noshuffle", "shuffle", "bitshuffle")
 CRC32C = {"name": "crc32c"}
 # Byte orders, by their names in the codec of bytes.
 ENDIANS = {"little": "<", "big": ">"}
-LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+INDEX_CODECS = [
+    {"name": "bytes", "configuration": {"endian": "little"}},
+    CRC32C,
+]
 # The attribute with the value of missing items. xarray stores a float as the bytes of a
 # double in base64.
 MASK = "_FillValue"
-# The names of chunks: their encoding, and what separates the numbers in them.
-KEYS = "default", "/"
-SEPARATORS = {"default": "/", "v2": "."}
 # Start and end of each error for an array that only other programs read.
 NOT_OPENED = "this library does not open this Zarr array: "
 READ_OTHERWISE = ". zarr-python may read it; 'blpk convert' copies it into a dataset"
@@ -114,10 +112,6 @@ class ArrayDocument:
     blosc
         Settings of Blosc for new chunks: ``cname``, ``clevel``, ``shuffle`` (0 to 2)
         and ``typesize``.
-    packing
-        How chunks are stored.
-    keys
-        How files are named: encoding and separator.
     others
         Keys that are unknown here, and their values.
     """
@@ -129,8 +123,6 @@ class ArrayDocument:
     dimension_names: Sequence[str | None] | None = None
     blosc: Mapping[str, Any] = field(default_factory=dict)
     others: JsonObject = field(default_factory=dict)
-    packing: Packing = OWN
-    keys: tuple[str, str] = KEYS
 
     def __post_init__(self) -> None:
         if self.fill_value is None:
@@ -151,31 +143,20 @@ class ArrayDocument:
 
     def document(self) -> JsonObject:
         """Return the document."""
-        packing = self.packing
-        codecs = [bytes_codec(self.dtype)]
-        if packing.codec == "blosc":
-            codecs.append(blosc_codec(**self.blosc))
-        elif packing.codec:
-            configuration = packing.configuration
-            codecs.append({"name": packing.codec, "configuration": configuration})
-        codecs += [CRC32C] * packing.has_digests
-        if packing.has_index:
-            sharding = {
-                "chunk_shape": list(self.grid.chunk),
-                "codecs": codecs,
-                "index_codecs": [LITTLE, *([CRC32C] * packing.index_has_digest)],
-                "index_location": "start" if packing.index_at_start else "end",
-            }
-            codecs = [{"name": "sharding_indexed", "configuration": sharding}]
+        sharding = {
+            "chunk_shape": list(self.grid.chunk),
+            "codecs": [bytes_codec(self.dtype), blosc_codec(**self.blosc), CRC32C],
+            "index_codecs": INDEX_CODECS,
+            "index_location": "end",
+        }
         document = array_document(
             self.shape,
             encode_data_type(self.dtype),
             self.grid.shard,
             encode_fill_value(self.dtype, self.fill_value),
-            codecs,
+            [{"name": "sharding_indexed", "configuration": sharding}],
             self.attributes,
             self.dimension_names,
-            self.keys,
         )
         return document | self.others
 
@@ -192,7 +173,6 @@ def array_document(
     codecs: list[JsonObject],
     attributes: JsonObject,
     dimension_names: Sequence[str | None] | None,
-    keys: tuple[str, str] = KEYS,
 ) -> JsonObject:
     """Return the document of an array whose chunks form a regular grid."""
     document: JsonObject = {
@@ -205,8 +185,8 @@ def array_document(
             "configuration": {"chunk_shape": list(chunk_shape)},
         },
         "chunk_key_encoding": {
-            "name": keys[0],
-            "configuration": {"separator": keys[1]},
+            "name": "default",
+            "configuration": {"separator": "/"},
         },
         "fill_value": fill_value,
         "codecs": codecs,
@@ -529,8 +509,6 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         dimension_names=names,
         blosc={**stored["blosc"]},
         others={k: v for k, v in document.items() if k not in ARRAY_KEYS},
-        packing=stored["packing"],
-        keys=stored["keys"],
     )
 
 
@@ -557,27 +535,24 @@ def _decode_storage(document: JsonObject) -> dict[str, Any]:
 
 
 def _decode_new(document: JsonObject) -> dict[str, Any]:
-    grid, keys = _decode_grid(document)
-    codecs, sharding = _decode_codecs(document)
-    stated = None if sharding is None else sharding.get("chunk_shape")
-    chunk = grid if sharding is None else _lengths(stated, "chunk_shape")
-    if len(grid) != len(chunk):
-        refuse("chunks and shards of the same number of axes", [grid, chunk])
-    if any(n % m for n, m in zip(grid, chunk, strict=True)):
-        raise _unsupported("shards of shape %s are no multiple of %s" % (grid, chunk))
-    endian, blosc, packing = _decode_inner(codecs, sharding)
+    shard = _decode_grid(document)
+    sharding = _decode_sharding(document.get("codecs"))
+    chunk = _lengths(sharding.get("chunk_shape"), "chunk_shape")
+    if len(shard) != len(chunk):
+        refuse("chunks and shards of the same number of axes", [shard, chunk])
+    if any(n % m for n, m in zip(shard, chunk, strict=True)):
+        raise _unsupported("shards of shape %s are no multiple of %s" % (shard, chunk))
+    endian, blosc = _decode_inner(sharding.get("codecs"))
     dtype = decode_data_type(document.get("data_type"), endian)
     check_itemsize(dtype)
     if math.prod(chunk) * dtype.itemsize > MAX_BUFFERSIZE:
         raise _unsupported("its chunks have more than %d bytes" % MAX_BUFFERSIZE)
     return {
         "chunk": chunk,
-        "per_shard": tuple(n // m for n, m in zip(grid, chunk, strict=True)),
-        "keys": keys,
+        "per_shard": tuple(n // m for n, m in zip(shard, chunk, strict=True)),
         "dtype": dtype,
         "fill_value": decode_fill_value(dtype, document.get("fill_value")),
         "blosc": blosc,
-        "packing": packing,
     }
 
 
@@ -592,6 +567,13 @@ def why_not_native(document: JsonObject) -> str | None:
     return None
 
 
+def is_unsharded(document: JsonObject) -> bool:
+    """Return whether an array has no shards: damage makes no such array of ours."""
+    codecs = document.get("codecs")
+    first = codecs[0] if isinstance(codecs, list) and codecs else None
+    return "bytes" in (first, first.get("name") if isinstance(first, dict) else None)
+
+
 def _check_others(document: JsonObject) -> None:
     """Raise `Unsupported` for keys that must be understood."""
     if document.get("storage_transformers", []) != []:
@@ -602,53 +584,42 @@ def _check_others(document: JsonObject) -> None:
             raise _unsupported("its metadata have the key '%s'" % key)
 
 
-def _decode_grid(document: JsonObject) -> tuple[Shape, tuple[str, str]]:
-    """Return the shape of a shard, and how the shards are named."""
+def _decode_grid(document: JsonObject) -> Shape:
+    """Return the shape of a shard; the names of the shards must be ours, too."""
     name, grid = _named(document.get("chunk_grid"))
     if name != "regular":
         raise _unsupported("its chunk grid is not regular")
+    shard = _lengths(grid.get("chunk_shape"), "chunk_shape")
     encoding, keys = _named(document.get("chunk_key_encoding"))
-    separator: Json = keys.get("separator", SEPARATORS.get(encoding or "", ""))
-    if encoding not in SEPARATORS or separator not in tuple(SEPARATORS.values()):
-        raise _unsupported("the names of its chunks have an unknown encoding")
-    return _lengths(grid.get("chunk_shape"), "chunk_shape"), (encoding, separator)
+    if (encoding, keys.get("separator", "/")) != ("default", "/"):
+        raise _unsupported("its files have other names than 'c/0/0'")
+    return shard
 
 
-def _decode_codecs(document: JsonObject) -> tuple[Json, JsonObject | None]:
-    """Return the codecs of the chunks, and the configuration of the shards, if any."""
-    codecs: Json = document.get("codecs")
-    name, sharding = _named(codecs[0] if isinstance(codecs, list) and codecs else None)
+def _decode_sharding(codecs: Json) -> JsonObject:
+    """Return the configuration of the shards, whose index must be as in ours."""
+    found = codecs if isinstance(codecs, list) else []
+    name, sharding = _named(found[0] if len(found) == 1 else None)
     if name != "sharding_indexed":
-        return codecs, None
-    if codecs[1:]:
-        raise _unsupported("there is a codec behind 'sharding_indexed'")
-    return sharding.get("codecs"), sharding
+        raise _unsupported("it has other codecs than 'sharding_indexed'")
+    stored: Json = sharding.get("index_codecs", INDEX_CODECS)
+    index = [_named(codec) for codec in (stored if isinstance(stored, list) else ())]
+    is_ours = index == [_named(codec) for codec in INDEX_CODECS]
+    if not is_ours or sharding.get("index_location", "end") != "end":
+        raise _unsupported("the index of its shards has another form than ours")
+    return sharding
 
 
-def _decode_inner(
-    codecs: Json, sharding: JsonObject | None
-) -> tuple[str, dict[str, Any], Packing]:
-    """Return byte order, settings of Blosc, and how chunks are stored."""
+def _decode_inner(codecs: Json) -> tuple[str, dict[str, Any]]:
+    """Return byte order and settings of Blosc, which are for new chunks only."""
     found = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
-    has_digests = len(found) > 1 and found[-1][0] == CRC32C["name"]
-    inner = found[1 : -1 if has_digests else None]
-    codec, stored = (inner or [("", {})])[0]
-    if (found[:1] and found[0][0] != "bytes") or len(inner) > 1 or not found:
-        names = ", ".join(str(name) for name, _ in found)
-        raise _unsupported("its chunks have the codecs %s" % shown(names))
-    if codec not in CODECS or (inner and not codec) or not CODECS[codec].reads(stored):
-        raise _unsupported("its chunks have the codec %s" % shown([codec, stored]))
-    packing = Packing(
-        codec,
-        {} if codec == "blosc" else stored,
-        has_digests,
-        sharding is not None,
-        *_decode_index({} if sharding is None else sharding),
-    )
-    word = found[0][1].get("endian", sys.byteorder)
+    names = [name for name, _ in found]
+    if names != ["bytes", "blosc", "crc32c"]:
+        text = shown(", ".join(map(str, names)))
+        raise _unsupported("its chunks have the codecs %s" % text)
+    word, stored = found[0][1].get("endian", sys.byteorder), found[1][1]
     if word not in tuple(ENDIANS):  # a list has no hash
         raise _unsupported("its items have the byte order %s" % shown(word))
-    endian = ENDIANS[word]
     blosc: dict[str, Any] = {}
     if isinstance(stored.get("cname"), str):
         blosc["cname"] = stored["cname"]
@@ -658,16 +629,4 @@ def _decode_inner(
         blosc["shuffle"] = SHUFFLES.index(stored["shuffle"])
     if is_whole(stored.get("typesize"), 1, 255):
         blosc["typesize"] = stored["typesize"]
-    return endian, blosc, packing
-
-
-def _decode_index(sharding: JsonObject) -> tuple[bool, bool]:
-    """Return whether an index is at the start of a shard, and has a digest."""
-    place: Json = sharding.get("index_location", "end")
-    codecs: Json = sharding.get("index_codecs", [LITTLE, CRC32C])
-    names = [_named(codec) for codec in (codecs if isinstance(codecs, list) else ())]
-    has_digest = names[1:] == [("crc32c", {})]
-    is_little = names[:1] == [("bytes", {"endian": "little"})]
-    if not is_little or (names[1:] and not has_digest) or place not in ("start", "end"):
-        raise _unsupported("the index of its shards has an unknown form")
-    return place == "start", has_digest
+    return ENDIANS[word], blosc

@@ -24,7 +24,6 @@ import errno
 import io
 import os
 
-from .._engine.forks import ForkSafeLock
 from ..exceptions import FormatError, StorageError, UsageError, UsageTypeError
 from .paths import shown_name
 
@@ -159,6 +158,8 @@ class FileObjectStorage(Storage):
     concurrent = False
 
     def __init__(self, fp: Seekable) -> None:
+        from .._engine.forks import ForkSafeLock
+
         self._fp = fp
         self._lock = ForkSafeLock()
         self._start = fp.tell()

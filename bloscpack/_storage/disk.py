@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import errno
 import os
-from binascii import crc32
-from contextlib import contextmanager
+from zlib import crc32
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import BinaryIO
 
     from .folder_store import Held
@@ -60,17 +58,22 @@ def _at(name: str) -> tuple[str, int | None]:
     return name, None
 
 
-@contextmanager
-def _naming(name: str, new: str | None = None) -> Iterator[None]:
-    """Let errors have full paths."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(name, Place) or isinstance(new, Place):
-            error.filename = str(name)
-            if new is not None:
-                error.filename2 = str(new)
-        raise
+class _naming:
+    """Lets errors in a ``with`` block have full paths."""
+
+    def __init__(self, name: str, new: str | None = None) -> None:
+        self._name = name
+        self._new = new
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        has_place = isinstance(self._name, Place) or isinstance(self._new, Place)
+        if isinstance(error, OSError) and has_place:
+            error.filename = str(self._name)
+            if self._new is not None:
+                error.filename2 = str(self._new)
 
 
 class Disk:

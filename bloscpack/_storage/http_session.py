@@ -81,13 +81,15 @@ class Session:
         # By this name fsspec closes the connections after the end of its thread.
         self._connector = getattr(own, "connector", None)
 
-    def get(self, url: object, bound: int | None = None, **settings: Any) -> Request:
+    def get(
+        self, url: object, bound: int | None = None, **settings: Any
+    ) -> HttpRequest:
         """Request a file, of which `bound` is the maximum number of bytes, if given."""
-        return Request(self._follow("get", url, bound, settings))
+        return HttpRequest(self._follow("get", url, bound, settings))
 
-    def head(self, url: object, **settings: Any) -> Request:
+    def head(self, url: object, **settings: Any) -> HttpRequest:
         """Request the headers of a file."""
-        return Request(self._follow("head", url, None, settings))
+        return HttpRequest(self._follow("head", url, None, settings))
 
     async def close(self) -> None:
         """Close all connections."""
@@ -155,7 +157,7 @@ class Session:
         return self._foreign
 
 
-class Request:
+class HttpRequest:
     """A request, which can be awaited or be used with ``async with``."""
 
     def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:

@@ -1,11 +1,7 @@
-"""Pipes and other streams, and cursors, which read a file forward.
+"""Pipes and other streams.
 
 Outputs that can't be replaced or sought are pipes, devices and the standard streams.
 Inputs of unknown size are copied to a temporary file, which has a size.
-
-Strategy of the cursors: a count in a file may be any number, so it is compared with the
-number of bytes left before memory is allocated. Where that number is unknown, as in a
-pipe, memory grows with the bytes that arrive.
 """
 
 from __future__ import annotations
@@ -15,8 +11,7 @@ import os
 import stat
 from contextlib import contextmanager
 
-from ..exceptions import DamageError, FormatError
-from .base import READ_SIZE, Storage, as_bytes_view, bytes_left, read_up_to, write_all
+from .base import Storage, bytes_left, read_up_to, write_all
 from .local import find_holes, outside_of, storage_of, writes_at_end
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
 
-    from .protocols import Buffer, Path, Readable, Seekable
+    from .protocols import Buffer, Path, Readable
 
 
 # Number of bytes at the beginning of a pipe that are its sample.
@@ -235,184 +230,3 @@ def positional(source: Readable | Storage) -> Iterator[Storage]:
     with seekable_with_size(source) as (fp, _):
         yield storage_of(fp)
         fp.seek(0, os.SEEK_END)
-
-
-class Cursor:
-    """A position in a file object, and methods that read forward from there.
-
-    ``position`` counts the bytes read since the cursor was made.
-
-    Parameters
-    ----------
-    fp
-        The file object.
-    to_end
-        Whether the bytes of a pipe up to its end belong to the file. Otherwise nothing
-        behind the last chunk is read from a pipe: another program may use it.
-    """
-
-    def __init__(self, fp: Seekable, *, to_end: bool = False) -> None:
-        self.fp = fp
-        self._to_end = to_end
-        self.position = 0
-        self._total = bytes_left(fp)
-        self._peeked = b""
-
-    def left(self) -> int | None:
-        """Return the number of bytes left; None if it is unknown."""
-        return None if self._total is None else self._total - self.position
-
-    def move(self, position: int) -> None:
-        """Move to a position of a file that can seek."""
-        self.fp.seek(position - self.position - len(self._peeked), os.SEEK_CUR)
-        self.position, self._peeked = position, b""
-
-    def _fetch(self, size: int) -> bytes:
-        """Return up to `size` bytes; fewer only at the end of the file."""
-        if self._total is not None:
-            return read_up_to(self.fp, size)
-        # `size` may be larger than the file, and then must not cost memory.
-        blocks = [read_up_to(self.fp, min(size, READ_SIZE))]
-        while len(blocks[-1]) == READ_SIZE and (size := size - READ_SIZE):
-            blocks.append(read_up_to(self.fp, min(size, READ_SIZE)))
-        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
-
-    def peek(self, size: int) -> Buffer:
-        """Return the next `size` bytes, fewer at the end, without moving."""
-        if len(self._peeked) < size:
-            self._peeked += self._fetch(size - len(self._peeked))
-        return self._peeked[:size]
-
-    def peek_behind(self, size: int) -> Buffer:
-        """Return up to `size` bytes behind the last section, without moving.
-
-        Return no bytes of a pipe, unless the file extends to its end. Call `restore`
-        afterwards.
-        """
-        left = self.left()
-        if left is None:
-            return self.peek(size) if self._to_end else b""
-        return self.peek(min(size, left))
-
-    def restore(self) -> None:
-        """Move a file object that can seek back to the position of the cursor."""
-        if self._total is not None and self._peeked:
-            self.fp.seek(-len(self._peeked), os.SEEK_CUR)
-            self._peeked = b""
-
-    def read(self, size: int) -> Buffer:
-        """Return the next `size` bytes, fewer at the end, and move behind them."""
-        if self._peeked:
-            data, self._peeked = self._peeked[:size], self._peeked[size:]
-            if len(data) < size:
-                data += self._fetch(size - len(data))
-        else:
-            data = self._fetch(size)
-        self.position += len(data)
-        return data
-
-    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
-        """Return the next `size` bytes; raise `FormatError` if there are fewer.
-
-        The error calls the bytes `what` and locates them in `section`.
-        """
-        left = self.left()
-        if left is not None and left < size:
-            raise self._too_short(size, left, what, section)
-        start = self.position
-        try:
-            data = self.read(size)
-        except MemoryError as error:
-            raise DamageError(
-                "there is no memory for %s of '%d' bytes" % (what, size),
-                section=section,
-                offset=start,
-            ) from error
-        if len(data) < size:
-            self.position = start
-            raise self._too_short(size, len(data), what, section)
-        return data
-
-    def skip(self, size: int, what: str, section: str) -> None:
-        """Move forward by `size` bytes; raise `FormatError` if there are fewer."""
-        left = self.left()
-        if left is None:
-            self._read_over(size, what, section)
-            return
-        if left < size:
-            raise self._too_short(size, left, what, section)
-        peeked = min(size, len(self._peeked))
-        self._peeked = self._peeked[peeked:]
-        if size > peeked:
-            self.fp.seek(size - peeked, os.SEEK_CUR)
-        self.position += size
-
-    def _read_over(self, size: int, what: str, section: str) -> None:
-        """Read `size` bytes of a file that can't seek, and forget them."""
-        start, skipped = self.position, 0
-        while skipped < size and (data := self.read(min(size - skipped, READ_SIZE))):
-            skipped += len(data)
-        if skipped < size:
-            self.position = start
-            raise self._too_short(size, skipped, what, section)
-
-    def _too_short(self, size: int, found: int, what: str, section: str) -> FormatError:
-        return DamageError(
-            "the file ends too early: expected %s of '%d' bytes, found '%d'"
-            % (what, size, found),
-            section=section,
-            offset=self.position,
-        )
-
-
-class StorageCursor(Cursor):
-    """A position in a storage, which knows its size."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self.position = 0
-        self._total = storage.size
-        # The bytes that were read last, and where they start: a header that was looked
-        # at is read next, and each read may be a request to a server.
-        self._start, self._known = 0, b""
-
-    def move(self, position: int) -> None:
-        self.position = position
-
-    def peek(self, size: int) -> Buffer:
-        first = self.position - self._start
-        known = self._known[first : first + size] if first >= 0 else b""
-        if len(known) < size:
-            known = self._storage.read_at(self.position, size)
-            self._start, self._known = self.position, known
-        return known
-
-    peek_behind = peek
-
-    def restore(self) -> None:
-        """Do nothing: no other reader shares the position."""
-
-    def read(self, size: int) -> Buffer:
-        data = self.peek(size)
-        self.position += len(data)
-        return data
-
-    def skip(self, size: int, what: str, section: str) -> None:
-        left = self.left()
-        if left is not None and left < size:
-            raise self._too_short(size, left, what, section)
-        self.position += size
-
-
-class MemoryCursor(StorageCursor):
-    """A position in a buffer; the methods return views of the buffer, not copies."""
-
-    def __init__(self, buffer: Buffer) -> None:
-        self._view = as_bytes_view(buffer)
-        self.position = 0
-        self._total = self._view.nbytes
-
-    def peek(self, size: int) -> Buffer:
-        return self._view[self.position : self.position + size]
-
-    peek_behind = peek

@@ -28,8 +28,8 @@ from .header import (
     SILENT_CASTS,
     Array,
     DType,
+    FileRows,
     Header,
-    Part,
     block_dtype,
     check_convertible,
 )
@@ -237,7 +237,7 @@ class Column(StoredRows, Closing):
         if not direct:
             check_convertible(dtype, out.dtype)
 
-        def work(part: Part) -> None:
+        def work(part: FileRows) -> None:
             first = part.row - start
             target = result[first : first + part.stop - part.start]
             piece = target if direct else numpy.empty(target.shape, dtype)
@@ -272,7 +272,7 @@ class Column(StoredRows, Closing):
                 filename=self._writer.files.path(part.number),
             )
 
-    def _read_part(self, part: Part, piece: Array) -> None:
+    def _read_part(self, part: FileRows, piece: Array) -> None:
         view = piece.reshape(-1).view("u1").data
         offset = part.start * self._layout.row_nbytes
         with self._writer.files.opened(part.number) as file:

@@ -67,7 +67,7 @@ def split_rows(size: int, nfiles: int) -> list[int]:
     ]  # fmt: skip
 
 
-class Part(NamedTuple):
+class FileRows(NamedTuple):
     """Rows of one data file: file `number`, rows [start, stop) of that file.
 
     ``row`` is the number in the block of the first of these rows.
@@ -129,7 +129,7 @@ class Header:
         """The number of rows that are read, converted or written at a time."""
         return max(1, PIECE_NBYTES // max(1, self.row_nbytes))
 
-    def parts(self, start: int, stop: int, most: int = MAX_COUNT) -> Iterator[Part]:
+    def parts(self, start: int, stop: int, most: int = MAX_COUNT) -> Iterator[FileRows]:
         """Yield the parts of data files that hold rows [start, stop) of the block.
 
         A part has at most `most` rows.
@@ -139,7 +139,7 @@ class Header:
             first, end = self.starts[number], self.starts[number + 1]
             part_stop = min(stop, end, start + most)
             if start < part_stop:
-                yield Part(number, start - first, part_stop - first, start)
+                yield FileRows(number, start - first, part_stop - first, start)
                 start = part_stop
             if start >= end:
                 number += 1

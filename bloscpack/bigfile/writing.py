@@ -33,7 +33,15 @@ from .._storage.local import FileRange
 from ..defaults import available_cpus
 from ..exceptions import StorageError, UsageValueError
 from . import header
-from .header import FILE_NAME, MODULUS, PIECE_NBYTES, SILENT_CASTS, Array, Header, Part
+from .header import (
+    FILE_NAME,
+    MODULUS,
+    PIECE_NBYTES,
+    SILENT_CASTS,
+    Array,
+    FileRows,
+    Header,
+)
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_folder
 
 if TYPE_CHECKING:
@@ -126,7 +134,7 @@ def finish_block(
     write_header(tree, tree.folder(name), new.with_sums(sums), unwritten)
 
 
-class OpenFile(io.FileIO):
+class DataFile(io.FileIO):
     """A data file, which is closed when no thread uses it any more."""
 
     def __del__(self) -> None:
@@ -168,10 +176,10 @@ class DataFiles:
                 error.filename = self.path(number)
             raise
 
-    def _open(self, number: int, write: bool) -> OpenFile:
+    def _open(self, number: int, write: bool) -> DataFile:
         flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
         descriptor = self._tree.open_file(self.path(number), flags)
-        return OpenFile(descriptor, "r+b" if write else "rb")
+        return DataFile(descriptor, "r+b" if write else "rb")
 
     def nbytes(self, number: int) -> int:
         """Return the size of a data file; 0 if it does not exist."""
@@ -274,7 +282,7 @@ class ColumnWriter:
         with self._using(start, stop):
             old = without([(start, stop)], self._known_fresh())
 
-            def work(part: Part) -> None:
+            def work(part: FileRows) -> None:
                 first = part.row - start
                 piece = rows[first : first + part.stop - part.start]
                 change = self._write_part(part, piece, bool(old))
@@ -309,7 +317,7 @@ class ColumnWriter:
                 self._fresh = without(unwritten, self._rows)
             return self._fresh
 
-    def _write_part(self, part: Part, rows: Array, overwrites: bool) -> int:
+    def _write_part(self, part: FileRows, rows: Array, overwrites: bool) -> int:
         """Write rows of one data file; return the change of the sum of its bytes."""
         with SILENT_CASTS():
             data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)

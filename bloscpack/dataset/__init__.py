@@ -32,7 +32,6 @@ from .node import Attributes as Attributes
 from .opening import Options
 from .opening import create_array as create_array
 from .opening import create_table as create_table
-from .opening import from_pandas as from_pandas
 from .table import Table as Table
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
 PUBLIC = (
     *("Array", "Attributes", "Group", "Table"),
     *("open", "open_array", "open_group", "open_table"),
-    *("create_array", "create_group", "create_table", "from_dask", "from_pandas"),
-    "from_xarray",
+    *("create_array", "create_group", "create_table", "from_dask", "from_xarray"),
     *("convert", "describe", "find", "recover", "verify"),
 )
 MODES = ("r", "r+", "a", "w", "x")
@@ -106,8 +104,8 @@ def open(
     buffered
         Whether rows that are appended to an array or a table wait in memory until a
         file is full, and are written at once; or until `flush`, `close`, or any other
-        change, or the end of the program. This object reads them already, no other one
-        does. A crash loses rows that were not written; an object that is dropped
+        change, or the end of the program. Only then they can be read, and count in
+        ``len``. A crash loses rows that were not written; an object that is dropped
         without `close` loses them with a ``ResourceWarning``. Not with `shared`, and
         not for groups.
     storage_options

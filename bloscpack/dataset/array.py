@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import suppress
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +18,6 @@ from .._format.dtypes import DType
 from .._format.grid import Box, Grid, Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
-from .labels import given_dims, stored_dims
 from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
@@ -32,7 +30,6 @@ from .rows import (
     converted,
     is_array,
     items_of,
-    naming_column,
     stage_rows,
     stream_of,
 )
@@ -41,8 +38,7 @@ if TYPE_CHECKING:
     from .._commit.new_files import Change
     from .._commit.writer import Writer
     from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout, Blocks, ItemReader, NewColumn
-    from .row_buffer import Tail
+    from .layouts.base import ArrayLayout, Blocks, NewColumn
     from .rows import RowStream
 
 Result = TypeVar("Result")
@@ -93,20 +89,7 @@ class Array(StoredArray, ItemsNode):
     @property
     def shape(self) -> tuple[int, ...]:
         """Number of items along each axis."""
-        tail = self._tail
-        return self._layout.shape if tail is None else tail.shape
-
-    @property
-    def _tail(self) -> Tail | None:
-        """The array with the rows that wait to be written; None if there are none."""
-        buffer = None if self._writer is None else self._writer.buffer
-        return None if buffer is None else buffer.tails.get(self._layout)
-
-    @property
-    def _reader(self) -> ItemReader:
-        # In this order: another thread may write the rows meanwhile.
-        tail = self._tail
-        return self._layout.reader if tail is None else tail.reader
+        return self._layout.shape
 
     @property
     def dtype(self) -> DType:
@@ -153,10 +136,6 @@ class Array(StoredArray, ItemsNode):
         """The name of the codec that compresses new chunks."""
         found = self._read(lambda: self._layout.codec_settings).get("cname")
         return None if found is None else str(found)
-
-    def _rows_of_html(self) -> list[list[str]]:
-        names = ("shape", "dtype", "chunks", "shards", "nbytes")
-        return [[name, str(getattr(self, name))] for name in names]
 
     def __repr__(self) -> str:
         facts = self._title(), self.shape, self.dtype, self.chunks
@@ -214,7 +193,7 @@ class Array(StoredArray, ItemsNode):
         FormatError
             If a chunk that holds some of the items is damaged or missing.
         """
-        return self._read(lambda: self._reader.get(key))
+        return self._read(lambda: self._layout.reader.get(key))
 
     def read(self, out: Items | None = None) -> Items:
         """Return all items, in a new array or in `out`.
@@ -226,7 +205,7 @@ class Array(StoredArray, ItemsNode):
         check_out(out, self.shape, self.dtype)
 
         def fill() -> Items:
-            reader = self._reader
+            reader = self._layout.reader
             if isinstance(reader, ArrayReader):
                 return reader.read(out)
             out[...] = reader.get(...)
@@ -259,6 +238,11 @@ class Array(StoredArray, ItemsNode):
 
     # Changing
 
+    def _check_writer(self) -> Writer:
+        if self._layout.name == "zarr-python":
+            self._layout.check_writable()  # its error says what to do
+        return super()._check_writer()
+
     def _check_resizable(self) -> Writer:
         writer = self._check_writer()
         if self._is_column:
@@ -273,7 +257,8 @@ class Array(StoredArray, ItemsNode):
     def append(self, values: Any, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
-        In an array opened with ``buffered=True``, they may still be in memory.
+        In an array opened with ``buffered=True``, they may wait in memory. Until they
+        are written, the array does not have them.
 
         Parameters
         ----------
@@ -312,6 +297,7 @@ class Array(StoredArray, ItemsNode):
         check_mask(values)
         items = values if is_array(values) else items_of(values)
         with writer.turn():
+            writer.flush()
             old = self.shape
             found, before, after = tuple(items.shape), old[:axis], old[axis + 1 :]
             same = (*found[:axis], *found[axis + 1 :]) == before + after
@@ -390,30 +376,14 @@ class Array(StoredArray, ItemsNode):
 
     # Parts of a change, for tables and groups
 
-    def copied(
-        self, target: type[ArrayLayout], dtype: DType | None = None, name: str = ""
-    ) -> NewColumn:
-        """Return what a copy of the array is, and its rows, converted to a dtype.
-
-        Errors of values name the column.
-        """
+    def copied(self) -> NewColumn:
+        """Return what a copy of the array is, and its rows."""
         if self._writer is not None:
             self._writer.flush()
         new = self._layout.new_array()
         new.attrs, new.dims = self.attrs.asdict(), self.dims
-        if dtype is not None:
-            with naming_column(name):
-                fill = converted(new.fill_value, dtype)[()]
-            if dtype.itemsize != self.dtype.itemsize:
-                new.chunks = new.shards = None
-            new = replace(new, dtype=dtype, fill_value=fill)
         rows = stream_of(self, new.dtype, self.shape[1:])
-
-        def blocks() -> Blocks:
-            with naming_column(name) if name else nullcontext():
-                yield from rows.blocks(target.grid_for(new))
-
-        return new, blocks()
+        return new, rows.blocks(self._layout.grid_for(new))
 
     def stage_append(self, change: Change, rows: Items | RowStream) -> None:
         """Let `change` append rows."""
@@ -458,14 +428,6 @@ class Array(StoredArray, ItemsNode):
                     block = block.copy()
                     block[tuple(slice(0, n) for n in lengths(kept))] = self[kept]
                 yield number, block
-
-    def renamed(self, old: str) -> None:
-        """Name the axes without a name after the array, which had the name `old`."""
-        layout, stored = self._layout, [*(self._layout.stored_dims or ())]
-        new = stored_dims(self.name, len(stored), given_dims(old, stored))
-        if self._writer is not None and new != stored:
-            with self._writer.change(lambda: layout.committed(self.shape)) as change:
-                layout.stage_dims(change, new)
 
     def resized(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""

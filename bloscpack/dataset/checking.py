@@ -208,6 +208,8 @@ class DatasetCheck:
         columns = node.columns.values() if isinstance(node, TableLayout) else ()
         if not all(each.has_digests for each in (node, *columns)):
             message = "there are no digests: damage is found only where the codec fails"
+            if layout == "zarr-python":
+                message = "only zarr-python checks it: damage is found where that fails"
             self.report.note("chunks", "no-checksum", message, file=member or ".")
         if layout != "folder" and not folder.is_remote:
             self._note_strays(folder, member, used)

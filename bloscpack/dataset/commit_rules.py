@@ -137,15 +137,6 @@ def remove_dataset(folder: Folder, name: str, sync: bool) -> None:
         guard.remove_dataset(folder.store.subfolder(name))
 
 
-def move_dataset(
-    folder: Folder, name: str, target: Folder, new_name: str, sync: bool
-) -> None:
-    """Move a dataset from one local folder to another, in one step."""
-    source = NewName(folder.in_folder, name, DATASETS)
-    new = NewName(target.in_folder, new_name, DATASETS)
-    new_folder.move_dataset(source, new, sync)
-
-
 def building(
     path: Path, mode: str, sync: bool, is_old: IsOld = None, limits: Limits = None
 ) -> AbstractContextManager[str]:

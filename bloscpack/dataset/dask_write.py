@@ -3,7 +3,7 @@
 Strategy: the collection is divided into the rows of shards. Each task writes a whole
 shard (`parallel`), and a last one commits the dataset. Rows that are appended are such
 a dataset, too, which the last task appends to another one (`Addition`). Tasks assign to
-a region of an array as writers that share it (`Region`).
+a region of an array as writers that share it (`RegionTarget`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .table import Table
 
 # The length of a partition, and the dtype of each column.
-Description = tuple[int, dict[str, DType]]
+PartitionTypes = tuple[int, dict[str, DType]]
 
 # About the plain size in bytes of a shard of the widest column of a table.
 SHARD_NBYTES = 16 * 2**20
@@ -133,7 +133,7 @@ def from_dask(
                 "'%s' is of the kind '%s', to which no %s can be written"
                 % (found.folder.path(), found.kind, type(collection).__name__)
             )
-        target = Addition(found, sync) if append else Region(found, region, sync)
+        target = Addition(found, sync) if append else RegionTarget(found, region, sync)
         options = {**target.options}
     plan = _plan_array if is_array else _plan_table
     tasks, length = plan(collection, target, {**options, "sync": sync})
@@ -263,7 +263,7 @@ def _columns(dataset: Array | Table) -> Mapping[str, Array]:
     return {"": dataset} if isinstance(dataset, Array) else dataset.columns
 
 
-class Region(Existing):
+class RegionTarget(Existing):
     """A region of an array: each task assigns to a part of it.
 
     Attributes
@@ -374,7 +374,7 @@ def _plan_table(
         table_class(options["layout"]).check_column_name(name)
     parts = frame.to_delayed()
     describe = dask.delayed(_describe)
-    found: tuple[Description, ...] = dask.compute(*map(describe, parts))
+    found: tuple[PartitionTypes, ...] = dask.compute(*map(describe, parts))
     lengths = [length for length, _ in found]
     dtypes = _common_dtypes(
         [dtypes for length, dtypes in found if length] or [found[0][1]]
@@ -395,7 +395,7 @@ def _plan_table(
     return tasks, sum(lengths)
 
 
-def _describe(part: Any) -> Description:
+def _describe(part: Any) -> PartitionTypes:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():

@@ -62,7 +62,7 @@ def describe(
     return _describe(_head("", found.layout, found.kind), open_for_check(*found))
 
 
-class Description(dict[str, "Json"]):
+class DatasetInfo(dict[str, "Json"]):
     """What `describe` returns, with a line for each field as its repr."""
 
     def __repr__(self) -> str:
@@ -80,9 +80,9 @@ def _in_one_line(key: str, value: Json) -> str:
     return str(value)
 
 
-def describe_open(name: str, layout: NodeLayout) -> Description:
+def describe_open(name: str, layout: NodeLayout) -> DatasetInfo:
     """Return the description of a dataset that is open."""
-    return Description(_describe(_head(name, layout.name, layout.kind), layout))
+    return DatasetInfo(_describe(_head(name, layout.name, layout.kind), layout))
 
 
 def arrays_of(described: JsonObject) -> Iterator[JsonObject]:

@@ -22,9 +22,9 @@ from .._format.array_metadata import Description
 from .._format.grid import lengths
 from .._format.rows import union, without
 from .._format.sections import read_beginning
-from .._format.shard import DEFAULT_SHARD_CHECKSUM, count_slots
+from .._format.shard import CHECKSUM, DEFAULT_SHARD_CHECKSUM, count_slots
 from .._storage.base import Storage
-from .._storage.stream import StorageCursor
+from .._storage.cursor import StorageCursor
 from ..constants import MAGIC
 from ..exceptions import FormatError, NotReadable, Unsupported
 from .layouts.array_files import ChunkFiles
@@ -233,9 +233,7 @@ def _check_by_reading(
         cbytes = check.cbytes
         if extents is not None:
             extent = extents[number % source.slots]
-            assert isinstance(source, ShardFiles)
-            size = source.sharding.packing.digest_size
-            cbytes = 0 if extent is None else extent[1] - size
+            cbytes = 0 if extent is None else extent[1] - CHECKSUM.size
         # The plain bytes of a chunk of a grid are padded.
         box = lengths(check.grid.box(number))
         nbytes = math.prod(box) * check.itemsize if source.grid else sizes[0]
@@ -248,14 +246,6 @@ def _check_by_reading(
 def _check_shard(
     check: FileCheck, storage: Storage, source: ShardFiles, nthreads: int
 ) -> None:
-    if not source.sharding.packing.is_own:
-        try:
-            extents = ShardIndex(storage, source.sharding).extents
-        except FormatError as error:
-            check.add("chunks", "damaged", error.message, rows=check.all_rows)
-            return
-        _check_by_reading(check, source, extents)
-        return
     if bytes(storage.read_at(0, len(MAGIC))) != MAGIC:
         with suppress(FormatError):
             index = ShardIndex(storage, source.sharding)

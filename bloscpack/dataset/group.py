@@ -25,9 +25,8 @@ from .._storage.protocols import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
 from .array import Array
-from .commit_rules import drop_copies, move_dataset, new_dataset, remove_dataset
+from .commit_rules import drop_copies, new_dataset, remove_dataset
 from .folder import BAD_NAME, Folder, is_member_name
-from .labels import name_of, stored_dims
 from .node import Node, reopened
 from .rows import checked_shape
 from .table import Table
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", bound=Node)
 
-# Number of seconds that opening, moving or removing a member waits: another thread may
+# Number of seconds that opening or removing a member waits: another thread may
 # have dropped the last reference to it, and not unlocked it yet.
 DROPPED_WAIT = 1.0
 # Maximum number of members that the repr of a group shows, those inside of members
@@ -335,31 +334,9 @@ class Group(Node, Mapping[str, Node]):
             return title
         return "\n".join([title, *shown_members(self._layout.folder, SHOWN_MEMBERS)])
 
-    def _rows_of_html(self) -> list[list[str]]:
-        members = islice(layouts.find_members(self._layout.folder), SHOWN_MEMBERS)
-        return [[name, _description(found)] for name, found in members]
-
     def tree(self) -> str:
         """Return a line for each member, and for those inside of members."""
         return Lines("\n".join([self.name, *shown_members(self._layout.folder)]))
-
-    def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Yield name and array of each member that is an array."""
-        return self._members_of("array")
-
-    def tables(self) -> Iterator[tuple[str, Table]]:
-        """Yield name and table of each member that is a table."""
-        return self._members_of("table")
-
-    def groups(self) -> Iterator[tuple[str, Group]]:
-        """Yield name and group of each member that is a group."""
-        return self._members_of("group")
-
-    def _members_of(self, kind: str) -> Iterator[tuple[str, Any]]:
-        self._checked_key("")
-        for name, found in layouts.find_members(self._layout.folder):
-            if found.kind == kind:
-                yield name, self[name]
 
     def to_xarray(self, **options: Any) -> Any:
         """Return the arrays of the group as a dataset of xarray, which reads them.
@@ -443,77 +420,20 @@ class Group(Node, Mapping[str, Node]):
     def __setitem__(self, name: str, values: Any) -> None:
         """Create a member, or replace the array or table of this name.
 
-        A dictionary of columns, a DataFrame or a structured array becomes a table, and
-        an array, table or group that is open is copied.
+        A dictionary of columns, a DataFrame or a structured array becomes a table.
         """
         self._check_writer()
         if isinstance(self.get(name), Group):
             raise UsageValueError("'%s' is a group: remove it first" % name)
-        if isinstance(values, Node):
-            self._copy(values, name, "w")
-            return
+        if isinstance(values, (Table, Group)):
+            raise UsageTypeError(
+                "expected an array or columns, found '%s': dataset.convert copies "
+                "tables and groups" % values.path
+            )
         rows = frames.columns_of(values)
         names = getattr(getattr(rows, "dtype", None), "names", None)
         is_table = names is not None or isinstance(rows, Mapping)
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
-
-    def copy(self, source: str | Array | Table | Group, name: str) -> Any:
-        """Copy a member, or any array, table or group that is open; return the copy.
-
-        A copy has the sizes of chunks, settings and attributes of the source. The
-        members of a group are copied one after the other.
-        """
-        self._check_writer()
-        return self._copy(
-            self[source] if isinstance(source, str) else source, name, "x"
-        )
-
-    def _copy(self, source: Any, name: str, mode: str) -> Any:
-        if not isinstance(source, Node):
-            raise UsageTypeError("expected a member to copy, found %.200r" % (source,))
-        self._check_outside(source.path, name)
-        if not isinstance(source, Group):
-            return self._created(copy_dataset, name, source, mode=mode)
-        group = self.create_group(name, attrs=source.attrs.asdict(), mode=mode)
-        for inner in source:
-            group._copy(source[inner], inner, "x")
-        return group
-
-    def _check_outside(self, path: str, name: str) -> None:
-        """Raise `UsageError` if a new member would be inside of a dataset."""
-        new = self._layout.folder.path("/".join(self._checked_name(name)))
-        if (new + self._members.end).startswith(path + self._members.end):
-            raise UsageValueError("'%s' is in '%s' itself" % (new, path))
-
-    def move(self, source: str, name: str) -> None:
-        """Give a member another name, which may be in another group inside.
-
-        This is one step, except at a URL: there, the member is copied and removed.
-        A second step names the axes without a name anew in the file. Raises the errors
-        of removing it, and ``FileExistsError`` if there is a member of the new name.
-        """
-        self._check_writer()
-        outer, _, last = self._checked_key(source).rpartition("/")
-        owner = self[outer] if outer else self
-        if not isinstance(owner, Group) or last not in owner:
-            raise KeyError(source)
-        folder = owner._layout.folder
-        self._check_outside(folder.path(last), name)
-        if folder.is_remote:
-            self.copy(source, name)
-            del owner[last]
-            return
-        *others, new = self._checked_name(name)
-        group = self.require_group("/".join(others)) if others else self
-        with self._members.closed_at(folder.place_of(last)[0]):
-            for each in (owner, group):
-                drop_copies(each.layout, each._layout.folder, self._options.sync)
-            target = group._layout.folder, new, self._options.sync
-            waiting(partial(move_dataset, folder, last, *target), DROPPED_WAIT)
-        with suppress(BloscpackError, KeyError):  # damaged, or in use: it has moved
-            moved = group[new]
-            if isinstance(moved, Array):
-                moved.renamed(last)
 
     def _created(
         self, create: Callable[..., Kind], name: str, *data: Any, **options: Any
@@ -572,31 +492,6 @@ class Lines(str):
 
     __slots__ = ()
     __repr__ = str.__str__
-
-
-def copy_dataset(
-    path: Path,
-    source: Array | Table,
-    *,
-    mode: str,
-    sync: bool,
-    storage_options: StorageOptions | None,
-) -> Any:
-    """Copy an array or a table, and return the copy, open for changes."""
-    kind, layout = source._layout.kind, source.layout
-    layout = layouts.LAYOUTS[layout].instead or layout
-    with new_dataset(path, layout, mode, sync, storage_options) as change:
-        if isinstance(source, Array):
-            array = layouts.array_class(layout)
-            new, rows = source.copied(array)
-            new.dims = stored_dims(name_of(path), len(new.shape), new.dims)
-            array.create(change, "", new, rows)
-        else:
-            table, columns = layouts.table_class(layout), source.columns.items()
-            copies = {name: each.copied(table.array_class) for name, each in columns}
-            table.create(change, copies, source.attrs.asdict())
-    found = layouts.Found(Folder.open(path, storage_options), layout, kind)
-    return opening.open_array_or_table(found, opening.Options(writable=True, sync=sync))
 
 
 def shown_members(folder: Folder, most: int | None = None) -> list[str]:

@@ -9,7 +9,6 @@ one state.
 from __future__ import annotations
 
 import errno
-import operator
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .._commit.writer import checked
 from .._compat import import_extra
 from ..exceptions import (
-    BloscpackError,
     StorageError,
     UsageValueError,
 )
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from .._commit.writer import Writer
     from .._format.dtypes import DType
     from ..serializers import Json, JsonObject
-    from .description import Description
+    from .description import DatasetInfo
     from .layouts.base import NodeLayout
 
     Self = TypeVar("Self", bound="Node")
@@ -85,7 +83,7 @@ class Node:
         return os.path.basename(self.path.rstrip("/" + os.sep))
 
     @property
-    def info(self) -> Description:
+    def info(self) -> DatasetInfo:
         """The same as `dataset.describe` returns; its repr is a list of all fields."""
         from .description import describe_open
 
@@ -105,23 +103,6 @@ class Node:
         """Return how the repr begins, after the bracket."""
         closed, kind = "closed " if self.closed else "", type(self).__name__
         return "%s%s '%s' (%s)" % (closed, kind, self.path, self.layout)
-
-    def _rows_of_html(self) -> list[list[str]]:
-        """Return the cells that are shown in a notebook, below the first line."""
-        raise NotImplementedError
-
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        from html import escape
-
-        title = repr(self).partition("\n")[0]
-        try:
-            rows = self._rows_of_html()
-        except (BloscpackError, OSError):  # closed or damaged
-            rows = []
-        lines = ("".join("<td>%s</td>" % escape(cell) for cell in row) for row in rows)
-        body = "".join("<tr>%s</tr>" % line for line in lines)
-        return "<p>%s</p><table>%s</table>" % (escape(title), body)
 
     def refresh(self) -> None:
         """Take over the changes that other programs have committed.
@@ -170,7 +151,8 @@ class Node:
                 except BaseException as error:
                     if not writer.has_failed:
                         raise
-                    failure, writer.buffer.tails = error, {}
+                    failure = error
+                    writer.buffer.clear()
             yield
         if failure is not None:
             raise failure
@@ -178,8 +160,8 @@ class Node:
     def flush(self) -> None:
         """Write the rows that wait in memory, if it was opened with ``buffered=True``.
 
-        Else each change is in the files when it has been made. If writing fails, the
-        rows go on waiting.
+        They can be read then. Without ``buffered=True``, each change is in the files
+        when it has been made. If writing fails, the rows go on waiting.
         """
         self._check_writer().flush()
 
@@ -216,8 +198,6 @@ class ItemsNode(Node):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again, in any process, for reading."""
-        if self._writer is not None:
-            self._writer.flush()  # the copy reads files
         return reopened, (type(self), self._layout, self.shape[:1])
 
     def __dask_tokenize__(self) -> tuple[object, ...]:
@@ -229,13 +209,6 @@ class ItemsNode(Node):
     def _check_resizable(self) -> Writer:
         """Return the writer; raise `UsageError` if the number of rows can't change."""
         return self._check_writer()
-
-    def trim(self, count: int) -> None:
-        """Remove the last `count` rows."""
-        with self._check_resizable().turn():
-            if not 0 <= operator.index(count) <= len(self):
-                raise UsageValueError("can't remove %d of %d rows" % (count, len(self)))
-            self.resize(len(self) - count)
 
 
 class Attributes(MutableMapping[str, "Json"]):

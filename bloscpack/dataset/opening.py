@@ -17,7 +17,7 @@ from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
-from .frames import columns_of, items_by_name
+from .frames import columns_of
 from .labels import column_dims, labels_of, name_of, new_labels, stored_dims
 from .layouts import (
     LAYOUTS,
@@ -202,8 +202,9 @@ def check_changeable(found: Found) -> None:
     """Raise `UsageError` if a dataset can only be read where it is."""
     if not found.folder.store.is_writable:
         raise UsageError(
-            "'%s' is in a ZIP file, and can only be read: 'blpk convert' copies it "
-            "into a folder" % found.folder.path()
+            "'%s' is in a ZIP file, which is written once and can only be read: 'blpk "
+            "convert' copies it into a folder, and savez replaces an archive as a whole"
+            % found.folder.path()
         )
     if not found.folder.is_remote:
         return
@@ -339,8 +340,10 @@ def create_table(
     path
         The folder, which appears when the table is complete; or a URL.
     data
-        The rows: a structured array, a dictionary of columns, a DataFrame as for
-        `from_pandas`, or a sequence of columns with `names`. None for no rows.
+        The rows: a structured array, a dictionary of columns, a DataFrame, or a
+        sequence of columns with `names`. None for no rows. If the index of a DataFrame
+        has a name, it becomes the first column, and so does each level of several. An
+        index without a name is left out if it just numbers the rows.
     layout
         As in `create_array`.
     dtype
@@ -358,7 +361,8 @@ def create_table(
     Raises
     ------
     UsageError
-        If the columns have different lengths, or if the layout can't hold them.
+        If the columns have different lengths, or if no array of the layout can hold
+        one: a column of a DataFrame with a time zone or with categories, for example.
     FileExistsError
         If there is a file or folder of this name.
 
@@ -406,34 +410,6 @@ def _of_column(given: Any, name: str, columns: Mapping[str, object]) -> Any:
     for other in given.keys() - columns.keys():
         raise UsageValueError("chunks and shards: there is no column '%s'" % other)
     return given.get(name)
-
-
-def from_pandas(path: Path, frame: Any, **options: Any) -> Table:
-    """Create a table of the columns of a DataFrame, and return it open for changes.
-
-    Parameters
-    ----------
-    path
-        The folder.
-    frame
-        The DataFrame. If its index has a name, it becomes the first column, and so does
-        each level of several. An index without a name is left out if it just numbers
-        the rows, and refused otherwise.
-    options
-        Parameters of `create_table`.
-
-    Raises
-    ------
-    UsageError
-        If the index has no name and is more than numbers of rows, if two columns have
-        the same name, or if no array can hold a column: one with a time zone or with
-        categories, for example.
-    """
-    return create_table(path, items_by_name(frame), **options)
-
-
-# `Table` can't import this module, which imports it.
-Table.from_pandas = staticmethod(from_pandas)
 
 
 def _new_columns(

@@ -6,12 +6,11 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from .. import exceptions, log
-from .._commit.new_files import StagedChange
 from .._compat import import_extra
 from .._format.dtypes import DType
 from . import frames
@@ -49,8 +48,8 @@ DASK_OBJECTS = "SVO"
 # different length.
 ATTEMPTS = 3
 MASK_STAYS = (
-    "the column '%s' says which items of '%s' are missing: it keeps its type, and its "
-    "name is made from the name of that column"
+    "the column '%s' says which items of '%s' are missing: its name is made from the "
+    "name of that column"
 )
 
 
@@ -94,8 +93,6 @@ class Table(ItemsNode):
 
     _layout: TableLayout
     _writer: Writer | None
-    # Creates a table of a DataFrame; `new` sets it.
-    from_pandas: ClassVar[Callable[..., Table]]
 
     def __init__(self, layout: TableLayout, writer: Writer | None = None) -> None:
         super().__init__(layout, writer)
@@ -181,12 +178,10 @@ class Table(ItemsNode):
         counts = len(self), len(self._columns)
         title = "<%s: %d rows, %d columns>" % (self._title(), *counts)
         try:
-            return "\n".join([title, *frames.as_lines(self._rows_of_html())])
+            rows = frames.shown_rows(self._columns, len(self))
+            return "\n".join([title, *frames.as_lines(rows)])
         except (exceptions.BloscpackError, OSError):  # closed or damaged
             return "%s\ncolumns: %s" % (title, ", ".join(self._columns))
-
-    def _rows_of_html(self) -> list[list[str]]:
-        return frames.shown_rows(self._columns, len(self))
 
     # Closing and opening again
 
@@ -277,10 +272,6 @@ class Table(ItemsNode):
         """
         return self._read_all("pyarrow", frames.read_arrow, columns, rows)
 
-    def head(self, count: int = 5) -> Any:
-        """Return the first rows as a DataFrame; this needs pandas."""
-        return self.to_pandas(rows=slice(count))
-
     def _read_all(
         self, package: str, read: ReadAll, names: Sequence[str] | None, rows: Any
     ) -> Any:
@@ -356,13 +347,14 @@ class Table(ItemsNode):
     def append(self, rows: Any) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
-        In a table opened with ``buffered=True``, they may still be in memory.
+        In a table opened with ``buffered=True``, they may wait in memory. Until they
+        are written, the table does not have them.
 
         Parameters
         ----------
         rows
             A structured array, a dictionary of columns, a table or a DataFrame, as for
-            `from_pandas`, with the same names; or a sequence of columns in the order
+            `create_table`, with the same names; or a sequence of columns in the order
             of `names`. Columns that are not in memory are read in slices.
 
         Raises
@@ -459,6 +451,7 @@ class Table(ItemsNode):
         """
         writer, layout = self._check_writer(), self._layout
         with writer.turn():
+            writer.flush()
             layout.check_column_name(name)
             self._check_free([name])
             rows = items_of(values)
@@ -502,7 +495,12 @@ class Table(ItemsNode):
         `names` maps old names to new ones.
         """
         with self._check_writer().turn():
-            masks, changed = self._masks(), dict(_by_name(names))
+            if not isinstance(names, Mapping):
+                raise exceptions.UsageTypeError(
+                    "expected a dictionary by the names of columns, found %.200r"
+                    % (names,)
+                )
+            masks, changed = self._masks(), dict(names)
             for old, new in names.items():
                 self._layout.check_column_name(new)
                 if old in masks:
@@ -511,69 +509,26 @@ class Table(ItemsNode):
                 if changed.get(mask, mask) != MASK_NAME % changed.get(name, name):
                     raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
             self._check_free(changed.values())
-            copies = {new: self._copied(old) for old, new in changed.items()}
+            copies = {new: self._columns[old].copied() for old, new in changed.items()}
             for old in names.keys() & masks.keys():
                 copies[changed[masks[old]]][0].attrs[MASK_OF] = names[old]
             self._change_columns([changed.get(n, n) for n in self.names], copies)
 
-    def astype(self, dtypes: Mapping[str, Any]) -> None:
-        """Convert columns to other dtypes, all in one step.
-
-        Each value must fit, as in an assignment. So text can be made longer.
-
-        Parameters
-        ----------
-        dtypes
-            Maps the names of the columns to their dtypes.
-
-        Raises
-        ------
-        UsageError
-            If a value does not fit, or if the table is at a URL.
-        """
-        with self._check_writer().turn():
-            if self._layout.folder.is_remote:
-                raise exceptions.UsageError(
-                    "'%s': dtypes can't change at a URL: add a new column, and remove "
-                    "the old one" % self.path
-                )
-            types = {n: numpy.dtype(dtype) for n, dtype in _by_name(dtypes).items()}
-            for name, mask in self._masks().items():
-                if types.get(mask, numpy.dtype(bool)).kind != "b":
-                    raise exceptions.UsageValueError(MASK_STAYS % (mask, name))
-            copies = {name: self._copied(name, dtype) for name, dtype in types.items()}
-            self._change_columns(self.names, copies)
-
-    def _copied(self, name: str, dtype: DType | None = None) -> NewColumn:
-        return self._columns[name].copied(self._layout.array_class, dtype, name)
-
     def _change_columns(self, names: list[str], new: Mapping[str, NewColumn]) -> None:
         """Let the table have the columns `names`, of which `new` are written now."""
-        layout, replaced = self._layout, new.keys() & self._columns.keys()
+        layout = self._layout
 
         def take_over() -> None:
             for name, column in self._columns.items():
                 if name not in names:
                     column.stop_reading()
-            before = {name: layout.columns.pop(name).parts() for name in replaced}
             layout.columns_committed(names)
             self._set_columns()
-            for name, old in before.items():
-                layout.columns[name].remove_unused(old)
 
         with self._check_writer().change(take_over) as change:
             for name, column in new.items():
-                staged: Any = StagedChange(change) if name in replaced else change
-                layout.create_column(staged, name, column)
+                layout.create_column(change, name, column)
             layout.stage_columns(change, names)
-
-
-def _by_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise exceptions.UsageTypeError(
-            "expected a dictionary by the names of columns, found %.200r" % (given,)
-        )
-    return given
 
 
 class Selection(Table):

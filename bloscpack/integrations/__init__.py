@@ -1,17 +1,5 @@
-"""Other libraries use `.blp` files: xarray, Dask, Zarr, fsspec and joblib.
+"""Other libraries that use `.blp` files: the backend of xarray, `xarray_backend`.
 
-A library is imported when its integration is first used. Some integrations are entry
-points, which the libraries find by themselves; the others begin with a function:
-
-register_fsspec()      the compression "blp" of fsspec, pandas and Dask
-register_joblib()      the compression "blp" of joblib
-
-`docs/integrations.rst` has an example for each library.
+xarray finds it through an entry point, and imports it when it looks for a backend.
+`docs/integrations.rst` has examples for other libraries, which need no module.
 """
-
-from __future__ import annotations
-
-from .registration import register_fsspec as register_fsspec
-from .registration import register_joblib as register_joblib
-
-__all__ = ["register_fsspec", "register_joblib"]

@@ -333,7 +333,7 @@ def test_old_layouts_are_cut(nlayout):
         (0, b"BLPK", "header", "magic"),
         (4, b"\x09", "header", "layout"),
         (5, b"\xff", "header", "header"),
-        (6, b"\x0a", "header", "header"),
+        (6, b"\xff", "header", "header"),
         (6, b"\x04", "header", "checksum"),
         (8, b"\x2d", "chunks", "size"),
         (16, b"\x03", "header", "sections"),

@@ -238,10 +238,8 @@ def test_folders_below_are_reported(tree, capsys):
     inputs.packed_files(argparse.Namespace(files=["."], recursive=False))
     said = capsys.readouterr().err
     assert "blpk: skipped './below': a folder below, which needs -r\n" in said
-    assert [] == inputs.packed_files(
-        argparse.Namespace(files=["below"], recursive=True)
-    )
-    assert "nothing to do: there are no inputs\n" in capsys.readouterr().err
+    args = argparse.Namespace(files=["below"], recursive=True)
+    assert ["below"] == inputs.packed_files(args)
 
 
 def test_sizes(tree):
@@ -265,7 +263,7 @@ def locked(tmp_path, monkeypatch):
     scandir = os.scandir
 
     def refuse(path):
-        if os.path.basename(path) == "locked":
+        if isinstance(path, str) and os.path.basename(path) == "locked":
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return scandir(path)
 

@@ -1,4 +1,4 @@
-"""``verify``, ``list``, ``info`` and ``estimate`` of folders, and of several files."""
+"""``verify``, ``list`` and ``info`` of folders, and of several files."""
 
 import errno
 import json
@@ -28,7 +28,7 @@ SKIPPED = "blpk: skipped 'in/words': its name does not end with '.blp'\n"
 BELOW = "blpk: skipped 'in/below': a folder below, which needs -r\n"
 
 
-@pytest.mark.parametrize("verb", ["verify", "list", "info", "estimate"])
+@pytest.mark.parametrize("verb", ["verify", "list", "info"])
 @pytest.mark.parametrize(
     ("arguments", "expected", "skipped"),
     [
@@ -90,13 +90,6 @@ def test_a_folder_without_inputs(run, folder, verb):
     assert (2, "") == run(verb)[:2]
 
 
-def test_nothing_to_estimate(run, folder):
-    (folder / "empty").mkdir()
-    expected = "blpk: nothing to do: there are no inputs\n"
-    assert (0, "", expected) == run("estimate", "empty")
-    assert (2, "") == run("estimate")[:2]
-
-
 SIZE = "expected a number of bytes, or one with a suffix from B K M G T like 1.5M, "
 SIZE += "1.5MB or 1.5MiB, found '1Q'\n"
 
@@ -106,7 +99,6 @@ SIZE += "1.5MB or 1.5MiB, found '1Q'\n"
     [
         ["compress", "-z", "1Q", "x"],
         ["compress", "--max-meta-size", "1Q", "x"],
-        ["tune", "--sample", "1Q", "in/words"],
         ["cat", "--bytes", "1Q:", "in/a.blp"],
     ],
 )
@@ -117,22 +109,20 @@ def test_one_text_for_sizes(run, arguments):
 
 
 def test_the_text_for_sizes_in_a_variable(run, monkeypatch):
-    monkeypatch.setenv("BLPK_CHUNK_SIZE", "1Q")
+    monkeypatch.setenv("BLPK_DEFAULTS", "-z 1Q")
     assert run("compress", "in/words")[2].endswith(SIZE)
-    monkeypatch.setenv("BLPK_CHUNK_SIZE", "4KiB")
+    monkeypatch.setenv("BLPK_DEFAULTS", "-z 4KiB")
     assert (0, "", "") == run("compress", "in/words")
 
 
 INSTEAD = [
-    ("repack", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes it"),
-    ("compress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.zarr' writes"),
-    ("decompress", "data.zarr", "a dataset: 'blpk convert data.zarr NEW.npz' writes"),
-    ("estimate", "data.zarr", "a dataset: 'blpk info data.zarr' shows its sizes"),
-    ("verify", "a tree", "a BigFile tree: 'blpk bigfile verify 'a tree'' checks it"),
-    ("cat", "a tree", "a BigFile tree: 'blpk bigfile cat 'a tree' BLOCK' writes"),
-    ("compress", "a tree", "a BigFile tree: 'blpk convert 'a tree' NEW.zarr' compre"),
-    ("estimate", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
-    ("decompress", "a tree", "a BigFile tree: see 'blpk bigfile ls'"),
+    ("repack", "data.zarr", "a dataset, which 'blpk convert' reads"),
+    ("compress", "data.zarr", "a dataset, which 'blpk convert' reads"),
+    ("decompress", "data.zarr", "a dataset, which 'blpk convert' reads"),
+    ("verify", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
+    ("cat", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
+    ("compress", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
+    ("decompress", "a tree", "a BigFile tree, which 'blpk bigfile' reads"),
 ]
 
 
@@ -152,10 +142,8 @@ MISSING = [
     "info",
     "list",
     "cat",
-    "estimate",
     "verify",
     "metadata",
-    "tune",
     "refs",
     "repack",
 ]

@@ -45,7 +45,7 @@ def blpk(*arguments):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("option", ["--no-progress", "-v", "-d"])
-@pytest.mark.parametrize("verb", ["info", "list", "estimate", "verify"])
+@pytest.mark.parametrize("verb", ["info", "list", "verify"])
 def test_errors_in_the_middle(verb, option):
     code, said, errors = blpk(verb, "--json", option, "a.blp", *IN_THE_MIDDLE, "b.blp")
     names = [entry["file"] for entry in json.loads(said)]
@@ -65,8 +65,6 @@ def test_errors_in_the_middle(verb, option):
         (0, ["info", "a.blp"]),
         (0, ["recover", "a.blp", "new.blp"]),
         (3, ["recover", "damaged.blp", "new.blp"]),
-        (0, ["config"]),
-        (0, ["tune", "--seconds", "0", "plain"]),
         (0, ["metadata", "array.blp"]),
         (0, ["metadata", "--compact", "array.blp"]),
         (1, ["list", "missing"]),
@@ -90,8 +88,6 @@ def test_one_value(folder, code, arguments):
         ["info", "missing"],
         ["recover", "plain", "new.blp"],
         ["recover", "a.blp", "b.blp"],
-        ["tune", "missing"],
-        ["config", "--path"],
         ["info", "--chunks", "missing"],
     ],
     ids=str,

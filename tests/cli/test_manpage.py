@@ -12,7 +12,7 @@ from cli.verb_support import load_manpage
 from support import DOCS, environment
 
 from bloscpack._cli import exit_codes as outcomes
-from bloscpack._cli import settings
+from bloscpack._cli.options import DEFAULTS_VARIABLE
 from bloscpack._cli.parser import create_parser
 from bloscpack._cli.verb_table import VERBS
 from bloscpack._cli.verbs.bigfile import ACTIONS
@@ -65,7 +65,7 @@ def test_the_same_on_every_machine(monkeypatch):
     monkeypatch.setattr("bloscpack._cli.options.available_cpus", lambda: 77)
     monkeypatch.setattr("bloscpack.constants.CNAME_AVAIL", ["blosclz", "new"])
     monkeypatch.setenv("COLUMNS", "33")
-    monkeypatch.setenv("BLPK_CODEC", "lz4")
+    monkeypatch.setenv("BLPK_DEFAULTS", "-c lz4")
     assert expected == manpage.make()
 
 
@@ -95,9 +95,7 @@ def test_every_verb_variable_and_code_is_there(page):
     text = shown(page)
     for verb in VERBS:
         assert "blpk %s [option ...]" % verb.name in text
-    for name in settings.CHECKS:
-        assert settings.variable_for(name) in text
-    assert {name for name, _ in manpage.VARIABLES} == set(settings.CHECKS)
+    assert DEFAULTS_VARIABLE in text
     codes = {getattr(outcomes, n) for n in dir(outcomes) if n.startswith("EXIT_")}
     assert codes <= {code for code, _ in manpage.EXIT_CODES}
 

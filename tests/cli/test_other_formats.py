@@ -127,11 +127,11 @@ def test_verify_of_a_bare_buffer(folder, capfd):
 def test_a_wrong_end_of_the_name(folder, capfd):
     (folder / "x.gz").write_bytes(FORMATS["a gzip file"])
     (folder / "plain").write_bytes(b"abc")
-    for name, hint in (("x.gz", ["blpk: error: it is a gzip file"]), ("plain", [])):
+    for name, found in (("x.gz", "; it is a gzip file"), ("plain", "")):
         with pytest.raises(SystemExit):
             cli.main(["decompress", name])
-        first = "blpk: error: input file '%s' does not end with '.blp'" % name
-        assert [first, *hint] == capfd.readouterr().err.splitlines()
+        expected = "blpk: error: input file '%s' does not end with '.blp'" % name
+        assert expected + found + "\n" == capfd.readouterr().err
 
 
 def test_convert_names_the_format(folder, capfd):
@@ -152,17 +152,15 @@ def test_a_chunk_at_the_start_of_a_longer_file_is_no_bare_buffer():
     assert "; this is" not in caught.value.message
 
 
-def test_where_the_chunks_of_a_damaged_file_are_looked_for(folder, capfd):
+def test_a_damaged_header(folder, capfd):
     content = bytearray(bp.pack_bytes_to_bytes(b"abc" * 99))
     content[0] ^= 32
-    hint = "blpk: error: If it was one, 'blpk verify' and 'blpk recover' look for"
-    for name, verb, said in (("x.blp", "info", 1), ("x", "info", 0), ("x", "cat", 0)):
-        (folder / name).write_bytes(content)
+    (folder / "x.blp").write_bytes(content)
+    for verb in ("info", "cat"):
         with pytest.raises(SystemExit):
-            cli.main([verb, name])
-        lines = capfd.readouterr().err.splitlines()
-        assert "blpk: error: This might not be a bloscpack compressed file." == lines[1]
-        assert [True] * said == [line.startswith(hint) for line in lines[2:]]
+            cli.main([verb, "x.blp"])
+        _, hint = capfd.readouterr().err.splitlines()
+        assert "blpk: error: This might not be a bloscpack compressed file." == hint
     with pytest.raises(SystemExit, match="3"):
         cli.main(["recover", "x.blp", "new.blp"])
     assert "1 of 1 chunk saved" in capfd.readouterr().out

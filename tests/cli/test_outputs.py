@@ -205,12 +205,7 @@ def test_two_names_that_may_be_two_inputs(folder, capfd, arguments, why):
     assert 2 == raised.value.code
     assert why in error
     assert before == content_of(folder)
-    output, inputs = (line.rpartition(": blpk ")[2] for line in error.splitlines())
-    assert "--output" in output
-    cli.main([*output.split(), "-f"])
-    removed = {output.split()[-1]} if "--rm" in arguments else set()
-    assert removed == before.keys() - content_of(folder).keys()
-    assert "--output-dir" in inputs
+    assert error.endswith("; --output names an output, --output-dir its folder\n")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +266,6 @@ def test_two_plain_files_without_force(tmp_path, monkeypatch, capsys):
         main(["compress", "a.csv", "b.csv"])
     assert 1 == caught.value.code
     assert capsys.readouterr().err.splitlines() == [
-        "blpk: error: output file 'b.csv' exists!",
-        "blpk: error: if both are inputs: blpk compress --output-dir . a.csv b.csv",
+        "blpk: error: output file 'b.csv' exists!"
     ]
     assert "b.csv" == (tmp_path / "b.csv").read_text()

@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from bloscpack import log
-from bloscpack._cli.parser import parse, warn_of_no_offsets
+from bloscpack._cli.parser import parse
 from bloscpack._cli.verb_table import VERBS
 
 NAMES = [
@@ -115,67 +114,27 @@ def test_no_filter(monkeypatch, capsys, arguments):
 
 
 WRONG = [
-    # (the last line, arguments)
+    # (part of the last line, arguments)
     ("too few arguments", []),
     ("blpk: error: there is no subcommand 'x'", ["x"]),
-    ("'blpk --help' shows the subcommands.", ["quux"]),
-    ("The options of a subcommand belong behind it.", ["--clevel", "3", "c", "a"]),
-    ("'--clevel' is no option of blpk itself", ["--clevel", "3", "c", "a"]),
-    ("Did you mean '--output'?", ["decompress", "-o", "a", "a.blp"]),
-    ("Did you mean '--output'?", ["compress", "-oa.blp", "a"]),
-    ("Did you mean 'recover'?", ["recovr"]),
-    ("Did you mean 'verify'?", ["test", "x.blp"]),
-    ("Did you mean 'decompress'?", ["uncompress", "x.blp"]),
-    ("Did you mean 'decompress'?", ["x", "x.blp"]),
-    ("Did you mean 'recover'?", ["fix"]),
-    ("Did you mean 'show'?", ["dump"]),
-    ("Did you mean 'append'?", ["concat"]),
-    ("'blpk --help' shows the subcommands.", ["create"]),
-    ("'blpk --help' shows the subcommands.", ["resize"]),
-    ("Did you mean '--version'?", ["version"]),
-    ("Did you mean 'tune' or 'info'?", ["n"]),
-    ("Did you mean 'list'?", ["LIST"]),
-    ("Did you mean 'blpk decompress a.blp'?", ["a.blp"]),
-    ("Did you mean 'blpk decompress a.blp'?", ["-d", "a.blp"]),
-    ("Did you mean 'blpk decompress a.blp'?", ["-d", "-f", "a.blp", "b.blp"]),
-    ("Did you mean 'blpk decompress a.bin'?", ["-d", "a.bin"]),
-    ("Did you mean 'blpk compress a.bin'?", ["a.bin", "-d"]),
-    ("Did you mean 'blpk compress ./a'?", ["-f", "./a"]),
-    (
-        """Did you mean 'blpk compress 'a file'"'"'s name.bin''?""",
-        ["a file's name.bin"],
-    ),
-    ("Did you mean 'blpk cat a.blp'?", ["-dc", "a.blp"]),
-    ("Did you mean 'blpk cat 'a b.blp''?", ["-cd", "a b.blp"]),
-    ("Did you mean 'blpk cat x.blp'?", ["--stdout", "-f", "x.blp"]),
-    ("Did you mean 'blpk decompress a.blp'?", ["--decompress", "a.blp"]),
-    ("by 'blpk -d < FILE > OUT'.", ["-dc"]),
-    ("Did you mean 'zstd'?", ["compress", "-c", "zst", "a"]),
-    ("Did you mean 'zstd'?", ["compress", "-c", "ZST", "a"]),
-    ("blpk verify: error: unrecognized arguments: --nope", ["verify", "--nope", "a"]),
+    ("there is no subcommand 'uncompress'", ["uncompress", "x.blp"]),
+    ("there is no subcommand 'a.blp'", ["-d", "a.blp"]),
+    ("blpk: error: ", ["-dc", "a.blp"]),
+    ("blpk: error: ", ["--clevel", "3", "c", "a"]),
+    ("-o/--no-offsets", ["compress", "-oa.blp", "a"]),
+    ("-c/--codec: invalid choice: 'zst'", ["compress", "-c", "zst", "a"]),
     ("unrecognized arguments: -X", ["-X"]),
-    ("'blpk --help' shows what it accepts.", ["-X"]),
-    ("'blpk cat --help' shows what it accepts.", ["cat", "a", "b"]),
-    ("'blpk i --help' shows what it accepts.", ["i", "-X", "b"]),
-    (
-        "'--json' belongs after the subcommand: 'blpk info --json ...'",
-        ["--json", "info", "a"],
-    ),
-    ("Did you mean '--recursive'?", ["list", "--recursvie=yes", "a"]),
-    ("'blpk c --help' shows what it accepts.", ["c", "--fast", "b"]),
-    (
-        "Did you mean '--bitshuffle' or '--no-shuffle'?",
-        ["compress", "--filter", "bitshuffle", "a"],
-    ),
-    ("Did you mean '--codec'?", ["compress", "--cname=zstd", "a"]),
-    ("Did you mean '--typesize'?", ["compress", "--tpyesize", "4", "a"]),
+    ("unrecognized arguments: --nope", ["verify", "--nope", "a"]),
+    ("unrecognized arguments: b", ["cat", "a", "b"]),
+    ("unrecognized arguments: -o", ["decompress", "-o", "a", "a.blp"]),
+    ("unrecognized arguments: --json", ["--json", "info", "a"]),
+    ("unrecognized arguments: --nothing", ["compress", "a", "--nothing"]),
+    ("unrecognized arguments: --nothing", ["compress", "a", "--nothing", "--", "b"]),
     ("the level must be from -1 to -9, not '-19'", ["compress", "-19", "a"]),
     ("-l/--clevel: invalid choice: -1", ["compress", "-l", "-1", "a"]),
     ("-d/--debug: not allowed with argument -v", ["-v", "compress", "a", "-d"]),
     ("-q/--quiet: not allowed with argument -v", ["list", "-q", "a", "-v"]),
     ("not allowed with argument --sync", ["compress", "--sync", "--no-sync", "a"]),
-    ("unrecognized arguments: --nothing", ["compress", "a", "--nothing"]),
-    ("unrecognized arguments: --nothing", ["compress", "a", "--nothing", "--", "b"]),
     ("arguments are required: <in_file>", ["compress"]),
     ("arguments are required: <in_file>", ["compress", "--rm", "--"]),
 ]
@@ -200,9 +159,9 @@ def test_wrong_usage(capsys, message, arguments):
     assert 2 == caught.value.code
     assert "" == said.out
     lines = said.err.splitlines()
-    assert any(message in line for line in lines[-2:])
+    assert message in lines[-1]
     assert "\\n" not in said.err
-    assert not arguments or len(lines) <= 3
+    assert not arguments or len(lines) <= 2
 
 
 def test_codecs_in_any_case():
@@ -212,7 +171,7 @@ def test_codecs_in_any_case():
 @pytest.mark.usefixtures("terminal")
 def test_wrong_usage_shows_the_usage_of_the_verb(capsys):
     usage = "usage: blpk compress [-h] [options] [<in_file>] [<out_file>] [<file> ...]"
-    for arguments in (["compress", "--foo", "a"], ["compress", "-c", "x", "a"]):
+    for arguments in (["compress", "a", "-t"], ["compress", "-c", "x", "a"]):
         with pytest.raises(SystemExit):
             parse(arguments)
         assert usage == capsys.readouterr().err.splitlines()[0]
@@ -241,30 +200,6 @@ def test_level_is_another_name_of_clevel(arguments, option):
     assert 3 == parse([*arguments, option]).clevel
 
 
-BESIDE_O = [
-    (True, ["compress", "-o", "out.blp", "in"]),
-    (True, ["compress", "in", "-o", "out.blp"]),
-    (True, ["compress", "missing", "-o"]),
-    (False, ["compress", __file__, "-o"]),
-    (True, ["compress", "-so", "a", "b", "c"]),
-    (True, ["repack", "-o", "out.blp", "in.blp"]),
-    (False, ["compress", "-o", "-c", "zstd", "in"]),
-    (False, ["compress", "--no-offsets", "in"]),
-    (False, ["compress", "in", "out"]),
-    (False, ["refs", "-o", "out", "in.blp"]),
-]
-
-
-@pytest.mark.parametrize(("warns", "arguments"), BESIDE_O, ids=lambda value: str(value))
-def test_a_name_beside_o_is_no_output(warns, arguments, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    notices = []
-    monkeypatch.setattr(log, "notice", notices.append)
-    warn_of_no_offsets(parse(arguments), arguments)
-    told = "--output <file> names" in notices[0] if notices else False
-    assert ([warns], warns and arguments[0] == "compress") == ([bool(notices)], told)
-
-
 SECONDS = ["-1", "nan", "soon"]
 
 
@@ -272,5 +207,5 @@ SECONDS = ["-1", "nan", "soon"]
 def test_seconds_that_can_not_be(text):
     from bloscpack._cli.exit_codes import Refusal
 
-    with pytest.raises(Refusal, match="--seconds must be a number from 0 on"):
-        parse(["tune", "--seconds=" + text, "x"])
+    with pytest.raises(Refusal, match="--wait must be a number from 0 on"):
+        parse(["append", "--wait=" + text, "x", "y"])

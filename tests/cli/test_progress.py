@@ -1,13 +1,11 @@
 """The progress bar, and what else depends on a terminal: through a pseudo-terminal."""
 
 import os
-import queue
 import re
 import struct
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from support import environment
 
@@ -18,34 +16,16 @@ pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
 fcntl = pytest.importorskip("fcntl")
 termios = pytest.importorskip("termios")
 
-try:
-    import tqdm
-except ImportError:
-    tqdm = None
+pytest.importorskip("tqdm", reason="the extra 'progress' is not installed")
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("tqdm", marks=pytest.mark.skipif(not tqdm, reason="needs tqdm")),
-        "plain",
-    ]
-)
-def drawing(request):
-    """Return which of the two drawings is used."""
-    return request.param
-
-
-def blpk(
-    folder, *arguments, stdout=subprocess.PIPE, patience=0, drawing="plain", columns=80
-):
+def blpk(folder, *arguments, stdout=subprocess.PIPE, patience=0, columns=80):
     """Run the command with a terminal as standard error; return code and what it says.
 
     The bar comes after `patience` seconds, and is drawn again for each chunk.
     """
     code = "import bloscpack._cli.progress as p; p.PATIENCE = %r; " % patience
-    code += "p.INTERVAL = 0; p.TICK = 60; import sys; "
-    if drawing == "plain":
-        code += "sys.modules['tqdm'] = None; "
+    code += "p.INTERVAL = 0; "
     code += "from bloscpack.cli import main; main()"
     leader, follower = pty.openpty()
     size = struct.pack(
@@ -91,15 +71,14 @@ def folder(tmp_path):
         ("decompress", "packed.blp", "new"),
     ],
 )
-def test_bar_on_a_terminal(folder, arguments, drawing):
-    code, said = blpk(folder, *arguments, drawing=drawing)
+def test_bar_on_a_terminal(folder, arguments):
+    code, said = blpk(folder, *arguments)
     assert 0 == code
     assert arguments[1] in said
     assert "/s" in said
     assert "/3.81M" in said  # of how many bytes in all
     assert " 26%" in said
     assert "100%" in said
-    assert ("left" in said) == (drawing == "plain")
     assert "" == shown(said)
 
 
@@ -123,10 +102,10 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("total", "arguments"), CHANGES)
-def test_bar_of_a_change(folder, arguments, total, drawing):
+def test_bar_of_a_change(folder, arguments, total):
     room = {} if "--grow" not in arguments else {"max_app_chunks": 0}
     bloscpack.pack_file_to_file(folder / "plain", folder / "packed.blp", **room)
-    code, said = blpk(folder, *arguments, drawing=drawing)
+    code, said = blpk(folder, *arguments)
     assert 0 == code
     assert total in said
     shares = [int(share) for share in re.findall(r"(\d+)%", said)]
@@ -146,13 +125,13 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("total", "arguments"), VERBS)
-def test_one_bar_for_all_files(folder, arguments, total, drawing):
+def test_one_bar_for_all_files(folder, arguments, total):
     (folder / "in").mkdir()
     data = (folder / "plain").read_bytes()
     for name in ("a", "b"):
         (folder / "in" / name).write_bytes(data)
         bloscpack.pack_bytes_to_file(data, folder / "in" / (name + ".blp"))
-    code, said = blpk(folder, *arguments, drawing=drawing)
+    code, said = blpk(folder, *arguments)
     assert 0 == code
     assert total in said
     assert "1 of 2, a" in said
@@ -164,13 +143,13 @@ def test_one_bar_for_all_files(folder, arguments, total, drawing):
     assert "%" not in shown(said)
 
 
-def test_messages_stand_on_lines_of_their_own(folder, drawing):
+def test_messages_stand_on_lines_of_their_own(folder):
     data = (folder / "plain").read_bytes()
     (folder / "bad.blp").write_bytes((folder / "packed.blp").read_bytes()[:-1])
     (folder / "good.blp").write_bytes((folder / "packed.blp").read_bytes())
     names = ["packed.blp", "bad.blp", "missing.blp", "good.blp"]
     arguments = ["decompress", "--output-dir", "out", *names]
-    code, said = blpk(folder, *arguments, drawing=drawing)
+    code, said = blpk(folder, *arguments)
     assert 3 == code
     lines = shown(said).splitlines()
     assert 2 == len([line for line in lines if line])
@@ -179,48 +158,32 @@ def test_messages_stand_on_lines_of_their_own(folder, drawing):
     assert data == (folder / "out" / "good").read_bytes()
 
 
-def test_reports_stand_on_lines_of_their_own(folder, drawing):
+def test_reports_stand_on_lines_of_their_own(folder):
     (folder / "also.blp").write_bytes((folder / "packed.blp").read_bytes())
     arguments = ["verify", "packed.blp", "also.blp"]
-    code, said = blpk(folder, *arguments, stdout="terminal", drawing=drawing)
+    code, said = blpk(folder, *arguments, stdout="terminal")
     assert 0 == code
     assert ["packed.blp: ok (4 chunks, 3.81M)", "also.blp: ok (4 chunks, 3.81M)"] == [
         line for line in shown(said).splitlines() if line
     ]
 
 
-def test_the_bar_appears_before_the_first_chunk(monkeypatch, drawing):
-    if drawing == "plain":
-        monkeypatch.setitem(sys.modules, "tqdm", None)
-    said = queue.Queue()
-    monkeypatch.setattr(progress, "TICK", 0.001)
-    monkeypatch.setattr(progress.console, "draw", said.put)
-    monkeypatch.setattr(progress, "_width", lambda: 80)
-    with progress.shown("data", 1000, True):
-        text = said.get(timeout=30)
-        assert "data:   0%" in (text if "data" in text else said.get(timeout=30))
+def test_no_bar_without_tqdm(folder, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    with progress.shown("data", 1000, True) as bar:
+        bar(500)
+        bar(500)
+    assert "" == capsys.readouterr().err
 
 
 @pytest.mark.parametrize("columns", [30, 50])
-def test_the_bar_fits(folder, drawing, columns):
+def test_the_bar_fits(folder, columns):
     name = "long" * 20 + "\u6f22" * 5
     (folder / name).write_bytes((folder / "plain").read_bytes())
-    code, said = blpk(folder, "compress", name, drawing=drawing, columns=columns)
+    code, said = blpk(folder, "compress", name, columns=columns)
     assert 0 == code
     assert "longlong" in said
     assert columns >= max(map(len, re.split("[\r\n]", said)))
-
-
-TIMES = [(0, "0:00"), (9.6, "0:10"), (600, "10:00"), (3600, "1:00:00"), (None, "?")]
-
-
-@pytest.mark.parametrize(("seconds", "text"), TIMES)
-def test_time(seconds, text):
-    assert text == progress._time_text(seconds)
-
-
-def test_a_wide_character_takes_two_columns():
-    assert "\u6f22\u6f22" == progress._cut("\u6f22" * 5, 5)
 
 
 @pytest.mark.parametrize(
@@ -290,45 +253,3 @@ def test_plain_bytes_are(folder):
     bloscpack.pack_file_to_file(folder / "words", folder / "words.blp")
     code, said = blpk(folder, "decompress", "words.blp", "-", stdout="terminal")
     assert (0, "some words\r\n") == (code, said)
-
-
-@pytest.mark.parametrize(
-    ("says", "options"),
-    [
-        (True, []),
-        (True, ["--npy"]),
-        (False, ["-q"]),
-        (False, ["--auto"]),
-        (False, ["--no-auto"]),
-        (False, ["--codec", "lz4"]),
-    ],
-)
-def test_what_auto_would_save(folder, says, options):
-    cents = np.round(np.random.default_rng(1).normal(100, 20, 20_000), 2)
-    save = np.save if "--npy" in options else lambda path, array: array.tofile(path)
-    save(folder / "cents.npy", cents)
-    code, said = blpk(folder, "compress", *options, "cents.npy", patience=60)
-    assert 0 == code
-    expected = r"blpk: --auto would make it about \d\d\.\d+K instead of 13\d\.\d+K\r\n"
-    assert says == bool(re.fullmatch(expected, said))
-    assert says or said == ""
-
-
-@pytest.mark.parametrize(
-    ("says", "options"), [(True, []), (False, ["--npy"]), (False, ["-q"])]
-)
-def test_arrays_that_are_packed_as_bytes(folder, says, options):
-    for name in ("a.npy", "b.npy"):
-        np.save(folder / name, np.arange(9))
-    words = ["compress", *options, "--output-dir", "x", "a.npy", "b.npy"]
-    code, said = blpk(folder, *words)
-    assert (0, says) == (code, said.count("--npy would store its array"))
-
-
-def test_what_auto_would_save_is_said_once(folder):
-    for name in "ab":
-        np.round(np.random.default_rng(1).normal(9, 2, 20_000), 2).tofile(folder / name)
-    code, said = blpk(folder, "compress", "--output-dir", "x", "a", "b", patience=60)
-    assert 0 == code
-    assert 1 == said.count("--auto would make 'a' ")
-    assert 1 == said.count("\n")

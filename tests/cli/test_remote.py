@@ -273,12 +273,6 @@ def test_wrong_arguments_show_no_credentials(url, run, tmp_path, monkeypatch):
         assert not found, (line, out, err)
 
 
-def test_debugging_shows_no_credentials(run, secret_url):
-    code, out, err = shown(run("-d", "verify", secret_url))
-    assert 0 == code
-    assert "/some/data.blp?..." in out + err
-
-
 @pytest.mark.parametrize(
     "arguments", [[], ["here.bin"], ["--output", "here.bin"], ["--output-dir", "out"]]
 )
@@ -302,18 +296,6 @@ def test_recover(run, secret_url, packed, tmp_path, monkeypatch):
     code, out, _ = shown(run("recover", secret_url, "new.blp"))
     assert (0, True) == (code, "data.blp?..." in out)
     assert (bp.unpack_ndarray_from_file("new.blp") == ARRAY).all()
-
-
-def test_estimate(run, secret_url, packed, tmp_path):
-    (tmp_path / "local.blp").write_bytes(packed)
-    fields = []
-    for name in (tmp_path / "local.blp", secret_url):
-        code, out, _ = shown(run("estimate", "--json", name))
-        assert 0 == code
-        found = json.loads(out)[0]
-        del found["file"]
-        fields.append(found)
-    assert fields[0] == fields[1]
 
 
 def test_refs(run, web, tmp_path, monkeypatch):
@@ -371,7 +353,7 @@ def test_rm_removes_no_url(run, secret_url, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "verb",
-    ["info", "list", "cat", "verify", "decompress", "estimate", "metadata", "show"],
+    ["info", "list", "cat", "verify", "decompress", "metadata", "show"],
 )
 @pytest.mark.parametrize("number", [403, 404, 500])
 def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monkeypatch):
@@ -394,7 +376,6 @@ def test_errors_name_the_url(run, secret_url, web, verb, number, tmp_path, monke
         ["compress", "--npy", "URL", "x.blp"],
         ["repack", "URL", "x.blp"],
         ["metadata", "--set", "{}", "URL"],
-        ["tune", "URL"],
         ["recover", "old.blp", "URL"],
     ],
 )
@@ -436,12 +417,11 @@ def test_server_without_ranges(run, web, tmp_path, monkeypatch):
         ["verify"],
         ["info", "--chunks"],
         ["info", "--chunks", "--json"],
-        ["estimate"],
         ["show"],
         ["show", "--stats"],
         ["metadata"],
         ["decompress"],
-        ["refs", "--location", "https://host", "--flat", "--unverified"],
+        ["refs", "--location", "https://host"],
     ],
     ids=" ".join,
 )

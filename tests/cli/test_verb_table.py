@@ -10,7 +10,7 @@ import pytest
 from cli.verb_support import load_manpage
 
 import bloscpack
-from bloscpack._cli import settings, verb_table
+from bloscpack._cli import verb_table
 from bloscpack._cli.console import console
 from bloscpack._cli.parser import create_parser, parse
 from bloscpack._cli.verb_table import VerbRecord
@@ -20,20 +20,15 @@ def test_names_and_letters_are_unique():
     words = [word for verb in verb_table.VERBS for word in (verb.name, verb.letter)]
     words = [word for word in words if word]
     assert len(words) == len(set(words))
-    others = [word for verb in verb_table.VERBS for word in verb.other_names]
-    assert [] == [word for word in others if others.count(word) > 1 or word in words]
 
 
 @pytest.mark.parametrize("verb", verb_table.VERBS, ids=lambda verb: verb.name)
 def test_the_record_fits_the_arguments(verb):
-    needed = {"append": "x y", "recover": "x y", "completion": "bash", "config": ""}
+    needed = {"append": "x y", "recover": "x y", "completion": "bash"}
     needed |= {"bigfile": "ls x", "convert": "x y", "diff": "x y"}
     args = parse([verb.name, *needed.get(verb.name, "x").split()])
     assert [] == [name for name in verb.inputs if not hasattr(args, name)]
     assert verb.many_files == (hasattr(args, "more") or hasattr(args, "files"))
-    assert set(verb.settings) <= set(settings.CHECKS)
-    for name in verb.settings:
-        assert hasattr(args, settings.ATTRIBUTES.get(name, name))
 
 
 def test_info_without_the_parser_is_the_verb_info():
@@ -48,12 +43,13 @@ class Dummy(ModuleType):
 
     def add_arguments(self, parser):
         parser.add_argument("--loudly", action="store_true", help="with a bang")
+        parser.add_argument("--codec", metavar="<codec>", help="codec of the echo")
         parser.add_argument("source", metavar="<source>", help="file to be shouted")
 
     def run(self, args):
         with open(args.source, "rb") as fp:
             console.put(fp.read().decode() + "!" * args.loudly)
-        console.put(" codec %s\n" % args.cname)
+        console.put(" codec %s\n" % args.codec)
         return 5
 
 
@@ -66,12 +62,10 @@ def dummy(monkeypatch, tmp_path):
         "write a file loudly",
         writes=verb_table.DATA,
         inputs=("source",),
-        settings=("codec",),
-        other_names=("yell",),
     )
     monkeypatch.setitem(sys.modules, name, Dummy(name))
     monkeypatch.setattr(verb_table, "VERBS", [*verb_table.VERBS, record])
-    monkeypatch.setenv("BLPK_CODEC", "lz4")
+    monkeypatch.setenv("BLPK_DEFAULTS", "--codec lz4")
     (tmp_path / "words").write_text("words")
     return str(tmp_path / "words")
 
@@ -92,16 +86,10 @@ def test_a_new_verb_runs(dummy, run, word):
     assert "blpk: using 2 threads\nblpk: done\n" == errors
 
 
-@pytest.mark.parametrize("word", ["yell", "shuot"])
-def test_a_new_verb_is_suggested(dummy, run, word):
-    assert "Did you mean 'shout'?" in run(word, dummy)[2]
-
-
 def test_a_new_verb_is_in_the_manual(dummy):
     page = load_manpage().make()
     assert ".SS shout, s\n" in page
     assert "\\fB\\-\\-loudly\\fR\nwith a bang" in page
-    assert "BLPK_CODEC\\fR\nCodec of compress, append, convert and shout." in page
 
 
 def test_a_new_verb_is_completed(dummy, run):
@@ -143,12 +131,9 @@ JSON = [
     "list --json x.blp",
     "info --json x.blp",
     "verify --json x.blp",
-    "estimate --json x.blp",
     "show --json x.blp",
     "diff --json x.blp x.blp",
-    "tune --json --seconds 0 plain",
     "recover --json x.blp new.blp",
-    "config --json",
     "metadata x.blp",
     "d --metadata-to - x.blp new",
 ]
@@ -164,12 +149,10 @@ def test_no_messages_in_json(packed, run, line, option):
     assert errors.endswith("blpk: done\n")
 
 
-@pytest.mark.parametrize("line", ["completion bash", "config --path"])
-def test_no_messages_in_data(packed, run, line):
-    if line.startswith("completion"):
-        pytest.importorskip("shtab")
-    _, expected, _ = run(*line.split())
-    code, said, errors = run("-v", "-n", "2", *line.split())
+def test_no_messages_in_data(packed, run):
+    pytest.importorskip("shtab")
+    _, expected, _ = run("completion", "bash")
+    code, said, errors = run("-v", "-n", "2", "completion", "bash")
     assert (0, expected) == (code, said)
     assert "blpk: using 2 threads\nblpk: done\n" == errors
 

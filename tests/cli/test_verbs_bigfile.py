@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support import GOLDEN, environment
 
-from bloscpack import bigfile, cli
+from bloscpack import bigfile
 from bloscpack._cli.verbs.bigfile import ACTIONS
-from bloscpack.cli import main
 
 SNAPSHOT = GOLDEN / "directories" / "bigfile" / "snapshot" / "data"
 UNWRITTEN = GOLDEN / "directories" / "bigfile" / "unwritten" / "data"
@@ -198,7 +195,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
     more = ["x.blp"] if verb == "recover" else []
     code, out, err = run(verb, "tree", *more)
     assert (1, "") == (code, out)
-    assert "blpk: error: 'tree' is a BigFile tree: " in err
+    assert "blpk: error: 'tree' is a BigFile tree, which 'blpk bigfile' reads" in err
     os.mkdir("other")
     err = run(verb, "other", *more)[2]
     assert "without the files of one ('zarr.json' or 'meta/storage'): 'other'" in err
@@ -210,7 +207,7 @@ def test_verbs_for_one_file_refuse_a_tree(tree, run, verb):
 def test_verbs_for_files_refuse_a_tree(tree, run, arguments):
     code, out, err = run(*arguments, "tree")
     assert (1, "") == (code, out)
-    assert "error: 'tree' is a BigFile tree: " in err
+    assert "error: 'tree' is a BigFile tree, which 'blpk bigfile' reads" in err
     run("compress", "tree/g/x/000000", "tree/file.blp")
     assert 0 == run(*arguments, "tree")[0]
 
@@ -267,12 +264,6 @@ def test_n_before_the_action_is_the_number_of_threads(tree, run, tmp_path):
     assert "using 3 threads" in run("-v", "bigfile", "ls", "-n", "3", "tree")[1]
     # Between verb and action it could be either.
     assert 2 == run("bigfile", "-n", "3", *arguments)[0]
-
-
-def test_an_unknown_option_gets_a_hint_from_its_action(tree, run):
-    assert "Did you mean '--json'?" in run("bigfile", "ls", "--jsn", "tree")[2]
-    err = run("bigfile", "ls", "--to", "other", "tree")[2]
-    assert "'blpk bigfile ls --help' shows what it accepts" in err
 
 
 def command_of(*arguments):
@@ -396,21 +387,6 @@ def test_repartition_keeps_a_block_that_it_can_not_copy(tree, run, tmp_path):
         code, _, err = run("bigfile", "repartition", "tree", files, "y")
         assert (2, 3) == (code, tree["y"].nfile)
         assert message in err
-
-
-def test_the_programs_are_the_actions(tree, monkeypatch, capsys):
-    text = (Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8")
-    found = re.findall('^bigfile-(.*) = "bloscpack.cli:bigfile_program"$', text, re.M)
-    assert sorted(ACTIONS.keys() - {"verify"}) == found
-    for program, output in (
-        ("bigfile-ls", "g/x\n"),
-        ("bigfile-get-attr.exe", "text\n"),
-    ):
-        names = ["tree"] if program.endswith("ls") else ["tree", "g/x", "s"]
-        monkeypatch.setattr(sys, "argv", ["/usr/bin/" + program, *names])
-        monkeypatch.setattr("bloscpack.cli.main", lambda: main(sys.argv[1:]))
-        cli.bigfile_program()
-        assert output == capsys.readouterr().out
 
 
 def test_verify(tree, good, run):

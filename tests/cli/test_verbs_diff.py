@@ -18,10 +18,8 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._file.chunk_reader import ChunkReader
 from bloscpack._file.opened import open_parts
 from bloscpack.dataset.conversion.comparison import Items
-from bloscpack.dataset.layouts.shard_files import ShardFiles
 
 COUNT = 3000
 ROWS = np.zeros(COUNT, [("day", "M8[D]"), ("price", "f8"), ("name", "S3")])
@@ -86,7 +84,7 @@ def test_equal_files_say_nothing(run):
     assert differences(run, "a.blp", "b.blp", 0)["equal"]
 
 
-def test_the_first_differing_items_and_the_largest_difference(run):
+def test_the_first_differing_items(run):
     a = np.zeros((100, 3))
     b = a.copy()
     b[::4, 1] = 0.5
@@ -96,9 +94,8 @@ def test_the_first_differing_items_and_the_largest_difference(run):
     assert (300, 29) == (found["compared"], found["differing"])
     assert {"index": [0, 1], "a": 0.0, "b": 0.5} == found["first"][0]
     assert 10 == len(found["first"])
-    assert (8.0, 1.0) == (found["largest"], found["relative"])
     said = run("diff", "a.blp", "b.blp")[1].splitlines()
-    assert "29 of 300 items differ, by 8 at most (relative: 1)" == said[0]
+    assert "29 of 300 items differ" == said[0]
     assert "  ..." == said[-1]
 
 
@@ -115,29 +112,28 @@ def test_indexes_in_either_order(run, order):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "largest"),
+    ("a", "b"),
     [
-        (np.array([2**63 - 1]), np.array([-(2**63)]), 2**64 - 1),
-        (np.array([2**53 + 1]), np.array([2**53]), 1),
-        (np.array([1, 2], "u1"), np.array([255, 2], "u1"), 254),
-        (np.array([np.inf, 1]), np.array([1, 1]), None),
-        (np.array([1 + 1j]), np.array([1 - 1j]), 2.0),
-        (np.array([True]), np.array([False]), None),
-        (np.array(["a"]), np.array(["b"]), None),
+        (np.array([2**63 - 1]), np.array([-(2**63)])),
+        (np.array([2**53 + 1]), np.array([2**53])),
+        (np.array([1, 2], "u1"), np.array([255, 2], "u1")),
+        (np.array([np.inf, 1]), np.array([1, 1])),
+        (np.array([1 + 1j]), np.array([1 - 1j])),
+        (np.array([True]), np.array([False])),
+        (np.array(["a"]), np.array(["b"])),
         (
             np.array(["2026-01-01"], "M8[D]"),
             np.array(["2026-01-03"], "M8[D]"),
-            "2 days",
         ),
-        (np.array(["NaT"], "M8[D]"), np.array(["2026-01-03"], "M8[D]"), None),
-        (np.array([-(2**62)], "M8[s]"), np.array([2**62 + 1], "M8[s]"), None),
-        (np.array([b"ab"], "V2"), np.array([b"cd"], "V2"), None),
+        (np.array(["NaT"], "M8[D]"), np.array(["2026-01-03"], "M8[D]")),
+        (np.array([-(2**62)], "M8[s]"), np.array([2**62 + 1], "M8[s]")),
+        (np.array([b"ab"], "V2"), np.array([b"cd"], "V2")),
     ],
     ids=lambda value: str(getattr(value, "dtype", "")),
 )
-def test_types(run, a, b, largest):
+def test_types(run, a, b):
     (found,) = differences(run, pack("a.blp", a), pack("b.blp", b))["items"]
-    assert (1, largest) == (found["differing"], found["largest"])
+    assert 1 == found["differing"]
     assert 0 == run("diff", "a.blp", pack("c.blp", a))[0]
 
 
@@ -155,24 +151,24 @@ def test_other_types_and_shapes(run):
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "largest"),
+    ("a", "b"),
     [
-        (np.array([2**53 + 1]), np.array([2.0**53]), None),
-        (np.array([2**63 - 1]), np.array([2**63 + 0j]), None),
-        (np.array([2**64 - 1], "u8"), np.array([2.0**64], "f4"), None),
-        (np.array([-1]), np.array([2**64 - 1], "u8"), 2.0**64),
-        (np.array([1], "M8[M]"), np.array([32], "M8[D]"), "1 days"),
+        (np.array([2**53 + 1]), np.array([2.0**53])),
+        (np.array([2**63 - 1]), np.array([2**63 + 0j])),
+        (np.array([2**64 - 1], "u8"), np.array([2.0**64], "f4")),
+        (np.array([-1]), np.array([2**64 - 1], "u8")),
+        (np.array([1], "M8[M]"), np.array([32], "M8[D]")),
         # As a number of nanoseconds modulo 2**64, both are the same.
-        (np.array([2**51], "m8[s]"), np.array([10**9 * 2**51 % 2**64], "m8[ns]"), None),
+        (np.array([2**51], "m8[s]"), np.array([10**9 * 2**51 % 2**64], "m8[ns]")),
     ],
     ids=lambda value: str(getattr(value, "dtype", "")),
 )
-def test_values_of_two_types_are_compared_exactly(run, a, b, largest):
+def test_values_of_two_types_are_compared_exactly(run, a, b):
     pack("a.blp", a)
     pack("b.blp", b)
     for first, second in (("a.blp", "b.blp"), ("b.blp", "a.blp")):
         (found,) = differences(run, first, second)["items"]
-        assert (1, largest) == (found["differing"], found["largest"])
+        assert 1 == found["differing"]
         shown = run("diff", first, second)[1].splitlines()[-1].strip()
         _, left, right = re.split("  +", shown)
         assert left != right
@@ -214,7 +210,7 @@ def test_many_differing_items_need_little_memory():
         assert tracemalloc.get_traced_memory()[1] < 10 * a.nbytes
     finally:
         tracemalloc.stop()
-    assert (a.size, 1) == (found.differing, found.largest)
+    assert a.size == found.differing
     assert [(0, 0, n) for n in range(10)] == [index for index, _, _ in found.first]
 
 
@@ -273,35 +269,7 @@ def test_a_file_and_its_plain_bytes(run):
     assert said.startswith("1 of 4000 items differ")
 
 
-# Chunks that are not decompressed
-
-
-@pytest.mark.parametrize("kinds", [("blp", "blp"), ("zarr", "zarr"), ("blp", "zarr")])
-def test_equal_chunks_are_not_decompressed(run, kinds, monkeypatch):
-    numbers = np.random.default_rng(0).integers(0, 99, 20_000)
-    names = []
-    for number, kind in enumerate(kinds):
-        name = "%d.%s" % (number, kind)
-        if kind == "blp":
-            pack(name, numbers, 8000, clevel=5, cname="lz4")
-        else:
-            settings = {"clevel": 5, "cname": "lz4"}
-            dataset.create_array(name, numbers, chunks=1000, **settings).close()
-        names.append(name)
-        numbers = numbers.copy()
-        numbers[12_345] = -1
-    loaded = []
-    for owner, method in ((ChunkReader, "each"), (ShardFiles, "load")):
-        original = getattr(owner, method)
-
-        def counted(self, chunks, *args, original=original, **kwargs):
-            loaded.extend(chunks)
-            return original(self, chunks, *args, **kwargs)
-
-        monkeypatch.setattr(owner, method, counted)
-    (found,) = differences(run, *names)["items"]
-    assert [[12_345]] == [item["index"] for item in found["first"]]
-    assert {12} == set(loaded)
+# Chunks
 
 
 @pytest.mark.parametrize("layout", ["bcolz", "superchunk"])
@@ -312,7 +280,7 @@ def test_chunks_of_other_layouts(run, layout):
     dataset.create_array("b", numbers, layout=layout).close()
     assert (0, "", "") == run("diff", "a", "a")
     said = run("diff", "a", "b")[1]
-    assert said.startswith("1 of 50000 items differ, by 49999 at most")
+    assert said.startswith("1 of 50000 items differ\n")
 
 
 @pytest.mark.parametrize("make", ["blp", "zarr"])
@@ -348,7 +316,7 @@ def test_a_table_that_states_a_huge_chunk(run):
             fp.write(packed[:start])
             fp.seek(start + HOLE)
             fp.write(packed[start:])
-    assert (0, "", "") == run("diff", "a.blp", "b.blp")
+    assert 3 == run("diff", "a.blp", "b.blp")[0]
 
 
 # Exit codes
@@ -391,8 +359,7 @@ def test_damage(run):
             fp.write(packed)
         packed[-20] ^= 1
     assert 3 == run("diff", "a.blp", "b.blp")[0]
-    assert 0 == run("diff", "b.blp", "b.blp")[0]  # `verify` notices it
-    assert 3 == run("verify", "b.blp")[0]
+    assert 3 == run("diff", "b.blp", "b.blp")[0]
 
 
 def test_help():

@@ -7,7 +7,6 @@ import os
 
 import numpy as np
 import pytest
-from support import output_of
 
 import bloscpack
 from bloscpack import BloscArgs, BloscpackArgs, dataset
@@ -112,24 +111,6 @@ def test_blocks_that_are_split(info, capsys, is_split, cname, clevel, typesize):
     assert found["block size"].endswith(", " + how)
     assert is_split is bloscpack.info("a.blp").first_chunk.split
     assert ("uncompressed" in found["codec"]) is (clevel == 0)
-    main(["-d", "info", "a.blp"])
-    assert "('split_blocks', %s)" % is_split in capsys.readouterr().out
-
-
-def test_fields_of_016(capsys):
-    bloscpack.pack_bytes_to_file(bytes(3000), "a.blp", metadata={"k": 1})
-    main(["-d", "info", "a.blp"])
-    shown = capsys.readouterr().out
-    for line in (
-        "blpk: BloscpackHeader:",
-        "blpk:     nchunks: 1",
-        "blpk: 'offsets':",
-        "blpk: {'k': 1}",
-        "blpk:     meta_options: '00000000'",
-        "blpk: First chunk blosc flags: ",
-    ):
-        assert line in shown.splitlines()
-    assert shown.index("\nkind:") < shown.index("blpk: BloscpackHeader:")
 
 
 def test_shape_and_order(info):
@@ -258,20 +239,6 @@ def test_store_of_another_program(capsys, verb):
     out, err = capsys.readouterr()
     assert "" == err
     assert (verb == "info") == ("zarr-python" in out)
-
-
-def test_neither_numpy_nor_argparse_is_needed():
-    bloscpack.pack_ndarray_to_file(ARRAY, "a.blp", metadata={"k": 1})
-    code = (
-        "import sys\n"
-        "before = {*sys.modules}\n"  # a tool that measures coverage imports some
-        "import bloscpack.cli as cli\n"
-        "cli.main(['info', 'a.blp'])\n"
-        "slow = {'numpy', 'blosc', 'argparse', 'typing', 'dataclasses'}\n"
-        "print(sorted(slow & ({*sys.modules} - before)))"
-    )
-    done = output_of(code)
-    assert "[]" == done.splitlines()[-1]
 
 
 def test_chunks_of_every_axis(capsys):

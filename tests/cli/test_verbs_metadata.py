@@ -12,7 +12,7 @@ import pytest
 
 import bloscpack
 from bloscpack._cli.exit_codes import EXIT_COULD_NOT, EXIT_USAGE, Refusal, exit_code
-from bloscpack._cli.options import process_metadata_args
+from bloscpack._cli.options import metadata_of_option
 from bloscpack._cli.verbs import metadata as verb
 from bloscpack._commit.locking import open_locked
 from bloscpack.args import MetadataArgs
@@ -215,7 +215,7 @@ def test_files_that_hold_no_json(packed, tmp_path, text, message):
     assert {"a": 1} == content(path)
     # ``-m`` reads them alike.
     with pytest.raises(Refusal) as other:
-        process_metadata_args(argparse.Namespace(metadata=str(tmp_path / "new")))
+        metadata_of_option(argparse.Namespace(metadata=str(tmp_path / "new")))
     assert str(caught.value) == str(other.value)
 
 
@@ -224,7 +224,7 @@ def test_what_both_ways_of_reading_take(packed, tmp_path, mark):
     path = packed({"a": 1})
     (tmp_path / "new").write_bytes(mark + b'{"b": [NaN, "\xc3\xa9"]}\n')
     blpk("--set", tmp_path / "new", path)
-    read = process_metadata_args(argparse.Namespace(metadata=str(tmp_path / "new")))
+    read = metadata_of_option(argparse.Namespace(metadata=str(tmp_path / "new")))
     assert repr(content(path)) == repr(read)
 
 

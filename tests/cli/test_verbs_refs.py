@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -18,39 +19,46 @@ from bloscpack import UsageError
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "b").mkdir()
     rows = np.arange(50 * 24, dtype="<f8").reshape(50, 24)
-    for name in ("a.blp", "b/a.blp"):
-        bp.pack_ndarray_to_file(rows, name, chunk_size=8 * 24 * 7, checksum="crc32c")
+    bp.pack_ndarray_to_file(rows, "a.blp", chunk_size=8 * 24 * 7, checksum="crc32c")
     bp.pack_ndarray_to_file(rows, "parts.blp", chunk_size=8 * 7, checksum="crc32c")
     bp.pack_ndarray_to_file(rows, "md5.blp", checksum="md5")
 
 
 @pytest.mark.parametrize(
-    ("files", "advice"),
+    ("file", "advice", "repacking"),
     [
-        (["a.blp", "b/a.blp"], "give a mapping of names .* with --name and -o"),
-        (["parts.blp"], "or use flat=True or --flat"),
-        (["md5.blp"], "or use unverified=True or --unverified"),
+        ("parts.blp", "a multiple of 192 bytes", ["-z", "1920"]),
+        ("md5.blp", "repack it with adler32, crc32 or crc32c", ["-k", "crc32"]),
     ],
 )
-def test_advice(files, advice, run):
+def test_advice(file, advice, repacking, run):
     """The same advice serves programs and users of the command."""
     with pytest.raises(UsageError, match=advice):
-        bp.references(files)
-    code, _, err = run("refs", *files)
+        bp.references(file)
+    code, _, err = run("refs", file)
     assert 2 == code
     assert re.search(advice, err), err
+    assert 0 == run("repack", *repacking, file)[0]
+    code, out, err = run("refs", file)
+    assert (0, "") == (code, err)
+    assert '"refs"' in out
 
 
-def test_the_advice_works(run):
-    for arguments in (["--flat", "parts.blp"], ["--unverified", "md5.blp"]):
-        code, out, err = run("refs", *arguments)
-        assert (0, "") == (code, err)
-        assert '"refs"' in out
-    code, out, _ = run("refs", "--name", "other", "b/a.blp")
-    assert 0 == code
-    assert '"other/.zarray"' in out
+def test_options(run):
+    arguments = ("--name", "b", "--dims", "x,y", "--zarr-format", "3")
+    code, out, err = run("refs", *arguments, "a.blp")
+    assert (0, "") == (code, err)
+    document = json.loads(json.loads(out)["refs"]["b/zarr.json"])
+    assert ["x", "y"] == document["dimension_names"]
+
+
+def test_an_output_that_exists(tmp_path, run):
+    assert 0 == run("refs", "-o", "a.json", "a.blp")[0]
+    assert bp.references("a.blp") == json.loads((tmp_path / "a.json").read_text())
+    code, _, err = run("refs", "-o", "a.json", "a.blp")
+    assert (1, True) == (code, "'a.json' exists! Use -f" in err)
+    assert 0 == run("-f", "refs", "-o", "a.json", "a.blp")[0]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")

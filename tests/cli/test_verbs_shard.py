@@ -48,7 +48,7 @@ def test_compress(blpk, options, rows, checksum):
 
 
 def test_checksum_of_the_user(blpk, monkeypatch):
-    monkeypatch.setenv("BLPK_CHECKSUM", "sha256")
+    monkeypatch.setenv("BLPK_DEFAULTS", "-k sha256")
     blpk("compress", "--npy", "--shard", "a.npy", "a.blp")
     assert "sha256" == bloscpack.info("a.blp").checksum
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import subprocess
@@ -17,8 +16,7 @@ from support import environment
 import bloscpack as bp
 from bloscpack import dataset
 from bloscpack._file.chunk_reader import ChunkReader
-from bloscpack.cli import main
-from bloscpack.dataset.conversion.statistics import Histogram, Summary
+from bloscpack.dataset.conversion.statistics import Summary
 
 COUNT = 2000
 NUMBERS = np.arange(COUNT) / 4
@@ -177,39 +175,15 @@ def test_wide_tables_are_cut_with_a_note(run, monkeypatch):
 # Data for programs
 
 
-@pytest.mark.parametrize("name", ["source.blp", "t.zarr", "a.zip"])
-def test_csv(capfd, name):
-    main(["show", "--format", "csv", "--rows", "1:3", make(name)])
-    said, errors = capfd.readouterr()
-    assert "" == errors
-    assert 'day,price,name\n2026-01-02,0.25,Zoë\n2026-01-03,0.5,"1,2"\n' == said
-
-
-def test_all_rows_are_data(capfdbinary):
-    bp.pack_ndarray_to_file(TABLE, "t.blp")
-    main(["show", "--format", "npy", "t.blp"])
-    said = capfdbinary.readouterr()
-    assert b"" == said.err
-    assert TABLE.tobytes() == np.load(io.BytesIO(said.out)).tobytes()
-
-
 def test_json_rows(run):
     values = np.array([(1.5, "NaT", b"\xff", 1j)], "f4, M8[s], S2, c8")
     bp.pack_ndarray_to_file(values, "v.blp")
-    found = json.loads(run("show", "--format", "json", "v.blp")[1])
-    assert [{"f0": 1.5, "f1": None, "f2": "\\xff", "f3": "1j"}] == found
+    (part,) = json.loads(run("show", "--json", "v.blp")[1])["parts"]
+    assert [{"f0": 1.5, "f1": None, "f2": "\\xff", "f3": "1j"}] == part["rows"]
     bp.pack_ndarray_to_file(NESTED, "n.blp")
-    found = json.loads(run("show", "--format", "json", "--rows", "0:1", "n.blp")[1])
-    assert [{"x": 0, "at": {"y": 0.0, "z": [0, 0]}}] == found
-    parts = json.loads(run("show", "--json", "n.blp")[1])["parts"]
-    assert [(0, 3)] == [(part["start"], len(part["rows"])) for part in parts]
-
-
-def test_what_a_form_can_not_hold(run):
-    bp.pack_ndarray_to_file(np.zeros((2, 2, 2)), "c.blp")
-    code, said, errors = run("show", "--format", "csv", "c.blp")
-    assert (2, "") == (code, said)
-    assert errors.startswith("blpk: error: an array of shape (2, 2, 2)")
+    (part,) = json.loads(run("show", "--json", "--rows", "1:3", "n.blp")[1])["parts"]
+    assert (1, 2) == (part["start"], len(part["rows"]))
+    assert {"x": 0, "at": {"y": 0.0, "z": [0, 0]}} == part["rows"][0]
 
 
 def test_usage(run):
@@ -217,7 +191,6 @@ def test_usage(run):
     for arguments, message in [
         (["--fields", "nix"], "there is no 'nix' among day, price, name"),
         (["--rows", "3"], "--rows: expected A:B"),
-        (["--format", "csv", "--stats"], "--format can't be combined"),
     ]:
         code, said, errors = run("show", *arguments, "t.zarr")
         assert (2, "") == (code, said)
@@ -300,36 +273,35 @@ def test_statistics_of_a_table(run):
     price = found["price"]
     assert (COUNT, 0.0, 499.75) == (price["count"], price["min"], price["max"])
     assert NUMBERS.mean() == pytest.approx(price["mean"])
-    assert NUMBERS.std() == pytest.approx(price["std"])
     assert "2026-01-01" == found["day"]["min"]
     assert "2031-06-23" == found["day"]["max"]
-    assert ("length", 1, 3) == tuple(found["name"][k] for k in ("of", "min", "max"))
-    assert COUNT == sum(bar["count"] for bar in price["histogram"])
+    assert (COUNT, None, None) == tuple(
+        found["name"][k] for k in ("count", "min", "mean")
+    )
+    found = lines(run, "--stats", "t.zarr")[3:]
+    assert ["min", "max", "mean", "count", "missing"] == found[0].split()
+    assert ["price", "0", "499.75", "249.875", "2000", "0"] == found[2].split()
+    assert ["name", "-", "-", "-", "2000", "0"] == found[3].split()
 
 
-@pytest.mark.parametrize(
-    "dtype", ["i1", "<u2", ">i8", "u8", "f2", ">f4", "f8", "?", "c8"]
-)
+@pytest.mark.parametrize("dtype", ["i1", "<u2", ">i8", "u8", "f2", ">f4", "f8", "?"])
 def test_statistics_of_any_type(run, dtype):
     numbers = np.arange(100).astype(dtype).reshape(20, 5)
     bp.pack_ndarray_to_file(numbers, "n.blp")
-    values = (
-        numbers.astype("f8" if dtype != "?" else "u1")
-        if dtype != "c8"
-        else abs(numbers)
-    )
+    values = numbers.astype("f8")
     (found,) = statistics(run, "n.blp").values()
     assert values.min() == found["min"]
     assert values.max() == found["max"]
     assert values.mean() == pytest.approx(found["mean"])
-    assert values.std() == pytest.approx(found["std"])
 
 
 def test_missing_and_infinite_values(run):
-    bp.pack_ndarray_to_file(np.array([1, np.nan, np.inf, 3, -np.inf]), "n.blp")
+    bp.pack_ndarray_to_file(np.array([1, np.nan, 3]), "n.blp")
     (found,) = statistics(run, "n.blp").values()
-    counts = [found[key] for key in ("count", "missing", "infinite", "mean")]
-    assert [4, 1, 2, 2.0] == counts
+    assert [2, 1, 2.0] == [found[key] for key in ("count", "missing", "mean")]
+    bp.pack_ndarray_to_file(np.array([1, np.inf, 3, -np.inf]), "i.blp")
+    (found,) = statistics(run, "i.blp").values()
+    assert [4, 0, None] == [found[key] for key in ("count", "missing", "mean")]
     bp.pack_ndarray_to_file(np.array(["NaT", "2026-01-01"], "M8[D]"), "t.blp")
     (found,) = statistics(run, "t.blp").values()
     counts = [found[key] for key in ("count", "missing", "mean")]
@@ -354,7 +326,7 @@ def test_statistics_of_few_values(run, numbers):
     bp.pack_ndarray_to_file(np.array(numbers, "f8"), "n.blp")
     code, said, errors = run("show", "--stats", "n.blp")
     assert (0, "") == (code, errors)
-    assert "histogram" not in said
+    assert "missing" in said
 
 
 def test_statistics_of_fields_rows_and_members(run):
@@ -364,46 +336,19 @@ def test_statistics_of_fields_rows_and_members(run):
     assert (2, 2.5, 2.75) == (found["count"], found["min"], found["max"])
 
 
-def test_the_histogram_widens_without_losing_values():
-    random = np.random.default_rng(1)
-    histogram = Histogram(-1074)
-    blocks = [
-        np.zeros(3),
-        random.normal(size=999),
-        -(10.0 ** random.uniform(-9, 9, 99)),
-    ]
-    for block in blocks:
-        histogram.add(block)
-    values = np.concatenate(blocks)
-    bars = list(histogram.bars(20))
-    assert len(values) == sum(count for _, _, count in bars)
-    for begin, end, count in bars:
-        assert count == np.count_nonzero((begin <= values) & (values < end))
-
-
-def test_zeros_in_front_keep_the_histogram_narrow():
-    histogram = Histogram(-1074)
-    values = np.linspace(1, 2, 100) * 1e-20
-    for block in (np.zeros(5), values):
-        histogram.add(block)
-    assert [5, 1, 49, 50] == [count for _, _, count in histogram.bars(4)]
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "numbers",
     [
         np.array([1e308, 1e308, -1e308, -1e308]),
-        np.array([1, 1.7e308 + 1.7e308j]),
         np.array([1, 1e300], "g") ** 2,
     ],
-    ids=["sum", "magnitude", "longdouble"],
+    ids=["sum", "longdouble"],
 )
 def test_values_whose_sum_is_no_float(numbers):
     found = Summary("", numbers.dtype)
     found.add(numbers)
-    assert (len(numbers), 0, 0) == (found.count, found.missing, found.infinite)
-    assert (None, None) == (found.mean, found.deviation)
+    assert (len(numbers), 0, None) == (found.count, found.missing, found.mean)
 
 
 def test_blocks_and_all_items_have_the_same_statistics():
@@ -413,20 +358,7 @@ def test_blocks_and_all_items_have_the_same_statistics():
     for part in np.split(numbers, 10):
         parts.add(part)
     assert whole.mean == pytest.approx(parts.mean)
-    assert whole.deviation == pytest.approx(parts.deviation)
-    assert numbers.std() == pytest.approx(parts.deviation)
-
-
-@pytest.mark.parametrize(("encoding", "full"), [("utf-8", "█"), ("ascii", "@")])
-def test_bars_suit_the_encoding(encoding, full):
-    bp.pack_ndarray_to_file(NUMBERS, "n.blp")
-    found = subprocess.run(
-        [sys.executable, "-m", "bloscpack", "show", "--stats", "n.blp"],
-        capture_output=True,
-        env=environment(PYTHONIOENCODING=encoding),
-        check=True,
-    )
-    assert full * 24 in found.stdout.decode(encoding)
+    assert numbers.mean() == pytest.approx(parts.mean)
 
 
 def test_help():

@@ -7,8 +7,8 @@ from types import ModuleType
 
 from support import DOCS
 
+from bloscpack._cli.display import HelpFormatter
 from bloscpack._cli.options import set_help
-from bloscpack._cli.parser import BloscPackCustomFormatter
 
 SCREEN = 30
 
@@ -26,9 +26,7 @@ def load_manpage() -> ModuleType:
 def parser_of(name):
     """Return a parser that has learned a verb."""
     verb = importlib.import_module("bloscpack._cli.verbs." + name)
-    parser = argparse.ArgumentParser(
-        prog="blpk " + name, formatter_class=BloscPackCustomFormatter
-    )
+    parser = argparse.ArgumentParser(prog="blpk " + name, formatter_class=HelpFormatter)
     set_help(parser, getattr(verb, "HELP", ""))
     verb.add_arguments(parser)
     return parser, verb.run

@@ -2,15 +2,12 @@
 
 import json
 import os
-import pathlib
-import shutil
 import struct
 import sys
-import tempfile
 
 import numpy
 import pytest
-from support import as_user
+from support import as_user, needs_root
 
 import bloscpack
 from bloscpack._commit.ownership import ACL, FileAccess, may_read, may_write
@@ -25,9 +22,6 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions"),
     pytest.mark.usefixtures("usual_umask"),
 ]
-needs_root = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
-)
 USER, GROUP, OTHER_GROUP = 12345, 12345, 54321
 STRANGER, MEMBER = 23456, 34567
 # Tags of the entries of an ACL.
@@ -38,12 +32,10 @@ LONG = {"a": list(range(999))}
 
 
 @pytest.fixture
-def shared():
+def shared(open_folder):
     """Return a folder that all users can write to."""
-    folder = pathlib.Path(tempfile.mkdtemp())
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
+    open_folder.chmod(0o777)
+    return open_folder
 
 
 def acl(group=4, named=4, mask=4, others=0):

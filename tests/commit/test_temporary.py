@@ -9,7 +9,7 @@ import time
 
 import pytest
 from crash.watched_disk import WatchedDisk, replaced_disk
-from support import environment
+from support import as_user, environment, needs_root
 
 import bloscpack
 from bloscpack._commit.replacing import replacing
@@ -289,20 +289,15 @@ def test_what_is_no_temporary_file_stays(tmp_path):
     assert before == names_in(tmp_path)
 
 
-@pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs several users"
-)
-def test_file_of_another_user_stays(tmp_path):
-    tmp_path.chmod(0o777)
-    name = disk.names_beside(str(tmp_path / "file"))[0]
-    (tmp_path / name).write_bytes(b"")
+@needs_root
+def test_file_of_another_user_stays(open_folder):
+    open_folder.chmod(0o777)
+    name = disk.names_beside(str(open_folder / "file"))[0]
+    (open_folder / name).write_bytes(b"")
     os.chmod(name, 0o666)
-    os.seteuid(12345)
-    try:
-        remove_leftovers(str(tmp_path / "file"))
-    finally:
-        os.seteuid(0)
-    assert [os.path.basename(name)] == names_in(tmp_path)
+    with as_user(12345):
+        remove_leftovers(str(open_folder / "file"))
+    assert [os.path.basename(name)] == names_in(open_folder)
 
 
 def test_without_locks_files_of_dead_writers_stay(tmp_path, monkeypatch):

@@ -438,21 +438,8 @@ class SaveArrays(Operation):
             return {name: array.read().tolist() for name, array in archive.items()}
 
     def follow(self, folder, inputs):
-        path = folder / TARGET
         settings = {**self.settings, "sync": False}
-        if not path.exists():
-            bloscpack.savez(path, settings=settings)
-        with bloscpack.loadz(path, "r+", settings=settings) as archive:
-            archive["follows"] = [1]
-
-
-class ChangeArrays(SaveArrays):
-    """Replace an array in a file, add one, and keep one."""
-
-    def run(self, folder, inputs):
-        settings = {**self.settings, "sync": self.sync}
-        with bloscpack.loadz(folder / TARGET, "r+", settings=settings) as archive:
-            archive.update(old=[1, 2], **self.arrays)
+        bloscpack.savez(folder / TARGET, follows=[1], settings=settings)
 
 
 class TakenBack(Operation):

@@ -34,7 +34,6 @@ from crash.operations import (
     AppendToGrid,
     AppendToPiped,
     AppendToShard,
-    ChangeArrays,
     Compress,
     Decompress,
     MetadataOfShard,
@@ -410,7 +409,6 @@ OPERATIONS = {
     "savez": SaveArrays(),
     "savez to a new file": SaveArrays(False),
     "savez --no-sync": SaveArrays(sync=False),
-    "change an archive": ChangeArrays(),
     "append after crash": AfterCrash(Append(2900, 50, recompress=TIGHT), Append()),
     "metadata after crash": AfterCrash(
         Append(nbytes=5000, metadata=["m"] * 9), RewriteMetadata()

@@ -44,7 +44,6 @@ ARRAY = {
     "changes": [
         lambda x: x.append([1]),
         lambda x: x.resize(3),
-        lambda x: x.trim(1),
         lambda x: x.__setitem__(0, 7),
         lambda x: x.attrs.update(a=1),
         lambda x: x.attrs.put({}),
@@ -96,11 +95,6 @@ def open_group(path="x"):
     return group
 
 
-def open_archive():
-    bp.savez("x.zip", a=np.arange(5))
-    return bp.loadz("x.zip", "r+")
-
-
 def open_file(mode):
     bp.pack_bytes_to_file(b"old" * 1000, "x.blp", sync=True)
     file = bp.open("x.blp", mode, chunk_size=64) if mode == "wb" else None
@@ -122,16 +116,6 @@ KINDS = {
         **TABLE,
     },
     "group": {"open": open_group, **GROUP},
-    "archive": {
-        "open": open_archive,
-        "changes": [
-            lambda x: x.__setitem__("b", np.arange(3)),
-            lambda x: x.__delitem__("a"),
-            lambda x: x.update(c=np.arange(3)),
-        ],
-        "go_on": lambda x: x.__setitem__("d", np.arange(4)),
-        "check": lambda: sorted(bp.loadz("x.zip")) == ["a", "d"],
-    },
     "new file": {
         "open": lambda: open_file("wb"),
         **FILE,

@@ -130,12 +130,12 @@ class Genuine:
             table.add_column("new", np.arange(100.0), position=1)
             table.remove_column("raw")
             table.resize(120)
-            table.trim(50)
+            table.resize(70)
             table[3] = table[9]
             expected = {name: table[name][:] for name in table.names}
         self.check(path, expected)
         with dataset.open_table(path, "r+") as table:
             table.append(table[:5])
-            table.trim(60)
+            table.resize(15)
             expected = {name: table[name][:] for name in table.names}
         self.check(path, expected)

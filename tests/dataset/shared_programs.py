@@ -41,20 +41,22 @@ def create(path, name, *, full=False):
 
 
 def create_foreign(path):
-    """Create an array as another program writes it."""
-    codecs = [
-        {"name": "bytes", "configuration": {"endian": "little"}},
-        {"name": "gzip", "configuration": {"level": 1}},
-    ]
+    """Create an array of our form as another program writes it."""
+    little, crc32c = {"name": "bytes", "configuration": {"endian": "little"}}, "crc32c"
+    shards = {
+        "chunk_shape": [2, 5],
+        "codecs": [little, "blosc", crc32c],
+        "index_codecs": [little, crc32c],
+    }
     document = {
         "zarr_format": 3,
         "node_type": "array",
         "shape": [10, 9],
         "data_type": "int32",
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 5]}},
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+        "chunk_key_encoding": "default",
         "fill_value": -7,
-        "codecs": codecs,
+        "codecs": [{"name": "sharding_indexed", "configuration": shards}],
     }
     os.mkdir(path)
     Path(path, "zarr.json").write_text(json.dumps(document))

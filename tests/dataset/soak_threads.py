@@ -183,7 +183,8 @@ class ArrayMix(Mix):
         value = block_of(thread, step)
         array.append([value] * BLOCK)
         self.blocks.appended.append(value)
-        array.trim(BLOCK)
+        with array._check_writer().turn():
+            array.resize(len(array) - BLOCK)
         self.blocks.removed.append(value)
 
     def look(self):
@@ -371,41 +372,6 @@ class GroupMix(Mix):
         assert dataset.verify(self.place).ok, dataset.verify(self.place)
 
 
-class ArchiveMix(Mix):
-    def __init__(self, place):
-        super().__init__(place)
-        self.place += ".zip"
-        self.arrays = {}
-        bp.savez(self.place, common=np.arange(9))
-        self.archive = bp.loadz(self.place, "r+", settings={"sync": False})
-
-    def change(self, thread, step, draw):
-        name = "m%d-%d" % (thread, step)
-        mine = [n for n in list(self.arrays) if n.startswith("m%d-" % thread)]
-        if draw.random() < 0.7 or not mine:
-            self.archive[name] = np.full(5, step)
-            self.arrays[name] = step
-        else:
-            del self.archive[mine[0]]
-            del self.arrays[mine[0]]
-
-    def look(self):
-        assert list(range(9)) == self.archive["common"][:].tolist()
-        list(self.archive)
-
-    def intrude(self):
-        self._check_refused(lambda: self.archive.update(a=np.arange(3)))
-        assert 9 == len(self.archive["common"][:])
-        self.archive.close()
-
-    def check(self):
-        self.archive.close()
-        with bp.loadz(self.place) as archive:
-            assert {"common", *self.arrays} == set(archive), "arrays"
-            for name, value in self.arrays.items():
-                assert [value] * 5 == archive[name][:].tolist()
-
-
 class FileMix(Mix):
     """A file object: its records are whole, and in the order of each thread."""
 
@@ -511,7 +477,6 @@ KINDS = {
     "bcolz": BcolzMix,
     "table": TableMix,
     "group": GroupMix,
-    "archive": ArchiveMix,
     "file": FileMix,
     "bigfile": BigFileMix,
 }

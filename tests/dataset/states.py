@@ -225,12 +225,6 @@ class ArrayMachine(Machine):
         self.expected = resized(self.expected, rows, self.fill)
         self.opened.resize(rows)
 
-    @rule(rows=ROWS)
-    def trim(self, rows):
-        rows = min(rows, len(self.expected))
-        self.expected = self.expected[: len(self.expected) - rows]
-        self.opened.trim(rows)
-
     @rule(
         start=st.integers(-60, 60),
         stop=st.integers(-60, 60),
@@ -292,13 +286,6 @@ class TableMachine(Machine):
         self.opened.resize(rows)
         for name, items in self.expected.items():
             self.expected[name] = resized(items, rows)
-
-    @rule(rows=ROWS)
-    def trim(self, rows):
-        rows = min(rows, len(self))
-        self.opened.trim(rows)
-        for name, items in self.expected.items():
-            self.expected[name] = items[: len(items) - rows]
 
     @rule(start=st.integers(0, 40), count=ROWS)
     def assign(self, start, count):
@@ -389,12 +376,6 @@ class GridMachine(Machine):
         kept = old[kept]
         self.expected[tuple(map(slice, kept.shape))] = kept
         self.opened.resize(shape)
-
-    @rule(count=st.integers(0, 9))
-    def trim(self, count):
-        count = min(count, len(self.expected))
-        self.expected = self.expected[: len(self.expected) - count]
-        self.opened.trim(count)
 
     @rule(data=st.data())
     def assign(self, data):

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from indexes import indexes
@@ -17,7 +18,6 @@ from bloscpack.exceptions import UsageError
 SHAPE = (5, 3, 4)
 ITEMS = np.arange(60, dtype="i4").reshape(SHAPE)
 TICK = np.dtype([("price", "f8"), ("pair", "i2", (2,)), ("side", "S1")])
-LAYOUTS = ["zarr", "superchunk", "bcolz"]
 few = settings(max_examples=25, suppress_health_check=[*HealthCheck])
 
 

@@ -56,11 +56,14 @@ def test_reading_and_closing(tmp_path, name, start):
     ) as array:
         for count in (1, 1, 3, 9, 1, 30, 2):
             new = rng.integers(0, 100, (count, *inner))
+            kept = new.copy()
             array.append(new)
-            expected = np.concatenate([expected, new])
-            check_reads(array, expected)
+            new[:] = -1  # the array has a copy
+            expected = np.concatenate([expected, kept])
+            if len(array):
+                check_reads(array, expected[: len(array)])
             stored = dataset.open(tmp_path / "a")[...]
-            assert expected[: len(stored)].tolist() == stored.tolist()
+            assert array[...].tolist() == stored.tolist()
     check_reads(dataset.open(tmp_path / "a"), expected)
     assert dataset.verify(tmp_path / "a").ok
 
@@ -73,6 +76,7 @@ def test_rows_wait_for_the_end_of_a_file(tmp_path):
         for number in range(5, 27):
             array.append([number])
             lengths.append(len(dataset.open(tmp_path / "a")))
+            assert lengths[-1] == len(array)
         assert [5] * 6 + [12] * 12 + [24] * 4 == lengths
         array.append(range(27, 49))  # over the end of two files
         assert 49 == len(dataset.open(tmp_path / "a"))
@@ -83,10 +87,8 @@ CHANGES = {
     "flush": lambda array: array.flush(),
     "assign": lambda array: array.__setitem__(6, 60),
     "resize": lambda array: array.resize(7),
-    "trim": lambda array: array.trim(1),
     "attributes": lambda array: array.attrs.update(x=1),
     "an iterator": lambda array: array.append(iter([[8, 9], [10]])),
-    "pickle": lambda array: pickle.loads(pickle.dumps(array)),
 }
 
 
@@ -115,13 +117,14 @@ def test_tables(tmp_path, layout):
         for number in range(20):
             table.append({"a": [number] * 2, "b": np.ones((2, 2))})
             expected += [number] * 2
-            assert expected == table["a"][:].tolist() == table[:]["a"].tolist()
-            assert len(expected) == len(table) == len(table["b"])
+            found = expected[: len(table)]
+            assert found == table["a"][:].tolist() == table[:]["a"].tolist()
+            assert len(table) == len(table["b"]) == len(dataset.open(tmp_path / "t"))
         assert len(dataset.open(tmp_path / "t")) < len(expected)
         table["a"][0] = 7
         assert len(dataset.open(tmp_path / "t")) == len(expected)
         table.append({"a": [1], "b": [[1, 1]]})
-        table.add_column("c", np.arange(len(table)))
+        table.add_column("c", np.arange(len(expected) + 1))
         table.append({"a": [1], "b": [[1, 1]], "c": [5]})
         with pytest.raises(DoesNotFit):
             table.append({"a": [1, 2], "b": [[1, 1]], "c": [5]})
@@ -143,11 +146,10 @@ def test_an_error_keeps_the_rows(tmp_path, monkeypatch):
         with monkeypatch.context() as context:
             context.setattr(disk, "sync", fail)
             fills = lambda: array.append([9])  # noqa: E731 - the shard is full then
-            for change in (array.flush, array.close, lambda: array.trim(1), fills):
+            for change in (array.flush, array.close, lambda: array.resize(2), fills):
                 with pytest.raises(OSError, match="the disk has failed"):
                     change()
-        assert [1, 2, 3] == array[:].tolist()
-        assert [1] == dataset.open(tmp_path / "a")[:].tolist()
+        assert [1] == array[:].tolist() == dataset.open(tmp_path / "a")[:].tolist()
         array.append([4])
     assert [1, 2, 3, 4] == dataset.open(tmp_path / "a")[:].tolist()
 
@@ -184,7 +186,7 @@ for number in range(1, 8):
     array.append([number])
     if number == 5:
         array.flush()
-print(array[:].tolist())
+print(len(array))
 sys.stdout.flush()
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -196,7 +198,7 @@ def test_a_killed_program_loses_what_was_not_flushed(tmp_path):
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, check=False
     )
-    assert (-signal.SIGKILL, str(list(range(8)))) == (
+    assert (-signal.SIGKILL, "6") == (
         done.returncode,
         done.stdout.strip(),
     )
@@ -206,12 +208,12 @@ def test_a_killed_program_loses_what_was_not_flushed(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_process_reads_but_does_not_write(tmp_path):
+def test_a_child_process_does_not_write(tmp_path):
     with dataset.create_array(tmp_path / "a", [1], buffered=True) as array:
         array.append([2])
         child = os.fork()
         if not child:
-            right = array[:].tolist() == [1, 2]
+            right = array[:].tolist() == [1]
             try:
                 array.flush()
             except UsageError:
@@ -267,16 +269,19 @@ def test_refusals(tmp_path):
         group.create_array("a", [1], buffered=True) as array,
     ):
         array.append([2])
+        assert [1] == array[:].tolist() == pickle.loads(pickle.dumps(array))[:].tolist()
+        array.flush()
         assert [1, 2] == array[:].tolist()
     with pytest.raises(UsageError, match="is a group"):
         dataset.open(tmp_path / "g", "r+", buffered=True)
-    # Items whose fields have files of their own are written at once.
+    # Also items whose fields have files of their own.
     items = np.zeros(2, [("x", "i4"), ("y", "f8")])
     with dataset.create_array(
         tmp_path / "s", items, layout="superchunk", buffered=True
     ) as array:
         array.append(items)
-        assert 4 == len(dataset.open(tmp_path / "s")) == len(array)
+        assert 2 == len(dataset.open(tmp_path / "s")) == len(array)
+    assert 4 == len(dataset.open(tmp_path / "s"))
     with dataset.open(tmp_path / "a", "a", buffered=True) as array:
         array.append([2])
         with pytest.raises(StorageError):  # it is locked
@@ -292,7 +297,6 @@ def test_copies_have_the_rows_that_wait(tmp_path, layout):
     changes = {
         "renamed": lambda table: table.rename({"b": "c"}),
         "all renamed": lambda table: table.rename({"a": "x", "b": "y"}),
-        "other types": lambda table: table.astype({"b": "f4"}),
     }
     for name, change in changes.items():
         with dataset.create_table(tmp_path / name, rows, **how) as table:
@@ -302,16 +306,6 @@ def test_copies_have_the_rows_that_wait(tmp_path, layout):
         items = [(1, 1.5), (1, 1.5), (1, 1.0)]
         assert items == dataset.open(tmp_path / name)[:].tolist()
         assert dataset.verify(tmp_path / name).ok
-    with dataset.create_group(tmp_path / "group", sync=False) as group:
-        with dataset.create_table(tmp_path / "table", rows, **how) as table:
-            table.append(rows)
-            assert 2 == len(group.copy(table, "copy"))
-        if layout == "zarr":
-            array = group.create_array("array", [1], buffered=True)
-            array.append([2])
-            group["other"] = array
-            assert [1, 2] == group["other"][:].tolist()
-            array.close()
 
 
 def test_an_interrupted_commit(tmp_path, monkeypatch):
@@ -331,7 +325,7 @@ def test_an_interrupted_commit(tmp_path, monkeypatch):
     for change in (lambda: array.append([3]), array.flush):
         with pytest.raises(StorageError, match="open it again"):
             change()
-    assert [1, 2] == array[:].tolist()
+    assert [] == array[:].tolist()
     with pytest.raises(StorageError, match="open it again"):
         array.close()
     array.close()

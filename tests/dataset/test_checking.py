@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
+from support import as_user, needs_root
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -398,20 +398,14 @@ def test_descriptions_of_directories_of_other_programs(name):
     assert json.dumps(found)
 
 
-@pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs root")
-def test_a_member_that_may_not_be_read(monkeypatch, request):
-    folder = tempfile.TemporaryDirectory()  # others may not enter `tmp_path`
-    request.addfinalizer(folder.cleanup)
-    os.chmod(folder.name, 0o755)
-    monkeypatch.chdir(folder.name)
+@needs_root
+def test_a_member_that_may_not_be_read(monkeypatch, open_folder):
+    monkeypatch.chdir(open_folder)
     with dataset.create_group("a") as group:
         group.create_array("priv", [1]).close()
     os.chmod("a/priv", 0)
-    os.seteuid(65534)
-    try:
+    with as_user(65534):
         report = dataset.verify("a")
-    finally:
-        os.seteuid(0)
     found = [(f.file, f.kind) for f in report.findings if f.severity == "error"]
     assert [("priv", "permission")] == found
     assert 1 == state_of(report)[0]

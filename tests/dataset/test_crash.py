@@ -263,7 +263,6 @@ TABLE_CHANGES = {
     "add": lambda t: t.add_column("z", np.arange(50)),
     "remove": lambda t: t.remove_column("x"),
     "rename": lambda t: t.rename({"x": "z"}),
-    "convert": lambda t: t.astype({"x": "i4"}),
     "attributes": lambda t: t.attrs.update(b=2),
 }
 # The same for a table whose column "y" has fields.
@@ -282,8 +281,6 @@ GROUP_CHANGES = {
     "replace": lambda g: g.create_array("a", [5], mode="w"),
     "remove": lambda g: g.__delitem__("a"),
     "remove a group": lambda g: g.__delitem__("in"),
-    "move": lambda g: g.move("a", "in/b"),
-    "copy": lambda g: g.copy("a", "b"),
     "attributes": lambda g: g.attrs.update(b=2),
 }
 
@@ -388,8 +385,14 @@ OPERATIONS = {
 # What can be written in each place: only Zarr in a store of objects, and nothing moves
 # in one step there.
 OF_ZARR = (zarr_array, grid_array, zarr_table, zarr_group)
+# What has the kinds of changes of `superchunk`, `zarr_table` and `zarr_group`.
+SIMILAR = (superchunk_leaves, superchunk_table, group)
 CASES = [
-    pytest.param(place, name, id="%s-%s" % (place, name))
+    pytest.param(
+        *(place, name),
+        id="%s-%s" % (place, name),
+        marks=[pytest.mark.slow] if make in SIMILAR else [],
+    )
     for place in PLACES
     for name, (make, _) in OPERATIONS.items()
     if place == "folder"

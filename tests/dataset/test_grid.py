@@ -328,7 +328,6 @@ def test_an_array_without_axes(path):
         for wrong in (
             lambda: array.append([1]),
             lambda: array.resize(3),
-            lambda: array.trim(1),
         ):
             with pytest.raises(UsageError, match="without axes"):
                 wrong()

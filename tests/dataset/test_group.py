@@ -345,9 +345,9 @@ def test_a_folder_of_datasets(tmp_path):
     with dataset.open_group(tmp_path / "b", "a") as group:
         group.create_array("new", [1], layout="bcolz")
         with pytest.raises(UsageError, match="opened for reading"):
-            group["2020/daily"].trim(1)  # the group around it is a plain folder
+            group["2020/daily"].resize(1)  # the group around it is a plain folder
         with pytest.raises(UsageError, match="opened for reading"):
-            group["blz"].trim(1)  # BLZ can only be read
+            group["blz"].resize(1)  # BLZ can only be read
     assert ["2020", "blz", "new"] == list(dataset.open(tmp_path / "b"))
 
 
@@ -397,7 +397,7 @@ def test_pickle(tmp_path, mode):
     bloscpack.savez(tmp_path / "a.zip", x=[1, 2])
     with (
         dataset.open(tmp_path / "a", mode) as group,
-        bloscpack.loadz(tmp_path / "a.zip", mode) as archive,
+        bloscpack.loadz(tmp_path / "a.zip") as archive,
     ):
         copies = pickle.loads(pickle.dumps((group, archive)))
     assert [1, 2] == copies[0]["g/x"][:].tolist() == copies[1]["x"][:].tolist()

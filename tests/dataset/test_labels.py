@@ -120,56 +120,11 @@ def test_inner_axes_keep_their_names_in_a_changed_column(tmp_path):
     columns = {**COLUMNS, "more": ITEMS}
     with dataset.create_table(tmp_path / "t", columns, dims=dims) as table:
         for names in ({"wind": "w", "more": "m"}, {"w": "wind", "m": "more"}):
-            table.astype(dict.fromkeys(names, "f4"))
             table.rename(names)
             found = {name: table[name].dims for name in names.values()}
             assert [("time", "part"), ("time", None)] == [*found.values()]
     assert ["time", "part"] == stored(tmp_path / "t" / "wind")
     assert ["time", "more_axis_1"] == stored(tmp_path / "t" / "more")
-
-
-@pytest.mark.parametrize("new", ["z", "in/z"])
-def test_names_that_are_made_follow_a_copy_and_a_move(tmp_path, new):
-    with dataset.create_group(tmp_path / "g") as group:
-        group.create_array("old", ITEMS)
-        group.create_array("t", ITEMS, dims=["old_axis_0", None])
-        copy = group.copy("old", new)
-        assert copy.dims is None
-        copy.append(ITEMS)
-        assert ["z_axis_0", "z_axis_1"] == stored(tmp_path / "g" / new)
-        del group[new]
-        group.move("old", new)
-        moved = group[new]
-        moved.append(ITEMS)
-        assert (None, (4, 3)) == (moved.dims, moved.shape)
-        group.move("t", "u")  # the given name stays
-        assert ("old_axis_0", None) == group["u"].dims
-        assert ("old_axis_0", None) == group.copy("u", "v").dims
-    assert ["z_axis_0", "z_axis_1"] == stored(tmp_path / "g" / new)
-    assert ["old_axis_0", "u_axis_1"] == stored(tmp_path / "g" / "u")
-    assert 0 == dataset.verify(tmp_path / "g").nerrors
-
-
-def test_a_damaged_array_is_moved(tmp_path):
-    with dataset.create_group(tmp_path / "g") as group:
-        group.create_array("old", ITEMS).close()
-        (tmp_path / "g" / "old" / "zarr.json").write_text('{"node_type": "array"}')
-        group.move("old", "new")
-    assert (tmp_path / "g" / "new" / "zarr.json").exists()
-
-
-def test_a_copy_of_a_table_has_names_of_its_own(tmp_path):
-    dims = {"time": ["time"], "wind": [None, "part"]}
-    columns = {**COLUMNS, "more": ITEMS}
-    with dataset.create_group(tmp_path / "g") as group:
-        table = group.create_table("t", columns, dims=dims)
-        group.copy("t", "u")
-        column = group.copy(table["more"], "column")
-        assert ("time", None) == column.dims
-    for name in ("time", "wind", "more"):
-        names = stored(tmp_path / "g" / "t" / name)
-        assert names == stored(tmp_path / "g" / "u" / name)
-    assert ["time", "column_axis_1"] == stored(tmp_path / "g" / "column")
 
 
 # Arrays of other libraries

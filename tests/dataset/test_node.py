@@ -6,11 +6,11 @@ import operator
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 
 from bloscpack import dataset
 from bloscpack.exceptions import UsageError
 
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 ITEMS = np.arange(12.0).reshape(6, 2)
 
 
@@ -38,14 +38,6 @@ def test_the_description_of_tables_and_groups(group):
     assert "columns     x, s" in repr(table.info)
     assert "members     a, in, t" in repr(group.info)
     assert group.info["nbytes"] == ITEMS.nbytes + table.nbytes + 24
-
-
-def test_notebooks(array, group):
-    assert "<td>shape</td><td>(6, 2)</td>" in array._repr_html_()
-    assert "<td>&#x27;&lt;v&gt;&#x27;</td>" in group["t"]._repr_html_()
-    assert "<td>a</td><td>array (zarr): shape (6, 2)" in group._repr_html_()
-    array.close()
-    assert "closed Array" in array._repr_html_()
 
 
 def test_reading_into_an_array(array):

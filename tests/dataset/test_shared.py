@@ -239,7 +239,6 @@ def test_only_assignments(path):
             lambda: array.append(array[:2]),
             lambda: array.append(array[:, :2], axis=1),
             lambda: array.resize(3),
-            lambda: array.trim(1),
             lambda: array.attrs.update(a=1),
             lambda: array.attrs.put({}),
         ):

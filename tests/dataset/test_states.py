@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 from dataset import states
+from dataset.layouts import LAYOUTS
 
 
-@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+def test_all_layouts_are_tested():
+    assert {*LAYOUTS} <= {*states.LAYOUTS}, "states.LAYOUTS needs an entry for each"
+
+
+@pytest.mark.parametrize("examples", [6, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", states.LAYOUTS)
 @pytest.mark.parametrize("machine", states.MACHINES)
 def test_any_sequence_of_changes(machine, layout, examples, tmp_path):

@@ -9,15 +9,13 @@ import threading
 import numpy as np
 import pytest
 from dataset import forked_programs, soak_threads
+from dataset.layouts import LAYOUTS
 from support import run_silently
 
-import bloscpack as bp
 from bloscpack import bigfile, dataset
 from bloscpack._engine.forks import Owner
 from bloscpack.dataset.commit_rules import building
 from bloscpack.exceptions import UsageError
-
-LAYOUTS = ("zarr", "superchunk", "bcolz")
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +64,7 @@ def test_appends_and_assignments(tmp_path, layout):
             lambda i: [array.__setitem__(10 * i + n, -n - 10 * i) for n in range(10)]
         )
         assert [-n for n in range(40)] == array[:].tolist()
-        in_threads(lambda i: array.trim(3))
+        in_threads(lambda i: array.resize(28))
         assert 28 == len(array)
     assert [-n for n in range(28)] == dataset.open(tmp_path / "a")[:].tolist()
     assert dataset.verify(tmp_path / "a").ok
@@ -254,18 +252,6 @@ def test_a_failed_change_lets_others_go_on(tmp_path):
     assert [0, 1, 2] == array[:].tolist()
 
 
-def test_an_archive(tmp_path):
-    bp.savez(tmp_path / "a.zip", old=np.arange(3))
-    with bp.loadz(tmp_path / "a.zip", "r+", settings={"sync": False}) as archive:
-        in_threads(
-            lambda i: [
-                archive.update({"%d-%d" % (i, n): np.full(3, n)}) for n in range(3)
-            ]
-        )
-        assert 13 == len(archive)
-    assert 13 == len(bp.loadz(tmp_path / "a.zip"))
-
-
 # Reads beside changes
 
 
@@ -279,7 +265,7 @@ def test_reads_see_one_state(tmp_path, layout):
         for n in range(12):
             if number:
                 array.append([0] * 4)
-                array.trim(4)
+                array.resize(40)
             else:
                 array[:] = n
 

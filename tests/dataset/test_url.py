@@ -411,7 +411,7 @@ def test_changes(new):
     expected = np.concatenate([expected[:100], np.zeros((40, 2))])
     with dataset.open(new, "r+") as array:
         assert expected.tolist() == array[:].tolist()
-        array.trim(3)
+        array.resize(len(array) - 3)
         with pytest.raises(UsageError):
             array.append([["x", "y"]])
         array.append(ROWS[:3])
@@ -583,7 +583,7 @@ def table_of(count):
 CHANGES = {
     "append": lambda table: table.append(table_of(11)),
     "grow": lambda table: table.resize(33),
-    "shrink": lambda table: table.trim(5),
+    "shrink": lambda table: table.resize(len(table) - 5),
     "add": lambda table: table.add_column("z", np.arange(len(table))),
     "remove": lambda table: table.remove_column("x"),
     "attributes": lambda table: table.attrs.update(a=2),

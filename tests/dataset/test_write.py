@@ -425,9 +425,6 @@ def test_values_that_do_not_fit(tmp_path):
     for length in (-1, (5, 3), (5,)):
         with pytest.raises(UsageError):
             array.resize(length)
-    for count in (-1, 11):
-        with pytest.raises(UsageError):
-            array.trim(count)
     assert items.tobytes() == array[:].tobytes()
     array.append([1, 2])  # a row
     array.append([])
@@ -624,7 +621,7 @@ def test_golden_arrays_are_appended_to(tmp_path):
             more = np.concatenate([expected, expected[:37]], dtype=expected.dtype)
             array.append(expected[:37])
             assert more.tobytes() == array[:].tobytes()
-            array.trim(len(expected[:37]))
+            array.resize(len(expected))
         assert expected.tobytes() == dataset.open(path)[:].tobytes()
 
 
@@ -659,7 +656,7 @@ def test_tables(tmp_path):
         table[0] = rows[1]
         table[[5, 7]] = rows
         table["a"][9] = 99
-        table.trim(2)
+        table.resize(len(table) - 2)
         table.resize(110)
         table.attrs["y"] = 2
         table["a"].attrs["unit"] = "m"
@@ -760,7 +757,6 @@ def test_columns_keep_their_length(tmp_path):
         for change in (
             lambda c: c.append([1]),
             lambda c: c.resize(3),
-            lambda c: c.trim(1),
         ):
             with pytest.raises(UsageError, match="append to the table"):
                 change(table["a"])

@@ -26,7 +26,7 @@ from bloscpack.dataset.commit_rules import writer_for
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import find
 from bloscpack.dataset.layouts.zarr_array import ZarrArray
-from bloscpack.exceptions import FormatError, StorageError, UsageError
+from bloscpack.exceptions import FormatError, StorageError, Unsupported, UsageError
 
 DTYPES = (
     "? i1 u2 <i4 >i4 u8 f2 <f4 >f8 c8 >c16 S3 S300 <U2 >U2 <U80 <M8[ns] >M8[25s] m8[D]"
@@ -605,7 +605,7 @@ def test_wrong_documents(tmp_path):
                 dataset.open(path)
     good["codecs"], good["attributes"] = [{"name": "unknown"}], {}
     (path / "zarr.json").write_text(json.dumps(good))
-    with pytest.raises(UsageError, match=r"names the codec 'unknown'|zarr"):
+    with pytest.raises((Unsupported, UsageError), match=r"the codec 'unknown'|zarr"):
         dataset.open(path)
 
 
@@ -698,7 +698,7 @@ def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout
     options = {"chunks": 10, "shards": 100, "layout": layout}
     with dataset.create_array(path, np.arange(1, 101), **options) as array:
         reader = dataset.open(path)
-        array.trim(90)
+        array.resize(10)
         array.append([7])
         with pytest.raises((StorageError, FormatError), match="removed rows"):
             reader[50:53]
@@ -713,7 +713,7 @@ def test_a_reader_does_not_take_the_padding_of_a_chunk_for_rows(tmp_path, layout
     options = {"chunks": 10, "shards": 20, "layout": layout}
     with dataset.create_array(path, np.arange(1, 19), **options) as array:
         reader = dataset.open(path)
-        array.trim(5)
+        array.resize(13)
         array.append([14])  # the last chunk has 4 rows, and 6 that are padding
         with pytest.raises((StorageError, FormatError), match="removed rows"):
             reader[16]

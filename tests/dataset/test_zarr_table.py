@@ -78,7 +78,7 @@ def test_changes(path):
         table[0] = table[4]
         table[[5, 7]] = table[3:5]
         table["a"][9] = 99
-        table.trim(2)
+        table.resize(len(table) - 2)
         table.resize(110)
         table.attrs["y"] = 2
         table["a"].attrs["unit"] = "m"
@@ -319,7 +319,7 @@ def test_dataframes(tmp_path):
             "i": pandas.array([1, 2, 3], dtype="Int64"),
         }
     )
-    with dataset.from_pandas(tmp_path / "t", frame, attrs={"x": 1}) as table:
+    with dataset.create_table(tmp_path / "t", frame, attrs={"x": 1}) as table:
         assert list(frame) == table.names
         assert {"x": 1} == dict(table.attrs)
         for name in frame:
@@ -329,13 +329,12 @@ def test_dataframes(tmp_path):
         assert frame["s"].tolist() == table.to_pandas()["s"].tolist()
     named = frame.set_index(["s", "a"])
     part = frame[1:].reset_index(drop=True).rename(lambda number: number + 7)
-    for made, names, given in (
-        (dataset.Table.from_pandas, ["s", "a", "t", "i"], named),
-        (dataset.create_table, ["s", "a", "t", "i"], named),
-        (dataset.create_table, list(frame), part),
-        (dataset.from_pandas, list(frame), frame.set_index(frame["s"].to_numpy())[:0]),
+    for names, given in (
+        (["s", "a", "t", "i"], named),
+        (list(frame), part),
+        (list(frame), frame.set_index(frame["s"].to_numpy())[:0]),
     ):
-        with made(tmp_path / "n", given, mode="w") as t:
+        with dataset.create_table(tmp_path / "n", given, mode="w") as t:
             assert names == t.names
             t.append(given)
             assert 2 * len(given) == len(t)
@@ -348,8 +347,8 @@ def test_dataframes(tmp_path):
         ),
         "the name of a column": pandas.DataFrame({5: [1]}),
         "the column 'a': expected text": pandas.DataFrame({"a": ["x", None, 5]}),
-        "expected a DataFrame, found 5": 5,
-        r"found a Series: call to_frame\(\)": frame["a"],
+        "expected a structured array, a dictionary or .*, found 5": 5,
+        "expected columns of rows, found a single value": frame["a"],
         "'a': a value ends in a zero byte": pandas.DataFrame({"a": ["x\0"]}),
         "'b': a value ends in a zero byte": pandas.DataFrame({"b": [b"x\0"]}),
         "level '1' of the index has no name": named.rename_axis(["s", None]),
@@ -359,7 +358,7 @@ def test_dataframes(tmp_path):
     }
     for message, bad in wrong.items():
         with pytest.raises(UsageError, match=message):
-            dataset.from_pandas(tmp_path / "wrong", bad)
+            dataset.create_table(tmp_path / "wrong", bad)
     with (
         dataset.open_table(tmp_path / "t", "r+") as table,
         pytest.raises(UsageError, match="the index has no name"),

@@ -281,23 +281,6 @@ def test_renamed_right_after_it_was_written(tmp_path, capsys, monkeypatch, level
     assert "output file size" not in capsys.readouterr().out
 
 
-def test_everything_is_told(capsys, monkeypatch):
-    monkeypatch.setattr(log, "LEVEL", log.DEBUG)
-    monkeypatch.setattr(log, "PREFIX", "blpk")
-    data = packed(PLAIN, metadata=VALUE)
-    told = capsys.readouterr().out
-    assert NCHUNKS == told.count("Handle chunk ")
-    assert "Handle chunk '10' (last)" in told
-    assert NCHUNKS == told.count("blpk: checksum (adler32): ")
-    assert "max_app_chunks was set to: 110" in told
-    assert (PLAIN, VALUE) == read_back(data)
-    told = capsys.readouterr().out
-    assert NCHUNKS == told.count("blpk: checksum OK (adler32): ")
-    assert "decompressing chunk '10' (last)" in told
-    packed(PLAIN, bloscpack_args=BloscpackArgs(checksum=None))
-    assert NCHUNKS == capsys.readouterr().out.count("blpk: no checksum")
-
-
 # Sources and sinks over file objects
 
 

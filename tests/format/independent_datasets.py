@@ -210,9 +210,7 @@ TYPES += "null_terminated_bytes=S fixed_length_utf32=U numpy.datetime64=M8 "
 TYPES += "numpy.timedelta64=m8"
 KINDS = dict(word.split("=") for word in TYPES.split())
 UNITS = re.compile("[YMWDhms]|[munpfa]s|generic")
-OURS = ["end", "blosc", True, "bytes", "crc32c"]
 FLOATS = "NaN", "Infinity", "-Infinity"
-LEVELS = {"zstd": {*map(str, range(-131072, 23))}, "gzip": {*map(str, range(10))}}
 
 
 def identity_of(place: object, raw: bytes) -> dict[str, str] | None:
@@ -236,13 +234,17 @@ def describe_node(raw: bytes) -> dict:
     user.pop(KEY, None)
     node = {"kind": kind, "own": words, "attributes": user, "of Z3": False}
     if kind == "array":
-        damaged = not words and (KEY.encode() in raw or WORDS.search(raw))
+        first = document.get("codecs") or [None]
+        first = first[0] if isinstance(first, list) else None
+        is_copy = "bytes" in (first, isinstance(first, dict) and first.get("name"))
+        signed = KEY.encode() in raw or WORDS.search(raw)
+        damaged = not words and not is_copy and signed
         try:
-            describe_array(node, document, damaged)
+            describe_array(node, document)
         except NotSupported as error:
             raise (Refused("I4") if damaged else error) from error
         sparse = user.pop("missing-shards", KEY) is not KEY
-        node["sparse"] = sparse or not words or not node["ours"]
+        node["sparse"] = sparse or not words
         text = user.get("_FillValue") if node["dtype"][1] == "f" else None
     if isinstance(text, str) and re.fullmatch("[0-9A-Za-z+/]{11}=", text):  # V11
         (user["_FillValue"],) = struct.unpack("<d", base64.b64decode(text))
@@ -265,39 +267,31 @@ def codecs_of(value: object) -> tuple[list[str], dict[str, dict]]:
     return [name for name, _ in codecs], dict(codecs)
 
 
-def describe_array(node: dict, document: dict, damaged: object) -> None:
+def describe_array(node: dict, document: dict) -> None:
     """Add what the document of an array says, in the order of the checks."""
     for key in {*document} - {*KEYS.split()}:
         is_object = isinstance(document[key], dict)
         supports("V3", is_object and document[key].get("must_understand") is False)
     supports("V3", document.get("storage_transformers", []) == [])
-    shape, index, of_index = document.get("shape"), None, []
+    shape = document.get("shape")
     check("V4", is_shape(shape))
     grid, settings = named(document.get("chunk_grid"), "V4")
     supports("V4", grid == "regular")
-    chunk = shard = settings.get("chunk_shape")
+    shard = settings.get("chunk_shape")
     check("V4", is_shape(shard, 1) and len(shard) == len(shape))
     encoding, settings = named(document.get("chunk_key_encoding"), "V7")
-    separator = settings.get("separator", "/" if encoding == "default" else ".")
-    supports("V7", encoding in ("default", "v2") and separator in ("/", "."))
-    like_ours = (encoding, separator) == ("default", "/")
-    supports("V7", like_ours or not damaged)
+    supports("V7", (encoding, settings.get("separator", "/")) == ("default", "/"))
     names, settings = codecs_of(document.get("codecs"))
-    if names == ["sharding_indexed"]:
-        inner = settings["sharding_indexed"]
-        chunk, index = inner.get("chunk_shape"), inner.get("index_location", "end")
-        check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
-        names, settings = codecs_of(inner.get("codecs"))
-        of_index, of_bytes = codecs_of(inner.get("index_codecs", INDEX))
-        supports("V6", of_index in (["bytes"], ["bytes", "crc32c"]))
-        supports("V6", of_bytes["bytes"].get("endian") == "little")
-        supports("V6", index in ("start", "end"))
-    crc = names[-1:] == ["crc32c"]
-    codec, *rest = [*names[1 : len(names) - crc], None]
-    supports("V6", names[:1] == ["bytes"] and len(rest) < 2)
-    supports("V6", codec in (None, "blosc", *LEVELS))
-    level = settings.get(codec, {}).get("level")
-    supports("V6", codec not in LEVELS or repr(level) in LEVELS[codec])
+    supports("V6", names == ["sharding_indexed"])
+    sharding = settings["sharding_indexed"]
+    names, settings = codecs_of(sharding.get("index_codecs", INDEX))
+    supports("V6", names == ["bytes", "crc32c"])
+    supports("V6", settings["bytes"].get("endian") == "little")
+    supports("V6", sharding.get("index_location", "end") == "end")
+    chunk = sharding.get("chunk_shape")
+    check("V4", is_shape(chunk, 1) and len(chunk) == len(shape))
+    names, settings = codecs_of(sharding.get("codecs"))
+    supports("V6", names == ["bytes", "blosc", "crc32c"])
     endian = settings["bytes"].get("endian", sys.byteorder)
     supports("V5", endian in ("little", "big"))
     dtype, size = type_of(document.get("data_type"), "<" if endian == "little" else ">")
@@ -310,14 +304,10 @@ def describe_array(node: dict, document: dict, damaged: object) -> None:
     axes = document.get("dimension_names")
     check("V3", axes is None or (isinstance(axes, list) and len(axes) == len(shape)))
     check("V3", all(axis is None or isinstance(axis, str) for axis in axes or []))
-    c = ["c"] if encoding == "default" else []
-    node["name"] = lambda place: separator.join([*c, *map(str, place)]) or "0"
+    node["name"] = lambda place: "/".join(["c", *map(str, place)])
     node |= {"shape": shape, "shard": shard, "chunk": chunk, "dtype": dtype}
     node["tree"] = {k: node[k] for k in ("kind", "attributes", "dtype", "shape")}
-    node |= {"size": size, "fill": fill, "codec": codec, "crc": crc, "index": index}
-    node["index-crc"] = "crc32c" in of_index
-    node["ours"] = [index, codec, crc, *of_index] == OURS
-    node["of Z3"] = node["ours"] and like_ours and len(shape) > 0
+    node |= {"size": size, "fill": fill, "of Z3": len(shape) > 0}
 
 
 def type_of(value: object, order: str) -> tuple[str, int]:
@@ -385,27 +375,22 @@ def read_items(folder: Folder, node: dict) -> bytes:
 def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, bytes]]:
     """Return the chunks of a file that have items, with their places in the array."""
     shard, chunk, rule = node["shard"], node["chunk"], node.get("rule")
-    if not node["index"]:
-        return [(place, plain_of(data, node))]
     part = [min(s, n - p * s) for n, s, p in zip(node["shape"], shard, place)]
     per = [s // c for s, c in zip(shard, chunk)]
-    size = 16 * math.prod(per) + 4 * node["index-crc"]
-    start = len(data) - size if node["index"] == "end" else 0
-    first, last = (0, start) if start else (size, len(data))
-    check(rule or "V9", size <= len(data))
-    end = start + size - size % 16
-    index, digest = data[start:end], data[end : start + size]
-    check(rule or "V9", digest in (b"", blp.digest_of(9, index)))
+    start = len(data) - 16 * math.prod(per) - 4
+    check(rule or "V9", start >= 0)
+    index, digest = data[start:-4], data[-4:]
+    check(rule or "V9", digest == blp.digest_of(9, index))
     entries = [*struct.iter_unpack("<QQ", index)]
     starts = {at for at, n in entries if (at, n) != blp.MISSING}
-    by_others = node["ours"] and not rule and (not starts or 0 in starts)  # I7
-    if node["ours"] and not by_others:
+    by_others = not rule and (not starts or 0 in starts)  # I7
+    if not by_others:
         compare(data, node, node["name"](place), part)
     found = []
     for inner in itertools.product(*(range(-(-m // c)) for m, c in zip(part, chunk))):
         at, n = entries[np.ravel_multi_index(inner, per) if per else 0]
         if (at, n) != blp.MISSING:
-            check("V9", first <= at and at + n <= last)
+            check("V9", at + n <= start)
             where = tuple(p * w + i for p, w, i in zip(place, per, inner))
             found.append((where, plain_of(data[at : at + n], node)))
         check(rule or "I7", node["sparse"] or by_others or (at, n) != blp.MISSING)
@@ -414,27 +399,12 @@ def read_shard_file(data: bytes, node: dict, place: tuple) -> list[tuple[tuple, 
 
 def plain_of(data: bytes, node: dict) -> bytes:
     """Return the plain bytes of a chunk (V9)."""
-    n, codec = node["size"] * math.prod(node["chunk"]), node["codec"]
-    size = len(data) - 4 * node["crc"]
-    most = {"blosc": n + 16, None: n}.get(codec, n + n // 64 + 1040)
-    check("V9", (1 if codec else n) <= size <= most)
-    plain = stored = data[:size]
+    n = node["size"] * math.prod(node["chunk"])
+    check("V9", 5 <= len(data) <= n + 20)
     with blp.breaking("V9"):
-        if codec == "blosc":
-            chunk, stop = blp.read_frame(data, 0, 9 * node["crc"])
-            check("V9", (chunk[4:8], stop) == (struct.pack("<I", n), len(data)))
-            return blp.decompress(chunk)
-        check("V9", not node["crc"] or blp.digest_of(9, stored) == data[size:])
-        if codec == "gzip":
-            plain = blp.inflated(stored, n, 31, "V9")
-        elif codec == "zstd":  # as the only stream of a chunk of Blosc
-            check("V9", n <= 32768 * size)
-            if size == n:  # B3 takes it for a copy: a frame to be skipped follows
-                stored += b"\x50\x2a\x4d\x18" + bytes(4)
-            fields = 2, 1, 0x90, 1, n, n, 24 + len(stored), 20, len(stored)
-            plain = blp.decompress(struct.pack("<4B5I", *fields) + stored)
-    check("V9", len(plain) == n)
-    return plain
+        chunk, stop = blp.read_frame(data, 0, 9)
+        check("V9", (chunk[4:8], stop) == (struct.pack("<I", n), len(data)))
+        return blp.decompress(chunk)
 
 
 def compare(data: bytes, node: dict, name: str, part: list[int]) -> None:
@@ -548,8 +518,7 @@ def read_part(folder: Folder, part: dict, length: list[int], data: str) -> dict:
     dtype, rows, more = part["dtype"], part["chunklen"], part["superchunklen"]
     shape = length + part["inner"]
     check("D2", part["size"] * math.prod(n or 1 for n in shape) <= blp.LARGEST)
-    node = {"sparse": False, "ours": True, "codec": "blosc", "crc": True, "own": part}
-    node |= {"prefix": data, "rule": "D8", "index": "end", "index-crc": True}
+    node = {"sparse": False, "own": part, "prefix": data, "rule": "D8"}
     items = []
     for names, leaf, size, inner in leaves(dtype):
         row, path = shape[1:] + inner, "".join(folder_name(n) + "/" for n in names)

@@ -156,7 +156,7 @@ def read_header(data: bytes) -> File:
         return File(layout=1, position=16, nchunks=nchunks)
     if layout == 2:
         options, free = options & 1, 0  # L2, L3
-    check("H6", checksum < 10)
+    check("H6", checksum < len(CHECKSUMS))
     check("X1", not options & 4)  # in a dataset
     check("H6", options < 4)
     check("H5", nchunks != 0 or sizes[1] < 1)
@@ -174,7 +174,7 @@ def read_metadata(data: bytes, file: File) -> None:
     fields = struct.unpack_from("<8s4B3I8s", data, start)
     name, options, checksum, codec, level, size, room, stored_size, user = fields
     check("M1", (name, options, user) == (b"JSON\0\0\0\0", 0, bytes(8)))
-    check("M1", checksum < 10 and codec < 2 and level < 10)
+    check("M1", checksum < len(CHECKSUMS) and codec < 2 and level < 10)
     check("M2", stored_size <= room)
     check("M6", size <= max(2**24, 32 * stored_size))
     end = start + 32 + room
@@ -182,17 +182,17 @@ def read_metadata(data: bytes, file: File) -> None:
     check("M9", file.position <= len(data))
     text = data[start + 32 : start + 32 + stored_size]
     check("M3", data[end : file.position] == digest_of(checksum, text))
-    text = inflated(text, size, zlib.MAX_WBITS, "M5") if codec == 1 else text
+    text = inflated(text, size) if codec == 1 else text
     check("M5", len(text) == size)
     file.metadata = parse_json(text)
 
 
-def inflated(stored: bytes, size: int, wbits: int, rule: str) -> bytes:
+def inflated(stored: bytes, size: int) -> bytes:
     """Return the plain bytes of a whole stream of zlib."""
-    stream = zlib.decompressobj(wbits)
-    with breaking(rule, zlib.error):
+    stream = zlib.decompressobj()
+    with breaking("M5", zlib.error):
         plain = stream.decompress(stored, size + 1)
-    check(rule, stream.eof and not stream.unused_data)
+    check("M5", stream.eof and not stream.unused_data)
     return plain
 
 

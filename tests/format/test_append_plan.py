@@ -11,7 +11,7 @@ from builders import packed
 from bloscpack._format.append_plan import plan_append
 from bloscpack._format.chunks import walk_chunks
 from bloscpack._format.sections import read_beginning
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.constants import BLOSCPACK_HEADER_LENGTH
 from bloscpack.exceptions import NotEnoughSpace
 

@@ -1,6 +1,7 @@
 """The checksums: their numbers, their sizes and what they yield."""
 
 import pytest
+from format import independent_reader
 
 from bloscpack import checksums
 from bloscpack.exceptions import NoSuchChecksum, UsageError
@@ -51,9 +52,16 @@ def test_digests(name, size, digest):
 
 def test_numbers_on_disk():
     names = [name for name, _, _ in DIGESTS]
-    assert names == checksums.CHECKSUMS_AVAIL
+    assert names == checksums.CHECKSUMS_AVAIL, "DIGESTS needs a line for each"
     assert names == [checksum.name for checksum in checksums.CHECKSUMS]
     assert names == list(checksums.CHECKSUMS_LOOKUP)
+
+
+def test_the_independent_reader_has_the_same():
+    known = len(independent_reader.CHECKSUMS)
+    assert len(DIGESTS) == known, "independent_reader.CHECKSUMS needs an entry for each"
+    found = [independent_reader.digest_of(i, b"blosc").hex() for i in range(known)]
+    assert [digest for _, _, digest in DIGESTS] == found
 
 
 def test_makers_of_hashes():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import blosc
 import pytest
+from format.independent_reader import RATIOS
 
 from bloscpack import constants
 from bloscpack._engine.blosc_settings import own_settings
@@ -26,10 +27,15 @@ def test_number_in_the_header(name):
     assert header.nbytes <= CODECS[name].max_ratio * header.ctbytes
 
 
-def test_names_by_number_are_those_of_0_16():
+def test_numbers_of_0_16_keep_their_names():
     expected = {0: "blosclz", 1: "lz4", 2: "snappy", 3: "zlib", 4: "zstd"}
-    assert expected == constants.CNAME_MAPPING
+    assert expected.items() <= constants.CNAME_MAPPING.items()
     assert "lz4" == BY_NUMBER[CODECS["lz4hc"].number].name
+
+
+def test_the_independent_reader_has_the_same_ratios():
+    expected = {codec.number: codec.max_ratio for codec in CODECS.values()}
+    assert expected == RATIOS, "independent_reader.RATIOS needs an entry for each"
 
 
 def test_facts_are_complete():

@@ -6,6 +6,7 @@ from collections import OrderedDict
 import pytest
 
 from bloscpack import headers
+from bloscpack.checksums import CHECKSUMS
 from bloscpack.exceptions import (
     FormatError,
     FormatVersionMismatch,
@@ -19,6 +20,10 @@ from bloscpack.headers import BloscpackHeader, MetadataHeader
 
 LARGEST = 2**31 - 17
 MOST_CHUNKS = 2**63 - 1
+TOO_LARGE = "checksum number must be .* 0 <= n <= %d, not '%d'" % (
+    len(CHECKSUMS) - 1,
+    len(CHECKSUMS),
+)
 
 
 # Ranges and numbers
@@ -269,7 +274,7 @@ def test_raw_header_is_valid():
         ("the undo record at its end can't be used here", {"options": 4}),
         ("Element 4 was non-zero", {"options": 8}),
         ("Element 0 was non-zero", {"options": 128}),
-        ("checksum number must be .* 0 <= n <= 9, not '10'", {"checksum": 10}),
+        (TOO_LARGE, {"checksum": len(CHECKSUMS)}),
         ("'chunk_size' must be .* -1 <= n <= .*, not '-2'", {"chunk_size": -2}),
         ("'chunk_size' must be .*, not '2147483647'", {"chunk_size": 2**31 - 1}),
         ("'last_chunk' must be .*, not '-2'", {"last_chunk": -2}),
@@ -504,7 +509,7 @@ def test_metadata_header_refuses(error, message, fields):
 @pytest.mark.parametrize(
     ("message", "changes"),
     [
-        ("checksum number must be .* 0 <= n <= 9, not '10'", {"meta_checksum": 10}),
+        (TOO_LARGE, {"meta_checksum": len(CHECKSUMS)}),
         ("codec number must be .* 0 <= n <= 1, not '2'", {"meta_codec": 2}),
         ("'meta_level' must be .* 0 <= n <= 9, not '10'", {"meta_level": 10}),
     ],
@@ -568,10 +573,9 @@ def test_decode_blosc_flags(true_ones, codec, flags):
     assert true_ones == [name for name, value in decoded.items() if value]
 
 
-@pytest.mark.parametrize("codec", [5, 6, 7])
-def test_unknown_codec_number(codec):
-    with pytest.raises(FormatError, match=r"one of \[0, .*, 4\], not '%d'" % codec):
-        headers.decode_blosc_flags(codec << 5)
+def test_unknown_codec_number():
+    with pytest.raises(FormatError, match=r"one of \[0, .*\], not '7'"):
+        headers.decode_blosc_flags(7 << 5)
 
 
 def test_names_of_siblings():

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 from support import BLP, DOCS, TESTS, golden_files
 
+from bloscpack.checksums import CHECKSUMS_AVAIL
+
 MAGIC = DOCS / "bloscpack.magic"
 MIME = DOCS / "bloscpack-mime.xml"
 
@@ -57,6 +59,12 @@ def test_file_tells_layout_and_chunks_of_golden_files():
             entry["header"]["nchunks"],
         )
         assert expected in line, entry["file"]
+
+
+def test_every_checksum_has_a_line():
+    lines = re.findall(r"^>>>6\tubyte\t(\d+)\t\\b, (\w+)$", MAGIC.read_text(), re.M)
+    expected = [(str(i), name) for i, name in enumerate(CHECKSUMS_AVAIL) if i]
+    assert expected == lines, "docs/bloscpack.magic needs a line for each checksum"
 
 
 @needs_file

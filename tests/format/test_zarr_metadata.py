@@ -95,21 +95,29 @@ OTHERS = {
     "storage transformers": document(storage_transformers=[1]),
     "the key 'x'": document(x=1),
     "grid is not regular": document(chunk_grid={"name": "rectangular"}),
-    "unknown encoding": document(chunk_key_encoding={"name": "v1"}),
-    "have the codecs ''": document(codecs=[]),
-    "have the codecs 'transpose, bytes'": document(
-        codecs=[{"name": "transpose"}, {"name": "bytes"}]
+    "other names than 'c/0/0'": document(chunk_key_encoding={"name": "v2"}),
+    "other names": document(
+        chunk_key_encoding={"name": "default", "configuration": {"separator": "."}}
     ),
-    "have the codec \\['bz2'": sharding(codecs=[{"name": "bytes"}, {"name": "bz2"}]),
-    "have the codec \\['zstd'": sharding(
-        codecs=[{"name": "bytes"}, {"name": "zstd", "configuration": {"level": 99}}]
+    "codecs than 'sharding_indexed'": document(codecs=SHARDING["codecs"]),
+    "other codecs than": document(codecs=[*document()["codecs"], {"name": "gzip"}]),
+    "have the codecs ''": sharding(codecs=[]),
+    "have the codecs 'bytes, blosc'": sharding(codecs=SHARDING["codecs"][:2]),
+    "have the codecs 'transpose, bytes, blosc, crc32c'": sharding(
+        codecs=[{"name": "transpose"}, *SHARDING["codecs"]]
     ),
-    "codec behind": document(codecs=[*document()["codecs"], {"name": "gzip"}]),
+    "have the codecs 'bytes, zstd, crc32c'": sharding(
+        codecs=[{"name": "bytes"}, {"name": "zstd"}, {"name": "crc32c"}]
+    ),
     "have the byte order 'middle'": sharding(
-        codecs=[{"name": "bytes", "configuration": {"endian": "middle"}}]
+        codecs=[
+            {"name": "bytes", "configuration": {"endian": "middle"}},
+            *SHARDING["codecs"][1:],
+        ]
     ),
     "index of its shards": sharding(index_codecs=[{"name": "bytes"}]),
-    "index of .* form": sharding(index_location="middle"),
+    "index of its .* form": sharding(index_codecs=SHARDING["index_codecs"][:1]),
+    "index of .* form": sharding(index_location="start"),
     "no multiple of": grid(21, 2),
     "its data type is 'r8'": document(data_type="r8"),
 }

@@ -7,24 +7,15 @@ that digests are made right, so that what lies behind them is reached.
 
 from __future__ import annotations
 
-import hashlib
 import struct
-import zlib
 from collections.abc import Callable
 
-from format.independent_reader import crc32c
+from format import independent_reader
 
-DIGESTS: list[Callable[[bytes], bytes]] = [
-    lambda data: b"",
-    lambda data: struct.pack("<I", zlib.adler32(data)),
-    lambda data: struct.pack("<I", zlib.crc32(data)),
-    *(
-        lambda data, name=name: hashlib.new(name, data).digest()
-        for name in ("md5", "sha1", "sha224", "sha256", "sha384", "sha512")
-    ),
-    lambda data: struct.pack("<I", crc32c(data)),
+SIZES = [
+    len(independent_reader.digest_of(number, b""))
+    for number in range(len(independent_reader.CHECKSUMS))
 ]
-SIZES = [len(digest(b"")) for digest in DIGESTS]
 
 # Name and bits of every number in a record, in order; texts have a minus.
 HEADER = {
@@ -72,7 +63,7 @@ def encode(fields: dict[str, int], record: dict) -> bytes:
 
 def digest_of(number: int, data: bytes) -> bytes:
     """Return a digest, that of no checksum for a number that has none."""
-    return DIGESTS[number](data) if number < len(DIGESTS) else b""
+    return independent_reader.digest_of(number, data) if number < len(SIZES) else b""
 
 
 class Chunk:

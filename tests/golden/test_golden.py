@@ -17,7 +17,7 @@ import bloscpack as bp
 from bloscpack import cli
 from bloscpack._cli import quick_answers
 from bloscpack._format.sections import read_beginning
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.append import _rewrite_metadata_fp, append_fp
 from bloscpack.exceptions import FormatError, Unsupported
 from bloscpack.file_io import CompressedFPSource, PlainFPSink

@@ -630,13 +630,6 @@ def test_deprecation_names_what_exists(name, tmp_path):
     assert callable(getattr(bloscpack, new_name))
 
 
-def test_debug_output_tells_the_size_of_array_chunks(level, capsys):
-    """Bug 29 of 0.16."""
-    level(log.DEBUG)
-    bloscpack.pack_ndarray_to_bytes(np.arange(100.0), nthreads=1)
-    assert "chunk handled, in: 800.0B (800B)" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("cls", [PlainSource, PlainSink, CompressedSink])
 def test_abstract_classes_are_abstract(cls):
     """Bug 29 of 0.16."""

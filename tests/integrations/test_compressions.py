@@ -1,59 +1,20 @@
-"""The compression "blp" of fsspec, joblib and smart_open, also in other processes."""
+"""File objects as a compression of fsspec, joblib and smart_open."""
 
 from __future__ import annotations
 
 import io
 import os
-import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from support import environment
 
 import bloscpack as bp
-from bloscpack.integrations import register_fsspec, register_joblib
-from bloscpack.integrations.registration import register_in_dask
 
 TEXT = "a,b\n1,2\n3,4\n"
 
 
-def run(code, folder):
-    """Run a program that imports no Bloscpack by itself; return its output."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
-    return done.stdout
-
-
 def is_blp(path):
     return path.read_bytes().startswith(b"blpk")
-
-
-@pytest.mark.parametrize(
-    ("register", "module"), [(register_fsspec, "fsspec"), (register_joblib, "joblib")]
-)
-def test_without_the_library(monkeypatch, register, module):
-    for name in [module, *(n for n in sys.modules if n.startswith(module + "."))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(bp.UsageError, match="'%s' is not installed" % module):
-        register()
-
-
-def test_import_loads_no_library(tmp_path):
-    code = (
-        "import sys, bloscpack.integrations; "
-        "print([n for n in ('fsspec', 'joblib', 'dask', 'xarray', 'tarfile') "
-        "if n in sys.modules])"
-    )
-    assert "[]\n" == run(code, tmp_path)
 
 
 # fsspec
@@ -62,8 +23,11 @@ def test_import_loads_no_library(tmp_path):
 @pytest.fixture
 def fsspec():
     module = pytest.importorskip("fsspec", reason="fsspec is not installed")
-    assert "blp" == register_fsspec() == register_fsspec()
-    return module
+    from fsspec.compression import register_compression
+
+    register_compression("blp", bp.BloscpackFile, "blp", force=True)
+    yield module
+    del module.compression.compr["blp"], module.utils.compressions["blp"]
 
 
 @pytest.mark.parametrize("compression", ["infer", "blp"])
@@ -103,19 +67,6 @@ def test_many_files_of_fsspec(fsspec, tmp_path):
     assert ["0", "1", "2"] == found
 
 
-@pytest.mark.parametrize("given", ["infer", "result"])
-def test_a_pickled_file_of_fsspec_registers_it(fsspec, tmp_path, given):
-    compression = given if given == "infer" else register_fsspec()
-    bp.pack_bytes_to_file(TEXT.encode(), tmp_path / "a.blp")
-    file = fsspec.open(str(tmp_path / "a.blp"), "rt", compression=compression)
-    (tmp_path / "pickle").write_bytes(pickle.dumps(file))
-    code = (
-        "import pickle\n"
-        "with pickle.load(open('pickle', 'rb')) as file: print(file.read(), end='')"
-    )
-    assert TEXT == run(code, tmp_path)
-
-
 def test_pandas_reads_through_fsspec(fsspec, tmp_path):
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     path = tmp_path / "a.csv.blp"
@@ -128,22 +79,17 @@ def test_pandas_reads_through_fsspec(fsspec, tmp_path):
     assert {"a": [1, 3], "b": [2, 4]} == found.to_dict("list")
 
 
-def test_the_hook_of_dask(fsspec, monkeypatch):
-    from fsspec.compression import compr
-
-    monkeypatch.delitem(compr, "blp")
-    register_in_dask(None)
-    assert compr["blp"] is bp.BloscpackFile
-
-
 # joblib
 
 
 @pytest.fixture
 def joblib():
     module = pytest.importorskip("joblib", reason="joblib is not installed")
-    assert "blp" == register_joblib() == register_joblib()
-    return module
+    compressor = pytest.importorskip("joblib.compressor")
+    wrapper = compressor.CompressorWrapper(bp.BloscpackFile, b"blpk", ".blp")
+    module.register_compressor("blp", wrapper, force=True)
+    yield module
+    del compressor._COMPRESSORS["blp"]
 
 
 @pytest.fixture
@@ -213,16 +159,6 @@ def test_memory_of_joblib(joblib, tmp_path):
     assert [999] == calls
     (stored,) = tmp_path.rglob("output.pkl")
     assert is_blp(stored)
-
-
-def test_the_name_of_joblib_registers_it(joblib, tmp_path, value):
-    (tmp_path / "pickle").write_bytes(pickle.dumps(register_joblib()))
-    joblib.dump(value, tmp_path / "value", compress="blp")
-    code = (
-        "import pickle, joblib; name = pickle.load(open('pickle', 'rb')); "
-        "print(name, joblib.load('value')['list'])"
-    )
-    assert "blp ['a', 1, None]\n" == run(code, tmp_path)
 
 
 # smart_open

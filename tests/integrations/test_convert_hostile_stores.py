@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import pickle
+import struct
 import sys
 import tracemalloc
 import zipfile
@@ -215,6 +216,75 @@ def test_objects_in_npy_files():
             dataset.convert(name, "out.zarr")
 
 
+# Chunks of Blosc
+
+
+def chunk_of(nbytes, cbytes, flags=2):
+    """Return 16 bytes: the header of a chunk, by default of one that is a copy."""
+    return struct.pack("<4B3I", 2, 1, flags, 1, nbytes, nbytes, cbytes)
+
+
+# The package numcodecs would read or write the memory behind them.
+CHUNKS = {
+    "a copy": chunk_of(64, 80),
+    "a copy with a false size": chunk_of(64, 16),
+    "blocks": chunk_of(64, 100, flags=0x20),
+    "much memory": chunk_of(2**31 - 17, 2**31 - 1),
+    "cut off": chunk_of(16, 32)[:12],
+}
+OLD_BLOSC = {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+BLOSC = {"name": "blosc", "configuration": {"cname": "lz4", "clevel": 5, "typesize": 8}}
+BLOSC["configuration"].update(shuffle="shuffle", blocksize=0)
+PLACES = {
+    "compressor": (".zarray", array(compressor=OLD_BLOSC), "0"),
+    "filter": (".zarray", array(filters=[OLD_BLOSC]), "0"),
+    "format 3": ("zarr.json", array3(BLOSC), "c/0"),
+    "text": ("zarr.json", array3("blosc"), "c/0"),
+    "numcodecs": ("zarr.json", array3({**BLOSC, "name": "numcodecs.blosc"}), "c/0"),
+    "shard": ("zarr.json", array3() | {"codecs": [sharded(BLOSC)]}, "c/0"),
+}
+each_place = pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(place, id=name, marks=[zarr3] if place[2] == "c/0" else [])
+        for name, place in PLACES.items()
+    ],
+)
+
+
+def with_chunk(place, chunk):
+    """Write an array of two items with a chunk, which numcodecs never gets."""
+    document, content, name = place
+    if "sharding_indexed" in str(content):
+        chunk += struct.pack("<2Q", 0, len(chunk))
+    return write_folder({document: content, name: chunk})
+
+
+@pytest.fixture
+def no_blosc(monkeypatch):
+    blosc = pytest.importorskip("numcodecs.blosc", reason="numcodecs has no Blosc")
+    monkeypatch.delattr(blosc.Blosc, "decode")
+
+
+@each_place
+@pytest.mark.parametrize("chunk", CHUNKS.values(), ids=CHUNKS)
+@pytest.mark.usefixtures("no_blosc")
+def test_hostile_chunks(place, chunk):
+    path = with_chunk(place, chunk)
+    with dataset.open(path) as found, pytest.raises(FormatError, match=r"a\.zarr"):
+        found[:]
+    with pytest.raises(FormatError, match=r"a\.zarr"):
+        dataset.convert(path, "out.npy")
+    assert not dataset.verify(path).ok
+
+
+@each_place
+@pytest.mark.usefixtures("no_blosc")
+def test_right_chunks(place):
+    path = with_chunk(place, chunk_of(16, 32) + struct.pack("<2q", 5, 6))
+    assert [5, 6] == dataset.open(path)[:].tolist()
+
+
 # Memory
 
 
@@ -351,6 +421,6 @@ def test_flipped_bits_in_zip_files(kind):
 def test_documents_are_checked_in_all_forms():
     """What is no object has no codecs."""
     for document in ({}, {"consolidated_metadata": []}, {"codecs": None}):
-        zarr_python.check_codecs(document, "a")
+        assert document == zarr_python.safe_document(document, "a")
     with pytest.raises(Unsupported, match=r"the document 'a' names"):
-        zarr_python.check_codecs({"codecs": "pickle"}, "a")
+        zarr_python.safe_document({"codecs": "pickle"}, "a")

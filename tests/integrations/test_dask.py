@@ -65,7 +65,7 @@ def test_a_graph_can_be_pickled(path, array):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not has_entry_points(), reason="the package is not installed")
-def test_processes_that_registered_nothing(path, array, tmp_path):
+def test_other_processes(path, array, tmp_path):
     pytest.importorskip("distributed", reason="distributed is not installed")
     with bp.open(tmp_path / "a.txt.blp", "wt", encoding="ascii") as file:
         file.write("one\ntwo\n")
@@ -89,6 +89,7 @@ PROGRAM = """\
 import os
 import dask.array, dask.bag
 from dask.distributed import Client, LocalCluster
+from fsspec.compression import register_compression
 import bloscpack as bp
 
 if __name__ == "__main__":
@@ -98,6 +99,8 @@ if __name__ == "__main__":
         print(client.submit(os.getpid).result() != os.getpid())
         lazy = bp.open_ndarray("a.blp")
         print(repr(dask.array.from_array(lazy, chunks=lazy.chunks).sum().compute()))
+        register_compression("blp", bp.BloscpackFile, "blp")
+        client.run(register_compression, "blp", bp.BloscpackFile, "blp")
         for compression in ("blp", "infer"):
             print(dask.bag.read_text("a.txt.blp", compression=compression).compute())
 """

@@ -142,8 +142,8 @@ def test_pickled_datasets(tmp_path):
         with pytest.raises(UsageError):
             found[0].append(ROWS)
         stored = [pickle.dumps(array), pickle.dumps(table)]
-        array.trim(1)
-        table.trim(1)
+        for each in (array, table):
+            each.resize(len(each) - 1)
         for data in stored:
             with pytest.raises(StorageError, match="expected at least"):
                 pickle.loads(data)

@@ -16,10 +16,12 @@ from bloscpack.exceptions import DamageError, FormatError, UsageError
 
 zarr = pytest.importorskip("zarr", reason="needs zarr 3", minversion="3.1")
 codecs = pytest.importorskip("zarr.codecs")
+numcodecs = pytest.importorskip("numcodecs")
 ITEMS = np.arange(60 * 70, dtype="i4").reshape(60, 70)
 BYTES, CRC = codecs.BytesCodec(), codecs.Crc32cCodec()
 ZSTD, GZIP = codecs.ZstdCodec(level=3), codecs.GzipCodec(level=5)
 BLOSC = codecs.BloscCodec(cname="lz4", clevel=5)
+OLD_BLOSC = numcodecs.Blosc(cname="lz4")
 TRANSPOSE = codecs.TransposeCodec(order=(1, 0))
 
 
@@ -54,9 +56,9 @@ def chained(*chain, **settings):
     return make
 
 
-def sharded(*inner, **settings):
+def sharded(*inner, fill_value=0, **settings):
     codec = codecs.ShardingCodec(chunk_shape=(10, 16), codecs=inner, **settings)
-    return chained(codec)
+    return chained(codec, fill_value=fill_value)
 
 
 def by_tensorstore(*chain, keys=None):
@@ -84,6 +86,7 @@ def named(name, **configuration):
 
 
 LITTLE = named("bytes", endian="little")
+LZ4 = {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "blocksize": 0, "typesize": 4}
 INDEX = [LITTLE, {"name": "crc32c"}]
 
 
@@ -98,49 +101,63 @@ def in_zip(items):
     os.rename("a.zip", "a")
 
 
-# How an array was made, and what opens it: "own" for reading and changes, "zip" without
-# other packages for reading, "zarr" with zarr-python for reading.
+# How an array was made, and what opens it: "zarr" for reading and changes, "zarr" with
+# zarr-python for reading.
 TABLE = {
-    "default": (simple(), "own"),
-    "not compressed": (simple(compressors=None), "own"),
-    "gzip": (simple(compressors=GZIP), "own"),
-    "blosc": (simple(compressors=BLOSC), "own"),
-    "zstd and digests": (simple(compressors=[ZSTD, CRC]), "own"),
-    "digests alone": (simple(compressors=[CRC]), "own"),
-    "fill value": (simple(fill_value=-3), "own"),
-    "big-endian": (chained(codecs.BytesCodec(endian="big"), ZSTD), "own"),
-    "dots": (simple(chunk_key_encoding={"name": "default", "separator": "."}), "own"),
+    "default": (simple(), "zarr"),
+    "not compressed": (simple(compressors=None), "zarr"),
+    "gzip": (simple(compressors=GZIP), "zarr"),
+    "blosc": (simple(compressors=BLOSC), "zarr"),
+    "zstd and digests": (simple(compressors=[ZSTD, CRC]), "zarr"),
+    "digests alone": (simple(compressors=[CRC]), "zarr"),
+    "fill value": (simple(fill_value=-3), "zarr"),
+    "big-endian": (chained(codecs.BytesCodec(endian="big"), ZSTD), "zarr"),
+    "dots": (simple(chunk_key_encoding={"name": "default", "separator": "."}), "zarr"),
     "names of format 2": (
         simple(chunk_key_encoding={"name": "v2", "separator": "."}),
-        "own",
+        "zarr",
     ),
     "names with slashes": (
         simple(chunk_key_encoding={"name": "v2", "separator": "/"}),
+        "zarr",
+    ),
+    "shards": (simple(chunks=(10, 11), shards=(20, 33)), "zarr"),
+    "shards of rows": (simple(chunks=(7, 70), shards=(21, 70)), "zarr"),
+    "shards with our codecs": (sharded(BYTES, BLOSC, CRC), "own"),
+    "our codecs, big-endian": (
+        sharded(codecs.BytesCodec(endian="big"), BLOSC, CRC, fill_value=-3),
         "own",
     ),
-    "shards": (simple(chunks=(10, 11), shards=(20, 33)), "own"),
-    "shards of rows": (simple(chunks=(7, 70), shards=(21, 70)), "own"),
-    "shards with our codecs": (sharded(BYTES, BLOSC, CRC), "own"),
-    "index at the start": (sharded(BYTES, ZSTD, index_location="start"), "own"),
-    "index without digest": (sharded(BYTES, GZIP, index_codecs=[BYTES]), "own"),
-    "tensorstore": (by_tensorstore(LITTLE), "own"),
-    "tensorstore: zstd": (by_tensorstore(LITTLE, named("zstd", level=1)), "own"),
+    "shards of blosc": (sharded(BYTES, BLOSC), "zarr"),
+    "index at the start": (sharded(BYTES, ZSTD, index_location="start"), "zarr"),
+    "index without digest": (sharded(BYTES, GZIP, index_codecs=[BYTES]), "zarr"),
+    "tensorstore": (by_tensorstore(LITTLE), "zarr"),
+    "tensorstore: zstd": (by_tensorstore(LITTLE, named("zstd", level=1)), "zarr"),
     "tensorstore: gzip, dots": (
         by_tensorstore(
             *(LITTLE, named("gzip", level=6)), keys=named("default", separator=".")
         ),
-        "own",
+        "zarr",
     ),
     "tensorstore: shards": (
         by_tensorstore(shard_of(LITTLE, named("zstd", level=1), {"name": "crc32c"})),
+        "zarr",
+    ),
+    "tensorstore: our codecs": (
+        by_tensorstore(shard_of(LITTLE, named("blosc", **LZ4), {"name": "crc32c"})),
         "own",
+    ),
+    "tensorstore: blosc, index at the start": (
+        by_tensorstore(shard_of(LITTLE, named("blosc", **LZ4), index_location="start")),
+        "zarr",
     ),
     "tensorstore: index at the start": (
         by_tensorstore(shard_of(LITTLE, index_location="start")),
-        "own",
+        "zarr",
     ),
-    "ZIP": (in_zip, "zip"),
+    "ZIP": (in_zip, "zarr"),
     "format 2": (simple(zarr_format=2), "zarr"),
+    "format 2, blosc": (simple(zarr_format=2, compressors=OLD_BLOSC), "zarr"),
     "format 2, Fortran order": (simple(zarr_format=2, order="F"), "zarr"),
     "transpose": (chained(TRANSPOSE, BYTES), "zarr"),
     "transposed shards": (sharded(TRANSPOSE, BYTES), "zarr"),
@@ -198,8 +215,7 @@ def test_changes(name):
     assert (before.codecs, before.chunk_key_encoding) == (
         *(after.codecs, after.chunk_key_encoding),
     )
-    if name != "shards of rows":
-        assert dataset.verify("a").ok
+    assert dataset.verify("a").ok
     if importlib.util.find_spec("tensorstore") is not None:
         import tensorstore
 
@@ -212,7 +228,7 @@ def test_changes(name):
 
 
 @pytest.mark.parametrize("dtype", ["?", "u1", "<f2", ">f8", "c8", "S3", ">U2", "M8[s]"])
-@pytest.mark.parametrize("compressor", [ZSTD, GZIP, None])
+@pytest.mark.parametrize("compressor", [ZSTD, BLOSC, None])
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (3, 0), (2, 3, 4)])
 def test_types_and_shapes(dtype, compressor, shape):
     items = (np.arange(np.prod(shape, dtype=int)) % 2).reshape(shape)
@@ -222,25 +238,26 @@ def test_types_and_shapes(dtype, compressor, shape):
         "a", shape=shape, dtype=dtype, chunks=chunks, compressors=compressor
     )
     made[...] = items
-    with dataset.open("a", "r+") as array:
-        np.testing.assert_array_equal(items, array[...])
+    np.testing.assert_array_equal(items, dataset.open("a")[...])
+    dataset.convert("a", "b.zarr")
+    with dataset.open("b.zarr", "r+") as array:
         array[...] = items[::-1] if shape else items
     expected = items[::-1] if shape else items
-    np.testing.assert_array_equal(expected, read_by_zarr())
+    np.testing.assert_array_equal(expected, zarr.open_array("b.zarr", mode="r")[...])
 
 
-def test_chunks_that_cannot_be_compressed():
-    """Those of zstd are frames with blocks that are stored."""
-    items = np.random.default_rng(1).bytes(300_000)
-    items = np.frombuffer(items, "u1").copy()
-    made = zarr.create_array(
-        "a", shape=items.shape, dtype="u1", chunks=150_001, compressors=ZSTD
-    )
-    made[:] = 0
-    with dataset.open("a", "r+") as array:
-        array[:] = items
-        np.testing.assert_array_equal(items, array[:])
-    np.testing.assert_array_equal(items, read_by_zarr())
+@pytest.mark.parametrize("encoding", ["default", "v2"])
+def test_files_whose_names_look_like_numbers(encoding):
+    simple(chunk_key_encoding={"name": encoding, "separator": "."})(ITEMS)
+    names = sorted(os.listdir("a"))
+    size = sum(os.path.getsize("a/" + name) for name in names[:-1])
+    for name in ("0", "0.\u00b2", "00.1", "0.1.2", "9.9", "1" * 200 + ".0"):
+        with open("a/" + ("c." if encoding == "default" else "") + name, "wb") as fp:
+            fp.write(bytes(4))
+    assert size == dataset.open("a").cbytes
+    report = dataset.verify("a")
+    assert report.ok
+    assert 6 == [finding.kind for finding in report.findings].count("unused")
 
 
 def test_groups_of_format_2():
@@ -259,6 +276,41 @@ def test_groups_of_format_2():
     np.testing.assert_array_equal(ITEMS, dataset.open("h.zarr")["x"][:])
 
 
+def test_copied_attributes():
+    """They may have the identity of one of our arrays."""
+    with dataset.create_array("ours", ITEMS) as array:
+        array.attrs["unit"] = "m"
+    attributes = dict(zarr.open_array("ours", mode="r").attrs)
+    assert "bloscpack-id" in attributes
+    zarr.create_array("a", data=ITEMS, chunks=(20, 33), attributes=attributes)
+    with dataset.open("a") as found:
+        assert "zarr-python" == found.layout
+        assert {"unit": "m"} == dict(found.attrs)
+        np.testing.assert_array_equal(ITEMS, found[:])
+
+
+def test_members_of_a_group():
+    """Other members of the group can be changed, and the array can be removed."""
+    with dataset.create_group("g") as group:
+        group.create_array("own", ITEMS)
+    zarr.open_group("g", mode="r+").create_array("other", data=ITEMS, chunks=(20, 33))
+    with dataset.open("g", "r+") as group:
+        other = group["other"]
+        np.testing.assert_array_equal(ITEMS, other[:])
+        group["own"][0] = other[1]
+        for change in (
+            lambda: other.__setitem__(0, 1),
+            lambda: other.append(ITEMS),
+            lambda: other.resize((5, 5)),
+            lambda: other.attrs.update(unit="m"),
+        ):
+            with pytest.raises(UsageError, match=r"only be read.*blpk convert"):
+                change()
+        assert dataset.verify("g").ok
+        del group["other"]
+        assert ["own"] == list(group)
+
+
 def test_texts_of_any_length():
     texts = np.array(["a", "bb", "", "ccc", "é"], object)
     zarr.create_array("a", shape=(5,), chunks=(2,), dtype=str)[:] = texts
@@ -270,7 +322,10 @@ def test_texts_of_any_length():
     assert dataset.verify("a").ok
 
 
-@pytest.mark.parametrize("make", [simple(compressors=GZIP), simple(), sharded(BYTES)])
+@pytest.mark.parametrize(
+    "make",
+    [simple(compressors=GZIP), simple(), sharded(BYTES), sharded(BYTES, BLOSC)],
+)
 def test_damage(make):
     """Damage is an error, or found by digests where there are some."""
     make(ITEMS)
@@ -293,8 +348,8 @@ def test_damage(make):
 
 
 def test_flipped_bits_in_frames():
-    """No frame crashes Blosc or zlib; digests find each flipped bit."""
-    for compressors, exact in (([ZSTD], False), ([GZIP], False), ([ZSTD, CRC], True)):
+    """No frame crashes a codec; digests find each flipped bit."""
+    for compressors, exact in (([ZSTD], False), ([BLOSC], False), ([BLOSC, CRC], True)):
         items = np.arange(2000, dtype="i4")
         zarr.create_array(
             "a", data=items, chunks=2000, compressors=compressors, overwrite=True
@@ -315,7 +370,7 @@ def test_flipped_bits_in_frames():
 
 
 @pytest.mark.parametrize("count", [3999, 4001, 10**7])
-@pytest.mark.parametrize("compressors", [ZSTD, GZIP, None])
+@pytest.mark.parametrize("compressors", [ZSTD, BLOSC, GZIP, None])
 def test_frames_of_other_sizes(count, compressors):
     """A frame with more or fewer bytes than a chunk is damage."""
     for path, size in (("a", 4000), ("b", count)):
@@ -335,7 +390,7 @@ def test_commands(capfd):
     for verb, words in {
         "info": ("zarr-python", "60", "zstd"),
         "list": ("60", "i4"),
-        "verify": ("no digests",),
+        "verify": ("only zarr-python checks it",),
         "cat": (),
     }.items():
         run_blpk(verb, "a")
@@ -368,8 +423,17 @@ def test_commands_for_an_array_in_a_zip_file(capfd):
     assert "a.zip/other" in capfd.readouterr()[1]
 
 
-def test_without_zarr(monkeypatch):
-    TABLE["format 2"][0](ITEMS)
+@pytest.mark.parametrize("name", ["format 2", "gzip", "transpose"])
+def test_without_zarr(monkeypatch, name):
+    TABLE[name][0](ITEMS)
     monkeypatch.setitem(sys.modules, "zarr", None)
-    with pytest.raises(UsageError, match=r"'zarr' can't be imported.*\[zarr\]"):
+    for mode in ("r", "r+"):
+        with pytest.raises(UsageError, match=r"'zarr' can't be imported.*\[zarr\]"):
+            dataset.open("a", mode)
+
+
+def test_zarr_2_reads_no_format_3(monkeypatch):
+    TABLE["gzip"][0](ITEMS)
+    monkeypatch.setattr(zarr.storage, "DirectoryStore", None, raising=False)
+    with pytest.raises(UsageError, match=r"format 3 needs zarr 3, found zarr \d"):
         dataset.open("a")

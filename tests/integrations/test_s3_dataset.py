@@ -206,7 +206,7 @@ def test_two_writers_of_a_table(tmp_path):
         with dataset.open(url, "r+", **kept) as third:
             third["x"].attrs["unit"] = "m"
         with pytest.raises(StorageError, match="another program has changed"):
-            second.trim(1)
+            second.resize(0)
         with pytest.raises(FileExistsError):
             dataset.create_table(url, {"x": [1]}, **kept)
         found = dataset.open(url, **kept)

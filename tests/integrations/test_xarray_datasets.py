@@ -257,19 +257,6 @@ def test_groups_and_tables_open_as_zarr():
         assert [{"by": "me"}, {}] == [group.to_xarray().attrs, dict(group["in"].attrs)]
 
 
-def test_copies_and_moved_arrays_change_their_shape():
-    pytest.importorskip("dask")
-    with dataset.create_group("g") as group:
-        group.create_array("a", np.ones((2, 3)))
-        group.copy("a", "b").append(np.ones((2, 3)))
-        group.move("a", "c")
-        group.create_array("a", np.ones((5, 5)))
-        found = group.to_xarray()
-    expected = {"a": (5, 5), "b": (4, 3), "c": (2, 3)}
-    for opened in (found, open_zarr("g")):
-        assert expected == {name: opened[name].shape for name in opened}
-
-
 @pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
 def test_arrays_and_tables_of_all_layouts(layout):
     dataset.create_array("speed", np.arange(12).reshape(6, 2), layout=layout).close()

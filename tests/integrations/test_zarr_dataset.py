@@ -150,8 +150,9 @@ def same_in_tensorstore(path, expected):
         np.testing.assert_array_equal(expected, read_by_tensorstore(path))
 
 
+@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machine", [*states.MACHINES, states.GridMachine])
-def test_any_sequence_of_changes(machine, tmp_path):
+def test_any_sequence_of_changes(machine, examples, tmp_path):
     """zarr-python agrees after each step, and TensorStore in the end."""
     states.run(
         machine,
@@ -159,7 +160,7 @@ def test_any_sequence_of_changes(machine, tmp_path):
         "zarr",
         checks=[same_in_zarr],
         last_checks=[same_in_tensorstore],
-        examples=6 if machine is states.GridMachine else 20,
+        examples=examples,
     )
 
 

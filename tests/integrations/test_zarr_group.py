@@ -25,7 +25,7 @@ def path(tmp_path):
         table.add_column("new", np.arange(100), position=0)
         table.remove_column("new")
         table.add_column("last", np.arange(100))
-        table.trim(5)
+        table.resize(95)
         group.create_array("a", np.arange(5), attrs={"unit": "m"})
         group.create_array("gone", np.arange(5))
         group.create_group("empty")

@@ -23,16 +23,14 @@ from fuzz.parts import set_offsets, take_apart  # noqa: E402
 from fuzz.trailers import add_trailer  # noqa: E402
 from valid.make_datasets import (  # noqa: E402
     FIELDS,
-    INDEX_CODECS,
+    LITTLE,
     NUMBERS,
-    PLAIN,
     REMOVED,
     Zip,
     archive,
     array,
     change_member,
     edited,
-    foreign,
     group,
     in_shard,
     index_at,
@@ -57,19 +55,14 @@ from bloscpack.exceptions import (  # noqa: E402
 )
 
 FEW = NUMBERS[:8]
-LITTLE = INDEX_CODECS[0]
 GZIP = {"name": "gzip", "configuration": {"level": 5}}
 BLOSC, CRC32C = {"name": "blosc"}, {"name": "crc32c"}
+OURS = [LITTLE, BLOSC, CRC32C]
 
 
 def zarr(rules, *path, **changes):
     """Return a sample: an array with other values in its document."""
     return rules, lambda: with_keys(array(FEW), "zarr.json", *path, **changes)
-
-
-def other(rules, codecs, **changes):
-    """Return a sample: an array of another program with other values."""
-    return rules, lambda: foreign(codecs, {"c/0/0": PLAIN}, **changes)
 
 
 def sharding(rules, **changes):
@@ -272,7 +265,12 @@ SAMPLES = {
         },
     ),
     "zarr-endian": sharding(
-        "V5", codecs=[{"name": "bytes", "configuration": {"endian": "middle"}}]
+        "V5",
+        codecs=[
+            {"name": "bytes", "configuration": {"endian": "middle"}},
+            BLOSC,
+            CRC32C,
+        ],
     ),
     "zarr-endian-null": sharding(
         "V5",
@@ -282,9 +280,12 @@ SAMPLES = {
     "zarr-configuration": sharding(
         "V6", codecs=[{"name": "bytes", "configuration": [1]}, BLOSC, CRC32C]
     ),
-    "zarr-codec": sharding("V6", codecs=[LITTLE, {"name": "lzma"}]),
+    "zarr-not-sharded": zarr("V6", codecs=OURS),
+    "zarr-codec": sharding("V6", codecs=[LITTLE, GZIP, CRC32C]),
     "zarr-codecs-none": sharding("V6", codecs=[]),
-    "zarr-two-codecs": sharding("V6", codecs=[LITTLE, GZIP, GZIP]),
+    "zarr-two-codecs": sharding("V6", codecs=[LITTLE, GZIP, BLOSC, CRC32C]),
+    "zarr-transpose": sharding("V6", codecs=[{"name": "transpose"}, *OURS]),
+    "zarr-no-digests": sharding("V6", codecs=OURS[:2]),
     "zarr-codec-behind-shards": (
         "V6",
         lambda: edited(
@@ -292,11 +293,14 @@ SAMPLES = {
         ),
     ),
     "zarr-index-codecs": sharding("V6", index_codecs=[{"name": "gzip"}]),
+    "zarr-index-no-digest": sharding("V6", index_codecs=[LITTLE]),
     "zarr-index-location": sharding("V6", index_location="middle"),
+    "zarr-index-at-start": sharding("V6", index_location="start"),
     "zarr-encoding": zarr("V7", chunk_key_encoding={"name": "v3"}),
+    "zarr-names-v2": zarr("V7", chunk_key_encoding={"name": "v2", **SLASH}),
     "zarr-separator": zarr(
         "V7",
-        chunk_key_encoding={"name": "default", "configuration": {"separator": "-"}},
+        chunk_key_encoding={"name": "default", "configuration": {"separator": "."}},
     ),
     "zarr-fill-value": zarr("V8", fill_value="x"),
     "zarr-fill-value-large": zarr("V8", fill_value=2**31),
@@ -577,10 +581,10 @@ SAMPLES = {
     ),
     "archive-start": zipped("Z2", lambda z: z.end.update(start=2**20)),
     "archive-codecs": zipped(
-        "Z3 Z8", lambda z: set_document(z, "x/zarr.json", codecs=[{"name": "bytes"}])
+        "V6 Z8", lambda z: set_document(z, "x/zarr.json", codecs=[{"name": "bytes"}])
     ),
     "archive-names": zipped(
-        "Z3 Z8",
+        "V7 Z8",
         lambda z: set_document(
             z, "x/zarr.json", chunk_key_encoding={"name": "v2", **SLASH}
         ),

@@ -429,5 +429,3 @@ def test_references(path):
     with bp.open_ndarray(path) as lazy:
         start, stop = lazy._parts.extents()[7]
     assert [path, start, stop - start] == refs["a/c/1/1/1"]
-    with pytest.raises(UsageError, match="can't become flat"):
-        bp.references(path, flat=True)

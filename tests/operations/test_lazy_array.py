@@ -34,7 +34,7 @@ from bloscpack._file import chunk_reader, indexing
 from bloscpack._file.opened import open_parts
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.base import MemoryStorage
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.exceptions import NotANumpyArray
 
 NESTED = numpy.dtype(

@@ -81,13 +81,10 @@ def test_no_arrays():
     assert ({}, None) == bp.load("none.zip", return_metadata=True)
 
 
-def test_metadata_of_an_archive_stay_when_it_changes():
+def test_metadata_of_an_archive():
     bp.save("a.zip", {"x": [1], "y": [2]}, metadata={"unit": "m"})
-    with bp.loadz("a.zip", "r+") as archive:
-        del archive["x"]
-        archive["z"] = [3]
+    with bp.loadz("a.zip") as archive:
         assert {"unit": "m"} == archive.metadata
-    assert ["y", "z"] == sorted(bp.load("a.zip"))
     bp.savez("b.zip", x=[1])
     with bp.loadz("b.zip") as archive:
         assert archive.metadata is None

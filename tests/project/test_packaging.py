@@ -43,10 +43,7 @@ DATA = {
     "share/mime/packages/bloscpack-mime.xml": "docs/bloscpack-mime.xml",
 }
 # Modules with subclasses of classes of other libraries; these libraries import them.
-SUBCLASSES = (
-    "bloscpack.integrations.file_system",
-    "bloscpack.integrations.xarray_backend",
-)
+SUBCLASSES = ("bloscpack.integrations.xarray_backend",)
 # What running, testing and building leaves in the repository.
 LEFT_BEHIND = ("_build", "__pycache__", "*.py[co]", "*.cram.err", ".*")
 WINDOWS = os.name == "nt"

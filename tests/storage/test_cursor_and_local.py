@@ -17,13 +17,9 @@ from bloscpack._storage.base import (
     bytes_left,
     naming_errors,
 )
+from bloscpack._storage.cursor import Cursor, MemoryCursor, StorageCursor
 from bloscpack._storage.local import FileRange
-from bloscpack._storage.stream import (
-    Cursor,
-    MemoryCursor,
-    StorageCursor,
-    seekable_with_size,
-)
+from bloscpack._storage.stream import seekable_with_size
 from bloscpack.append import append_fp
 from bloscpack.exceptions import FormatError, StorageError
 

@@ -20,7 +20,7 @@ from valid import make
 import bloscpack as bp
 from bloscpack import abstract_io, cli, file_io, log, memory_io
 from bloscpack._format.sections import read_beginning
-from bloscpack._storage.stream import Cursor
+from bloscpack._storage.cursor import Cursor
 from bloscpack.append import append_fp, append_from
 from bloscpack.exceptions import DoesNotFit, FormatError, UsageError
 from bloscpack.reader import Reader

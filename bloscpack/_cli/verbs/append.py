@@ -18,15 +18,15 @@ from ...exceptions import StorageError
 from ..console import STREAM, check_exists, name_of_input
 from ..exit_codes import Refusal, WrongUsage
 from ..inputs import why_not_plain
-from ..named import named, process_append_args
+from ..named import check_original_name, named
 from ..options import (
     add_auto_option,
     add_blosc_options,
     add_options,
     blosc_args,
     blosc_settings,
+    metadata_of_option,
     number_of,
-    process_metadata_args,
     refuse_auto,
 )
 from ..progress import shown
@@ -81,8 +81,7 @@ def run(args: Namespace) -> None:
     name = args.original_file
     is_missing = name != STREAM and not is_url(name) and not os.path.lexists(name)
     if is_missing and not args.create:
-        message = "original file '%s' does not exist!" % name
-        raise Refusal(message, "--create makes it")
+        raise Refusal("original file '%s' does not exist!" % name)
     if is_url(name) and last_part(name).endswith(EXTENSION):
         without_url(name, "appending to a file")
     try:
@@ -123,8 +122,8 @@ def _create(args: Namespace) -> None:
             expect = None if bar is None else bar.expect
             convert(new_file, name, progress=bar, expect=expect, **options, **given)
             return
-        process_append_args(args)
-        metadata = process_metadata_args(args)
+        check_original_name(args)
+        metadata = metadata_of_option(args)
         if not args.auto and args.typesize is None:
             args.typesize = DEFAULT_TYPESIZE
         pack: Callable[..., None]

@@ -10,7 +10,7 @@ from typing import Any
 from ... import defaults, log
 from ..._storage.paths import without_url
 from ...args import BloscArgs
-from ...constants import MAGIC, MAX_BUFFERSIZE, NPY_MAGIC
+from ...constants import MAGIC, MAX_BUFFERSIZE
 from ...exceptions import UsageError
 from .. import inputs, options, outputs
 from ..console import STREAM, console, descriptor_of, name_of_input, name_of_output
@@ -131,13 +131,15 @@ def run(args: Namespace) -> int:
     if args.shard and not args.npy:
         raise WrongUsage("--shard needs --npy: a shard holds an array")
     log.verbose("getting ready for compression")
+    settings = options.blosc_args(args)
     if inputs.is_classic(args):
-        in_file, out_file, settings = process_compression_args(args)
-        todo = [(in_file, out_file)]
+        out_file = args.out_file
+        if out_file is None:
+            out_file = inputs.compressed_name(args.in_file, args.suffix)
+        todo = [(args.in_file, out_file)]
     else:
-        settings = options.blosc_args(args)
         todo = inputs.plan(args, lambda name: inputs.compressed_name(name, args.suffix))
-    metadata = options.process_metadata_args(args)
+    metadata = options.metadata_of_option(args)
     wanted = [job for job in todo if _is_wanted(job[0], args)]
 
     def act(in_file: str, out_file: str) -> None:
@@ -161,14 +163,6 @@ def _is_wanted(in_file: str, args: Namespace) -> bool:
         return console.ask(already + ": compress it again?")
     log.notice(already + ", and is compressed again")
     return True
-
-
-def process_compression_args(args: Namespace) -> tuple[str, str, BloscArgs]:
-    """Return input file, output file and blosc arguments of compress."""
-    out_file = args.out_file
-    if out_file is None:
-        out_file = inputs.compressed_name(args.in_file, args.suffix)
-    return args.in_file, out_file, options.blosc_args(args)
 
 
 def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
@@ -204,10 +198,6 @@ def compress(
     else:
         nbytes = _compress_plain(args, in_file, out_file, settings, metadata)
     clock.log(nbytes)
-    _tell_of_npy(args, in_file)
-    if not args.shard and os.path.isfile(out_file):
-        name = "it" if inputs.is_classic(args) else "'%s'" % in_file
-        outputs.tell_of_auto(args, in_file, name, os.path.getsize(out_file))
     outputs.remove_input(in_file, before, args)
 
 
@@ -236,15 +226,6 @@ def _compress_plain(
     if descriptor_of(out_file) is None:
         log_packed(in_size, out_file)
     return in_size
-
-
-def _tell_of_npy(args: Namespace, in_file: str) -> None:
-    """Tell the user on a terminal, once, that ``--npy`` would store an array."""
-    if args.npy is not False or not outputs.shows_hints(in_file):
-        return
-    if inputs.begins_with(in_file, NPY_MAGIC):
-        args.npy = None  # the other files need no message
-        outputs.hint("'%s' is a .npy file: --npy would store its array" % in_file)
 
 
 def _compress_npy(

@@ -34,7 +34,7 @@ such as zarr and bcolz; the input may also be any Zarr store, or raw items
 with --dtype; - is standard input or standard output
 
 examples:
-  %(prog)s data.npy data.zarr                  to a dataset, which is a Zarr array
+  %(prog)s data.npy data.zarr                  to a dataset of Zarr
   %(prog)s -c zstd prices.bcolz prices.parquet
   %(prog)s --dtype day=M8[D] prices.csv prices.zarr
   %(prog)s --to npy data.blp data

@@ -77,7 +77,7 @@ def run(args: Namespace) -> int:
     """Decompress the files."""
     log.verbose("getting ready for decompression")
     if inputs.is_classic(args):
-        todo = [process_decompression_args(args)]
+        todo = [_classic_job(args)]
     else:
         todo = inputs.plan(args, lambda name: _plain_name(name, args))
         if args.output is not None and not args.no_check_extension:
@@ -90,7 +90,7 @@ def run(args: Namespace) -> int:
     )
 
 
-def process_decompression_args(args: Namespace) -> tuple[str, str]:
+def _classic_job(args: Namespace) -> tuple[str, str]:
     """Return the names of the input file and the output file."""
     if args.no_check_extension:
         if args.out_file is None:
@@ -218,7 +218,7 @@ def _check_no_loss(args: Namespace, in_file: str, npy: bool) -> None:
     from ..._format.chunks import frames_of
     from ..._format.sections import read_beginning
     from ..._storage.base import bytes_left
-    from ..._storage.stream import Cursor
+    from ..._storage.cursor import Cursor
     from ...describe import describe_shard
 
     def read(fp: Seekable, check: Check) -> tuple[Json, int]:

@@ -47,7 +47,7 @@ def run(args: Namespace) -> int:
             say_json(found[0])
         return code
 
-    files = packed_files(args, datasets=True)
+    files = packed_files(args)
 
     def act(path: str) -> int:
         item = named(path)

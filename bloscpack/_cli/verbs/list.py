@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from ...describe import ratio_of
 from ...log import printable
-from ..display import show_files
-from ..info_text import UNKNOWN, array_text, short, size_text
+from ..console import console
+from ..display import say_json
+from ..exit_codes import for_each_file
+from ..info_text import UNKNOWN, array_text, short, size_text, table
+from ..inputs import packed_files
 from ..named import named
-from ..options import add_table_options
+from ..options import add, add_packed_files
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -32,16 +35,32 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_table_options(parser, "files of any layout, datasets, or folders")
+    add_packed_files(parser, "files of any layout, datasets, or folders")
+    form = parser.add_mutually_exclusive_group()
+    add(form, "--bytes", "show sizes in bytes, without suffix")
+    add(form, "--json", "print a list of objects")
 
 
 def run(args: Namespace) -> int:
     """List the files and the arrays of datasets."""
 
-    def read(path: str) -> tuple[list[JsonObject], int]:
-        return named(path).entries()
+    files = packed_files(args)
+    found: list[JsonObject] = []
 
-    return show_files(args, read, TITLES, _row, _total, SET_LEFT, datasets=True)
+    def act(path: str) -> int:
+        entries, code = named(path).entries()
+        found.extend(entries)
+        return code
+
+    worst = for_each_file(files, act)
+    if args.json:
+        say_json(found)
+    elif found:
+        rows = [TITLES, *(_row(entry, args.bytes) for entry in found)]
+        if max(len(files), len(found)) > 1:
+            rows.append(_total(found, args.bytes))
+        console.say_all(table(rows, SET_LEFT))
+    return worst
 
 
 def _row(entry: JsonObject, exact: bool) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """``blpk show``: what is in a file: shape, sizes, and the first and last rows.
 
 As text, a row has a line. Only the rows that are shown are read. ``--json`` has the
-rows of the text. ``--format csv``, ``json`` and ``npy`` write all selected rows.
+rows of the text.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ... import log
 from ..._check.note import told
-from ...dataset.conversion import FORMATS
-from ...dataset.conversion.contents import Request
 from ...dataset.conversion.statistics import summaries
 from ...log import printable
-from ..console import STREAM, console, shown_input
+from ..console import console, shown_input
 from ..contents import Opened, describe, opened, rows_of, selected
-from ..display import say_json, say_json_list
-from ..exit_codes import WrongUsage
+from ..display import say_json
 from ..info_text import member_lines, short, size_text
 from ..options import add
-from ..outputs import checked_stream
 from ..progress import shown
 from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
@@ -34,19 +29,15 @@ if TYPE_CHECKING:
     from ..contents import Rows
     from ..progress import Bar
 
-TABLE = "table"
-FORMS = (TABLE, "csv", "json", "npy")
 SETTINGS = ("codec", "level", "filter")
 
 HELP = """\
 show the shape, the sizes and the first and last rows of a file or dataset;
 all formats that convert reads. A member is named behind the file: a.zip/x.
-With --format csv, json or npy all rows, or those of --rows, are written.
 
 examples:
   %(prog)s --rows 10:20 --fields time,price prices.zarr
   %(prog)s --stats data.blp
-  %(prog)s --format csv prices.zarr | head
 """
 
 
@@ -54,36 +45,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
     add(parser, "--rows <A:B:C>", "rows from A to B, every C-th one, as in Python")
     add(parser, "--fields <a,b>", "only these fields or columns")
-    forms = "%s (default: %s)" % (", ".join(FORMS), TABLE)
-    add(parser, "--format <format>", forms, choices=FORMS, default=TABLE)
-    add(parser, "--stats", "read all items: extremes, mean, NaN, and a histogram")
+    add(parser, "--stats", "read all items: least, greatest, mean, and how many")
     add(parser, "--json", "print an object with description and rows")
     add(parser, "file_ <file>", "file, dataset, folder or URL; - may be a pipe")
-
-
-def writes_data(args: Namespace) -> bool:
-    """Return whether standard output gets rows for programs."""
-    return bool(args.format != TABLE)
 
 
 def run(args: Namespace) -> None:
     """Show the contents."""
     rows = None if args.rows is None else parse_rows(args.rows)
     fields = None if args.fields is None else args.fields.split(",")
-    is_data = writes_data(args)
-    if is_data and (args.stats or args.json):
-        raise WrongUsage("--format can't be combined with --stats or --json")
     with (
         shown(args.file_, None, args.progress) as bar,
         opened(args.file_, args.nthreads) as found,
     ):
-        if is_data:
-            part = selected(rows_of(found), rows or slice(None), fields)
-            if bar is not None:
-                bar.expect(part.nbytes)
-            _write(args, part, bar)
-        else:
-            _show(args, found, rows, fields, bar)
+        _show(args, found, rows, fields, bar)
 
 
 def _show(
@@ -127,19 +102,7 @@ def _show(
 
 def _part(span: range, part: Rows) -> JsonObject:
     """Return some rows for a program."""
-    rows = [row for piece in json_rows(part) for row in piece]
-    return {"start": span.start, "step": span.step, "rows": rows}
-
-
-def _write(args: Namespace, content: Rows, bar: Bar | None) -> None:
-    """Write rows for programs."""
-    if args.format == "json":
-        say_json_list(json_rows(content))
-        return
-    request = Request(checked_stream(STREAM, args.format, args), progress=bar)
-    FORMATS[args.format].write(content, request)
-    for what in request.lost:
-        log.notice("%s can't hold %s" % (args.format, what))
+    return {"start": span.start, "step": span.step, "rows": json_rows(part)}
 
 
 def _head(described: JsonObject) -> Iterator[str]:

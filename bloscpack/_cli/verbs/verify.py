@@ -80,7 +80,7 @@ def run(args: Namespace) -> int:
         except (BloscpackError, OSError):
             return 0  # the error is shown later
 
-    files = packed_files(args, datasets=True)
+    files = packed_files(args)
     with shown_for_run(files, size_of, args.progress):
         worst = exit_codes.for_each_file(files, act, failed=failed)
     if args.json:

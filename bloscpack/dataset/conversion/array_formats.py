@@ -306,7 +306,6 @@ def content_of(lazy: LazyArray) -> ArrayContent:
         attrs=attributes_of(lazy.metadata),
         read_stored=partial(_rows_of_transpose, lazy) if fortran else None,
         array=lazy,
-        chunks=lazy._parts,
     )
 
 

@@ -26,7 +26,6 @@ from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueErr
 from ..rows import RowStream, joined
 
 if TYPE_CHECKING:
-    from ..._file.array_reader import ChunkSource
     from ..._format.dtypes import Array, DType
     from ...serializers import JsonObject
 
@@ -174,9 +173,6 @@ class ArrayContent:
         Whether the array is left out, and named, if the target can't hold it.
     array
         What reads any of its items by an index of NumPy; None if there are only blocks.
-    chunks
-        The chunks whose plain bytes are the items in the order of the source; None for
-        other arrays.
     """
 
     dtype: DType
@@ -188,7 +184,6 @@ class ArrayContent:
     read_stored: Callable[[], Iterable[Array]] | None = None
     may_be_lost: bool = False
     array: Any = None
-    chunks: ChunkSource | None = None
 
     kind = "array"
 
@@ -386,7 +381,7 @@ def with_rows(array: ArrayContent) -> ArrayContent:
     if array.shape:
         return array
     blocks = (block.reshape(1) for block in array.rows())
-    return replace(array, shape=(1,), read=lambda: blocks, array=None, chunks=None)
+    return replace(array, shape=(1,), read=lambda: blocks, array=None)
 
 
 def is_table(content: Content) -> bool:

@@ -163,18 +163,9 @@ def _text_content(array: Array, path: str) -> ArrayContent:
 
 def _array_content(array: Array, shape: tuple[int, ...]) -> ArrayContent:
     """Return an array, or the first rows of it: `shape` says how many."""
-    parts = array._layout.parts()
-    return ArrayContent(
-        array.dtype,
-        shape,
-        None,
-        array.attrs.asdict(),
-        array.fill_value,
-        array.dims,
-        array=array,
-        # The fields of an item may have files of their own.
-        chunks=parts[0][1] if [names for names, _ in parts] == [()] else None,
-    )
+    attrs = array.attrs.asdict()
+    fill_value, dims = array.fill_value, array.dims
+    return ArrayContent(array.dtype, shape, None, attrs, fill_value, dims, array=array)
 
 
 # Writing

@@ -128,29 +128,6 @@ class FileNames:
                 yield name[len(start) :].partition("/")[0]
 
 
-@dataclass(eq=False)
-class DottedNames(FileNames):
-    """Names with a number for each axis, and dots between them, in one folder."""
-
-    def __call__(self, number: int) -> str:
-        """Return the name of a file."""
-        return self.before + ".".join(map(str, digits(number, self.counts)))
-
-    def number(self, entry: str) -> int | None:
-        """Return the number of a name; None for other names."""
-        found = entry[len(self.before) :].split(".")
-        number = 0
-        for text, count in zip(found, self.counts, strict=False):
-            number = number * count + int(text if re.fullmatch(NUMBER, text) else 0)
-        return number if self(number) == entry else None
-
-    def stored(self, folder: Folder, count: int) -> Sequence[int]:
-        """Return the numbers below `count` of the files in `folder`, ascending."""
-        if not folder.lists:
-            return super().stored(folder, count)
-        return sorted(n for n in self._numbers(folder, "") if n < count)
-
-
 class ChunkFiles(ChunkSource):
     """The chunks of one state of an array, and the files that they are in.
 

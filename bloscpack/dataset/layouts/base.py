@@ -275,10 +275,6 @@ class ArrayLayout(NodeLayout):
         """The name or None for each axis; None if no axis has a name."""
         return given_dims(name_of(self.folder.path()), self.stored_dims)
 
-    def stage_dims(self, change: Change, dims: list[str]) -> None:
-        """Let `change` set the names of the axes, in a layout that stores them."""
-        raise NotImplementedError
-
     def parts(self) -> list[FieldChunks]:
         """Return where the chunks are, by the fields of an item, if they are apart."""
         return [((), self._source)]

@@ -36,7 +36,6 @@ from .array_files import ChunkFiles, FileNames, placed
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
-    from ..._storage.protocols import Buffer
     from .base import Blocks
 
     # Gets the name of a file and its content.
@@ -163,10 +162,6 @@ class FileChunks(ChunkFiles):
                 number,
             )
         return memoryview(content)[HEADER.size :]
-
-    def stored_chunk(self, number: int) -> Buffer | None:
-        """Return a chunk, with what may follow it; None if it is at a URL."""
-        return None if self.folder.is_remote else self.read_chunk(number)
 
 
 class ObjectChunks(FileChunks):

@@ -24,7 +24,9 @@ from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, for_each, run_length
 from ..._file.array_reader import Needs, Room
 from ..._file.chunk_reader import plan_runs
+from ..._format.chunks import check_digest, decompress_into
 from ..._format.grid import Box, Shape, cut, lengths
+from ..._format.shard import CHECKSUM, index_size
 from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
@@ -33,7 +35,7 @@ from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
-from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding
+from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
 
 if TYPE_CHECKING:
     from ..._format.dtypes import Array
@@ -172,12 +174,12 @@ class ShardFiles(ChunkFiles):
         )
 
     def _open_now(self, number: int, count: int) -> ShardIndex | None:
-        name, packing = self.names(number), self.sharding.packing
-        is_remote, end = self.folder.is_remote, packing.index_size(self.slots)
+        name, is_remote = self.names(number), self.folder.is_remote
+        end = index_size(self.slots)
         if is_remote:
             nchunks = math.prod(cut(self._stored_shape(number), self.cut.chunk))
             # The whole file, in one request; it may have a chunk twice.
-            most = packing.bounds(self.chunk_size)[1]
+            most = largest_frame(self.chunk_size)
             whole = 2 * (end + FRONT_NBYTES) + (nchunks + 1) * most
             if nchunks <= 2 * count and whole <= 2 * REMOTE_RUN_NBYTES:
                 end = whole
@@ -191,9 +193,7 @@ class ShardFiles(ChunkFiles):
         try:
             # One request less: only copying would make a wrong file permanent.
             trusts = is_remote and self._is_foreign and not self._for_copies
-            check = None
-            if packing.is_own and not trusts:
-                check = partial(self._check_front, number)
+            check = None if trusts else partial(self._check_front, number)
             is_late = not (self.sparse or self._for_copies)
             return ShardIndex(storage, self.sharding, check, checks_late=is_late)
         except FormatError as error:
@@ -205,9 +205,9 @@ class ShardFiles(ChunkFiles):
         storage = self.folder.storage(name, end)
         # Such a file is read as a whole. Others may have free space of any size.
         if isinstance(storage, MemoryStorage):
-            packing, slots = self.sharding.packing, self.sharding.grid.slots
-            most = packing.bounds(self.sharding.chunk_nbytes)[1] * slots
-            most = 2 * (most + packing.index_size(slots)) + MAX_DOCUMENT
+            slots = self.sharding.grid.slots
+            most = largest_frame(self.sharding.chunk_nbytes) * slots
+            most = 2 * (most + index_size(slots)) + MAX_DOCUMENT
             if storage.size > most:
                 raise too_long(most, self.folder.path(name), storage.size)
         return storage
@@ -457,13 +457,6 @@ class ShardFiles(ChunkFiles):
                 self._open.clear()
         return [None] * len(numbers)
 
-    def stored_chunk(self, number: int) -> Buffer | None:
-        """Return a chunk and its digest, valid until the next call in this thread.
-
-        None if it was never written, or is not in a local file.
-        """
-        return None if self.folder.is_remote else self._frames([number])[0]
-
     def _read(
         self, file: ShardIndex, starts: list[int], sizes: list[int]
     ) -> list[memoryview | None]:
@@ -511,7 +504,9 @@ class ShardFiles(ChunkFiles):
             items[...] = self.sharding.fill_value
             return True
         try:
-            return self.sharding.packing.decode(frame, target, part)
+            end = max(0, len(frame) - CHECKSUM.size)
+            check_digest(frame[:end], frame[end:], CHECKSUM)
+            return decompress_into(frame[:end], target, part=part)
         except FormatError as error:
             self._locate(error, number)
             raise

@@ -31,16 +31,17 @@ from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe, with_chunks
 from ..._format.dtypes import DType
 from ..._format.grid import Grid, Shape, cut, lengths
-from ..._format.packing import OWN, Packing
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
+    CHECKSUM,
     ENTRY,
     MISSING,
     crc_of,
+    index_size,
     with_rows,
 )
 from ..._storage.base import Storage
-from ..._storage.stream import StorageCursor
+from ..._storage.cursor import StorageCursor
 from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,
@@ -99,8 +100,6 @@ class Sharding:
         The identity of the array; None if it has none, or if it is uncertain.
     fill_value
         The value of items that are not stored.
-    packing
-        How chunks are stored in the shards.
     chunk_nbytes, row_nbytes
         Size of a chunk and of a row in bytes.
     """
@@ -112,9 +111,7 @@ class Sharding:
         names: FileNames,
         identity: str | None,
         fill_value: Any = None,
-        packing: Packing = OWN,
     ) -> None:
-        self.packing = packing
         self.dtype = dtype
         self.grid = grid
         self.names = names
@@ -296,8 +293,6 @@ def place_of(metadata: Json) -> str | None:
 class ShardIndex:
     """An open shard, and where each chunk is in it.
 
-    A file without an index is a single chunk.
-
     Parameters
     ----------
     storage, sharding
@@ -330,29 +325,27 @@ class ShardIndex:
         checks_late: bool = False,
     ) -> None:
         self.storage = storage
-        slots, packing = sharding.grid.slots, sharding.packing
+        slots = sharding.grid.slots
         self._check_front = check_front
         checks = check_front is not None and not (checks_late and storage.is_remote)
         front = storage.read_at(0, FRONT_NBYTES) if checks else b""
-        least, most = packing.bounds(sharding.chunk_nbytes)
-        index = _read_index(storage, packing, slots)
-        size = packing.index_size(slots) if packing.has_index else 0
-        first = size if packing.index_at_start else 0
-        end = storage.size - size + first
+        most = largest_frame(sharding.chunk_nbytes)
+        index = _read_index(storage, slots)
+        end = storage.size - index_size(slots)
         # The bytes of a missing entry are all the same; most are at the end.
         used = -(-len(index.rstrip(b"\xff")) // ENTRY.size)
         words = struct.unpack_from("<%dQ" % (2 * used), index)
         starts, sizes = [*words[::2]], [*words[1::2]]
         # A table of chunks that are all right takes no NumPy, which takes longer.
         if used and not (
-            (first <= min(starts) and max(map(int.__add__, starts, sizes)) <= end)
-            and (least <= min(sizes) and max(sizes) <= most)
+            max(map(int.__add__, starts, sizes)) <= end
+            and (min(sizes) and max(sizes) <= most)
         ):
-            sizes = _sizes_of_chunks(starts, sizes, (first, end), (least, most))
+            sizes = _sizes_of_chunks(starts, sizes, end, most)
         unused = [0] * (slots - used)
         self.starts: list[int] = starts + unused
         self.sizes: list[int] = sizes + unused
-        self.foreign = not (used and packing.is_own) or first in self.starts[:used]
+        self.foreign = not used or 0 in self.starts[:used]
         self.shape: Shape | None = None
         if check_front is not None and checks:
             self.shape, self._check_front = check_front(self, front), None
@@ -385,20 +378,23 @@ class ShardIndex:
         return [self.starts[i] for i in places], [self.sizes[i] for i in places]
 
 
+def largest_frame(nbytes: int) -> int:
+    """Return the greatest size in bytes of a chunk with `nbytes` plain bytes.
+
+    Its digest is included. Blosc adds at most a header.
+    """
+    return nbytes + BLOSC_HEADER_LENGTH + CHECKSUM.size
+
+
 def _sizes_of_chunks(
-    starts: list[int],
-    sizes: list[int],
-    inside: tuple[int, int],
-    bounds: tuple[int, int],
+    starts: list[int], sizes: list[int], end: int, most: int
 ) -> list[int]:
     """Return the sizes, 0 for a missing chunk; raise `FormatError` for a wrong extent.
 
-    A chunk lies `inside` of an extent, and its size is in `bounds`.
+    A chunk ends at `end` or in front of it, and has 1 to `most` bytes.
     """
     at, size = numpy.array([starts, sizes], "u8")
-    (first, end), (least, most) = inside, bounds
-    is_chunk = (first <= at) & (at <= end) & (size <= end - at)
-    is_chunk &= (least <= size) & (size <= most)
+    is_chunk = (at <= end) & (size <= end - at) & (size >= 1) & (size <= most)
     is_wrong = ~is_chunk & ((at != MISSING) | (size != MISSING))
     if is_wrong.any():
         slot = int(is_wrong.argmax())
@@ -412,19 +408,16 @@ def _sizes_of_chunks(
     return found
 
 
-def _read_index(storage: Storage, packing: Packing, slots: int) -> bytes:
+def _read_index(storage: Storage, slots: int) -> bytes:
     """Return the entries of a shard; raise `FormatError` if their digest is wrong."""
-    if not packing.has_index:
-        return ENTRY.pack(0, storage.size)
-    size = packing.index_size(slots)
-    start = 0 if packing.index_at_start else storage.size - size
+    size = index_size(slots)
+    start = storage.size - size
     found = storage.read_at(start, size) if start >= 0 else b""
     index, crc = found[: ENTRY.size * slots], found[ENTRY.size * slots :]
-    if len(found) != size or (packing.index_has_digest and crc != crc_of(index)):
+    if len(found) != size or crc != crc_of(index):
         raise DamageError(
-            "expected the index of a shard of '%d' chunks in the %s '%d' bytes, "
-            "found another content"
-            % (slots, "first" if packing.index_at_start else "last", size),
+            "expected the index of a shard of '%d' chunks in the last '%d' bytes, "
+            "found another content" % (slots, size),
             section="chunks",
         )
     return index

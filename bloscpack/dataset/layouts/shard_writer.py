@@ -21,10 +21,10 @@ import numpy
 from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
+from ..._format.chunks import compress
 from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
-from ..._format.packing import CHECKSUM
 from ..._format.sections import encode_offsets, free_entries
-from ..._format.shard import Trailer, crc_of, encode_entries
+from ..._format.shard import CHECKSUM, Trailer
 from ..._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ..._storage.base import Storage, write_all, write_blocks
 from ...args import BloscArgs
@@ -109,17 +109,13 @@ class NewShard:
         It has items of `shape`, apart from padding.
         """
         self._cover(number, shape)
-        self._add(chunk, digest)
+        self._last_nbytes = self._trailer.add_frame(self._position, chunk)
         self._used.append(number % self._slots)
         self._offsets.append(self._position)
         self._waiting += chunk, digest
         self._position += len(chunk) + len(digest)
         if self._position - self._written >= WAITING_NBYTES:
             self.flush()
-
-    def _add(self, chunk: bytes, digest: bytes) -> None:
-        """Note where a new chunk is."""
-        self._last_nbytes = self._trailer.add_frame(self._position, chunk)
 
     def flush(self) -> None:
         """Write the frames that wait."""
@@ -183,36 +179,6 @@ class NewShard:
             write_blocks(self._fp, [front], 0)
         self._waiting.clear()
         return self._position + sum(map(len, trailer))
-
-
-class ForeignShard(NewShard):
-    """A shard as other programs write it: chunks, and an index if there is one."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        packing, self._position = self._sharding.packing, 0
-        if packing.index_at_start:
-            self._position = packing.index_size(self._slots)
-        self._written = self._position
-
-    def _add(self, chunk: bytes, digest: bytes) -> None:
-        stop = self._position + len(chunk) + len(digest)
-        self._trailer.add(self._position, stop)
-
-    def finish(self) -> int:
-        """Write the index; return the size in bytes."""
-        packing, index = self._sharding.packing, b""
-        if packing.has_index:
-            index = encode_entries(self._trailer.numbers, self._slots, self._used)
-            index += crc_of(index) if packing.index_has_digest else b""
-        if packing.index_at_start:
-            self.flush()
-            write_blocks(self._fp, [index], 0)
-            return self._position
-        self._waiting.append(index)
-        self._position += len(index)
-        self.flush()
-        return self._position
 
 
 def copy_extent(
@@ -375,16 +341,15 @@ class ShardWriter:
             return piece
         number, items = piece
         shape, grid = items.shape, self.grid
-        packing = self.sharding.packing
-        if shape != grid.chunk and not (grid.is_rows and packing.is_own):
+        if shape != grid.chunk and not grid.is_rows:
             padded = numpy.full(grid.chunk, self.sharding.fill_value, items.dtype)
             padded[tuple(slice(0, n) for n in shape)] = items
             items = padded
         # An item of an array without axes is a scalar, whose text may be shorter.
         items = numpy.ascontiguousarray(items, self.sharding.dtype)
         plain: Any = items.reshape(-1).view("u1")
-        chunk = self._finish_chunk(packing.encode(memoryview(plain), self._args))
-        return number, shape, chunk, packing.digest(chunk)
+        chunk = self._finish_chunk(compress(memoryview(plain), self._args))
+        return number, shape, chunk, CHECKSUM(chunk)
 
     def deliver(self, piece: Written) -> Callable[[], object] | None:
         """Write a piece; return a function that finishes the file in front of it."""
@@ -412,8 +377,7 @@ class ShardWriter:
             self._change.make_folder("/".join(parts[:count]))
         file = self._change.begin(name)
         self._unfinished.add(file)
-        kind = NewShard if self.sharding.packing.is_own else ForeignShard
-        return kind(file, number, self.sharding, self._args.typesize or 0)
+        return NewShard(file, number, self.sharding, self._args.typesize or 0)
 
     def close(self) -> None:
         """Finish the last file."""

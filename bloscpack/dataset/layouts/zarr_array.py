@@ -14,11 +14,11 @@ the new one.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -30,7 +30,6 @@ from ..._format.sections import Beginning, read_beginning
 from ..._format.shard import is_portable
 from ..._format.zarr_metadata import (
     READ_OTHERWISE,
-    SEPARATORS,
     ZARR_JSON,
     ArrayDocument,
     decode_array,
@@ -41,8 +40,8 @@ from ..._format.zarr_metadata import (
     encode_mask,
     with_mask,
 )
+from ..._storage.cursor import StorageCursor
 from ..._storage.folder_store import replaced
-from ..._storage.stream import StorageCursor
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -54,7 +53,7 @@ from ...exceptions import (
 )
 from ...numpy_io import typesize_of
 from ..folder import Folder
-from .array_files import DescriptionCheck, DottedNames, FileNames
+from .array_files import DescriptionCheck, FileNames
 from .base import DEFAULT_SETTINGS, ArrayLayout, NewArray
 from .identity import (
     KEY,
@@ -125,12 +124,7 @@ def read_array_document(folder: Folder) -> OwnDocument:
     stated = attributes.pop(KEY, None) if isinstance(attributes, dict) else None
     identity, is_own = read_identity(content, stated)
     try:
-        found = decode_array(document)
-        encoding, separator = found.keys
-        if SEPARATORS[encoding] != separator and not is_own and seems_signed(content):
-            # One flipped bit may have done that: all shards would seem to be missing.
-            raise Unsupported("its files have other names than 'c/0/0'")
-        return OwnDocument(found, identity, is_own)
+        return OwnDocument(decode_array(document), identity, is_own)
     except FormatError as error:
         text, path = str(error), error.filename or folder.path(ZARR_JSON)
         error.filename = path
@@ -158,7 +152,7 @@ def storage_of(own: OwnDocument, known: str | None) -> tuple[object, ...]:
     fill = numpy.array(array.fill_value, array.dtype).tobytes()
     grid = array.grid
     cut = grid.chunk, grid.per_shard
-    return array.dtype, cut, fill, name, array.packing, array.keys
+    return array.dtype, cut, fill, name
 
 
 def read_storage(folder: Folder, known: str | None) -> tuple[object, ...]:
@@ -222,13 +216,10 @@ class ZarrArray(ArrayLayout):
         self.stored_dims = document.dimension_names
         self.fill_value = document.fill_value
         self.grid = document.grid
-        self.chunks, self._packing = self.grid.chunk, document.packing
-        self._keys = document.keys
-        self.shards = self.grid.shard if self._packing.has_index else None
-        self.has_digests = self._packing.has_digests
+        self.chunks, self.shards = self.grid.chunk, self.grid.shard
         self._sharding = sharding_of(document, own.certain_identity)
         # Other programs leave out shards in which all items have the fill value.
-        is_sparse = MISSING_SHARDS in document.attributes or not self._packing.is_own
+        is_sparse = MISSING_SHARDS in document.attributes
         self.may_lack_files = is_sparse or not own.is_own
         self._check = check
         self.renew()
@@ -253,29 +244,17 @@ class ZarrArray(ArrayLayout):
             sparse=sparse,
         )
 
-    @property
-    def codec_settings(self) -> Mapping[str, Any]:
-        """The codec of new chunks and its settings."""
-        packing = self._packing
-        if packing.codec == "blosc":
-            return super().codec_settings
-        name, level = packing.codec or None, packing.configuration.get("level")
-        return {"cname": name, "clevel": level}
-
     def new_array(self) -> NewArray:
         """Return what a copy of this array must be, apart from its attributes."""
         document = read_array_document(self.folder).array
-        settings: Mapping[str, Any] = {}
-        if document.packing.codec == "blosc":
-            args = args_of(document)
-            settings = {name: getattr(args, name) for name in SETTINGS}
+        args = args_of(document)
         return NewArray(
             document.dtype,
             document.shape,
             document.grid.chunk,
             document.fill_value,
-            settings=settings,
-            shards=document.grid.shard if document.packing.has_index else None,
+            settings={name: getattr(args, name) for name in SETTINGS},
+            shards=document.grid.shard,
             dims=document.dimension_names,
         )
 
@@ -329,12 +308,6 @@ class ZarrArray(ArrayLayout):
             mark_sparse(own.array)
         change.stage(self.folder.full(ZARR_JSON), own.encode())
 
-    def stage_dims(self, change: Change, dims: list[str]) -> None:
-        """Let `change` set the names of the axes."""
-        own = self._read_for_change()
-        own.array.dimension_names = [*dims]
-        change.stage(self.folder.full(ZARR_JSON), own.encode())
-
     def _read_for_change(self) -> OwnDocument:
         """Return the document that is in the file now, to be changed.
 
@@ -379,8 +352,6 @@ class ZarrArray(ArrayLayout):
 
     def _identity_in(self, number: int) -> str:
         """Return the identity that a shard states; empty if it states none."""
-        if not self._packing.is_own:
-            return ""
         with suppress(FormatError, FileNotFoundError, NotADirectoryError):
             metadata = self._beginning_of(number).metadata
             return (place_of(metadata) or "").partition("/")[0]
@@ -481,7 +452,7 @@ class ZarrArray(ArrayLayout):
             place = self.grid.corner(number * self.grid.slots)
             if number not in stored and all(map(int.__lt__, place, grid.shape)):
                 self._source.file(number)  # raises the error: it is lost
-        listed = map(shard_names(grid, self._keys), self.shards_to_fill(grid))
+        listed = map(shard_names(grid), self.shards_to_fill(grid))
         # A folder may have lost its last shard.
         exists = bool if self.folder.is_remote else self.folder.exists
         found = {self.folder.full(name) for name in listed if exists(name)}
@@ -493,7 +464,7 @@ class ZarrArray(ArrayLayout):
         These are shards that have a file: those at the old ends of the axes, and those
         that an interrupted append left. Other shards stay missing.
         """
-        return shard_names(grid, self._keys).stored(self.folder, grid.nshards)
+        return shard_names(grid).stored(self.folder, grid.nshards)
 
     def committed(self, shape: Shape) -> None:
         """Take over the shape of a change that was committed."""
@@ -511,21 +482,13 @@ def sharding_of(document: ArrayDocument, identity: str | None) -> Sharding:
     """Return how an array is stored."""
     grid = document.grid
     return Sharding(
-        *(document.dtype, grid, shard_names(grid, document.keys), identity),
-        *(document.fill_value, document.packing),
+        *(document.dtype, grid, shard_names(grid), identity, document.fill_value)
     )
 
 
-def shard_names(grid: Grid, keys: tuple[str, str]) -> FileNames:
+def shard_names(grid: Grid) -> FileNames:
     """Return the names of the shards of an array."""
-    encoding, separator = keys
-    place = SHARDS if encoding == "default" else ""
-    counts = tuple(max(1, n) for n in grid.counts)
-    if not counts:
-        return FileNames(place or "0", counts=counts)
-    if separator == "/":
-        return FileNames(place, counts=counts)
-    return DottedNames("", before=place and place + ".", counts=counts)
+    return FileNames(SHARDS, counts=tuple(max(1, n) for n in grid.counts))
 
 
 def args_of(document: ArrayDocument) -> BloscArgs:

@@ -22,6 +22,7 @@ from ..._format.zarr_metadata import (
     ZARR_JSON,
     encode_json,
     group_document,
+    is_unsharded,
     why_not_native,
 )
 from ...exceptions import FormatError, UsageValueError
@@ -58,8 +59,12 @@ def detect(folder: Folder) -> str | None:
     try:
         content, document = folder.detect_document(ZARR_JSON)
         kind, attributes = check_node(folder, document)
-        if kind == "array" and not seems_signed(content) and why_not_native(document):
-            return None  # for another layout
+        if kind == "array" and why_not_native(document):
+            is_own = read_identity(content, attributes.get(KEY))[1]
+            # A program may have copied the attributes of one of our arrays.
+            is_copy = is_unsharded(document) and not is_own
+            if is_copy or not seems_signed(content):
+                return None  # for another layout
     except FormatError:  # the error of opening it is better
         return "group"
     except (FileNotFoundError, NotADirectoryError):
