@@ -242,7 +242,7 @@ def test_append_refuses_what_readers_do_not_need(path, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*a change was interrupted:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:dropping:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*dropping:RuntimeWarning")
 @pytest.mark.parametrize("name", [name for name in MANIFEST if name.startswith("undo")])
 def test_writers_restore_and_drop(path, name):
     """Rules X7 and X8: the record is gone, and so are bytes behind the last chunk."""
