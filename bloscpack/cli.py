@@ -111,6 +111,7 @@ def _run(arguments: list[str], *, owns_process: bool) -> int:
     verb = verb_table.find(args.subcommand)
     assert verb is not None  # the parser accepts no other
     module = module_of(verb)
+    console.runs_verb = True
     console.is_optional = verb.writes in (verb_table.FILES, verb_table.ANSWER)
     if verb.writes == verb_table.ANSWER:
         console.code_of_lost = exit_codes.EXIT_USAGE
@@ -237,6 +238,12 @@ def main(argv: list[str] | None = None) -> None:
         console.last_error("interrupted")
     finally:
         console.finish()
+        if owns_process and not console.runs_verb:
+            import gc
+
+            # Python ends without another collection, which takes 1.5 ms: a tenth of the
+            # time of `info FILE`, help and versions.
+            gc.freeze()
     if code:
         sys.exit(code)
 

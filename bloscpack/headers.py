@@ -529,6 +529,24 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
     return layout
 
 
+def has_undo_record(prefix: bytes) -> bool:
+    """Return whether a header says that the file ends with an undo record.
+
+    Parameters
+    ----------
+    prefix
+        The first 32 bytes of the file. A file of layout 0 has its number of chunks in
+        the place of version and options.
+    """
+    options = FIELD_OFFSETS[FORMAT_VERSION]["options"]
+    return (
+        len(prefix) >= BLOSCPACK_HEADER_LENGTH
+        and prefix[:options] == MAGIC + bytes([FORMAT_VERSION])
+        and bool(prefix[options] & OPTION_UNDO)
+        and find_layout(prefix) == FORMAT_VERSION
+    )
+
+
 def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
     """Return the header of a file of any layout.
 

@@ -103,8 +103,7 @@ class SpacedPieces:
 class Reader:
     """Random access to the plain bytes of a file, and to the rows of its array.
 
-    Every digest is verified. The file must not change while the reader is used: a
-    reader over a file object ignores the journal of the file.
+    Every digest is verified. The file must not change while the reader is used.
 
     Parameters
     ----------

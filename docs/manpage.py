@@ -228,8 +228,6 @@ def _foot() -> list[str]:
         "'--auto -n 4'. Options that the command does not have, but another, are left "
         "out.",
     )
-    lines += [_section("FILES")]
-    lines += _tagged()
     lines += [_section("EXAMPLES")]
     for text, commands in EXAMPLES:
         lines += [escape(text), *_literal(commands), ".PP"]

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .._commit.undo import is_flagged, without_bit
+from .._commit.undo import without_bit
 from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
 from .._format.other_formats import PREFIX_LENGTH
 from .._format.sections import (
@@ -37,6 +37,7 @@ from ..headers import (
     BloscpackHeader,
     MetadataHeader,
     decode_header,
+    has_undo_record,
 )
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Report
@@ -114,7 +115,9 @@ class Sections(NamedTuple):
 def read_sections(storage: Storage, report: Report) -> Sections:
     """Read the sections where the header puts them; add the errors to `report`."""
     prefix = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
-    if is_flagged(prefix):  # without a valid record: `Inspection` has reported that
+    if has_undo_record(
+        prefix
+    ):  # without a valid record: `Inspection` has reported that
         prefix = without_bit(prefix)
     if not prefix.startswith(MAGIC):  # the error names the format of the file
         prefix = storage.read_at(0, PREFIX_LENGTH)

@@ -50,6 +50,8 @@ class Console:
     is_optional
         Whether the files of the verb matter more than its messages: a failure of
         standard output is then kept in ``lost``, and does not stop the verb.
+    runs_verb
+        Whether a verb was run through the parser.
     lost
         The first failure of standard output. Later output is dropped.
     code_of_lost
@@ -63,6 +65,7 @@ class Console:
 
     def __init__(self) -> None:
         self.owns_streams = self.quiet = self.is_data = self.is_optional = False
+        self.runs_verb = False
         self.lost: Exception | None = None
         self.code_of_lost = 1
         self.hidden: dict[str, str] = {}

@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import sys
-from math import isfinite
 
 from ..constants import SUFFIXES
 from .console import console
@@ -56,6 +55,7 @@ def _plain_json(value: object) -> str:
 
 
 def _finite(value: object) -> Json:
+    from math import isfinite
 
     if isinstance(value, dict):
         return {key: _finite(inner) for key, inner in value.items()}

@@ -17,8 +17,9 @@ import stat
 from .._storage.base import naming_errors
 from .._storage.disk import disk
 from .._storage.paths import is_url, local_path
+from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import FormatError, StorageError
-from .undo import settled_file
+from ..headers import has_undo_record
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -75,7 +76,13 @@ class Snapshot:
 
     def undo(self) -> None:
         """If the file ends with an undo record, let ``fp`` read the old content."""
-        if self._regular:
+        if not self._regular:
+            return
+        is_changing = has_undo_record(self._real_fp.read(BLOSCPACK_HEADER_LENGTH))
+        self._real_fp.seek(0)
+        if is_changing:
+            from .undo import settled_file  # rarely needed: `info` has to start fast
+
             self.fp = settled_file(self._real_fp)
 
     def current_state(self) -> tuple[int, ...]:
@@ -149,6 +156,7 @@ def read_snapshot(
     path = local_path(os.fspath(path))  # refuses a descriptor, which would be closed
     if is_url(path):
         from .._storage.remote import opened_remote
+        from .undo import settled_file
 
         with opened_remote(
             path, parts=parts, storage_options=storage_options, limits=limits

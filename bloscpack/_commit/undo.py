@@ -43,10 +43,9 @@ from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
-    MAGIC,
 )
 from ..exceptions import DamageError, UsageError
-from ..headers import find_layout
+from ..headers import FIELD_OFFSETS, OPTION_UNDO, has_undo_record
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -57,10 +56,9 @@ if TYPE_CHECKING:
 
     File = TypeVar("File", bound=Seekable)
 
-# Offset of the options in the header, and the bit that says that there is a record: it
-# is `headers.OPTION_UNDO`.
-OPTIONS = 5
-BIT = 4
+# Offset of the options in the header, and the bit that says that there is a record.
+OPTIONS = FIELD_OFFSETS[FORMAT_VERSION]["options"]
+BIT = OPTION_UNDO
 # First and last bytes of a record.
 RECORD_MAGIC = b"\xffundo\r\n\x1a"
 # Magic, old length of the file, number of extents.
@@ -75,19 +73,6 @@ GUARD = BLOSC_HEADER_LENGTH
 # Maximum number of extents: header with metadata, offset table, last chunk, and each of
 # them may be in several parts. It bounds the time of each read.
 MAX_EXTENTS = 64
-
-
-def is_flagged(prefix: bytes) -> bool:
-    """Return whether a header says that the file ends with an undo record.
-
-    A file of layout 0 has its number of chunks in the place of version and options.
-    """
-    return (
-        len(prefix) >= BLOSCPACK_HEADER_LENGTH
-        and prefix[:OPTIONS] == MAGIC + bytes([FORMAT_VERSION])
-        and bool(prefix[OPTIONS] & BIT)
-        and find_layout(prefix) == FORMAT_VERSION
-    )
 
 
 def without_bit(prefix: bytes) -> bytes:
@@ -218,7 +203,7 @@ class UndoneFile(StorageFile):
 
 def settled(storage: Storage) -> Storage:
     """Return a storage with the content that counts: see `UndoneStorage`."""
-    if is_flagged(storage.read_at(0, BLOSCPACK_HEADER_LENGTH)):
+    if has_undo_record(storage.read_at(0, BLOSCPACK_HEADER_LENGTH)):
         return UndoneStorage(storage)
     return storage
 
@@ -233,7 +218,7 @@ def settled_file(fp: File) -> File:
     start = fp.tell()
     prefix = read_up_to(fp, BLOSCPACK_HEADER_LENGTH)
     fp.seek(start)
-    if not is_flagged(prefix):
+    if not has_undo_record(prefix):
         return fp
     undone: Any = io.BufferedReader(UndoneFile(fp))
     return undone  # type: ignore[no-any-return]
@@ -242,7 +227,7 @@ def settled_file(fp: File) -> File:
 def settled_bytes(content: Buffer) -> memoryview:
     """Return the content that counts of a file in memory."""
     view = as_bytes_view(content)
-    if is_flagged(bytes(view[:BLOSCPACK_HEADER_LENGTH])):
+    if has_undo_record(bytes(view[:BLOSCPACK_HEADER_LENGTH])):
         undone = UndoneStorage(MemoryStorage(view))
         view = memoryview(undone.read_at(0, undone.size))
     return view
@@ -293,7 +278,7 @@ def restore(fp: BinaryFile, sync: Callable[[], object]) -> bool:
     are still there. Afterwards the position is at the beginning.
     """
     raw = _unbuffered(fp)
-    if not is_flagged(_read(raw, 0, BLOSCPACK_HEADER_LENGTH)):
+    if not has_undo_record(_read(raw, 0, BLOSCPACK_HEADER_LENGTH)):
         fp.seek(0)
         return False
     record = UndoRecord(whole_file(raw))

@@ -43,7 +43,7 @@ INFO = (
     *("bloscpack.describe", "bloscpack.headers", "bloscpack.abstract_objects"),
     *("bloscpack.checksums", "bloscpack.metacodecs", "bloscpack.serializers"),
     *("bloscpack.defaults", "bloscpack.pretty"),
-    *("bloscpack._commit", "bloscpack._commit.snapshot", "bloscpack._commit.journal"),
+    *("bloscpack._commit", "bloscpack._commit.snapshot"),
     *("bloscpack._storage.base", "bloscpack._storage.cursor"),
     *("bloscpack._storage.disk", "bloscpack._format", "bloscpack._format.sections"),
     *("bloscpack._format.blosc_header", "bloscpack._format.codecs"),

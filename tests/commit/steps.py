@@ -75,11 +75,11 @@ def steps_of(old, change=grow):
     return [old, *fp.states]
 
 
-def is_flagged(content):
+def has_undo_record(content):
     return content[:5] == b"blpk\3" and bool(content[5] & 4)
 
 
 OLD = packed()
 STATES = steps_of(OLD)
-FLAGGED = [state for state in STATES if is_flagged(state)]
+FLAGGED = [state for state in STATES if has_undo_record(state)]
 LAST = FLAGGED[-1]  # all has been overwritten

@@ -21,7 +21,7 @@ from commit.steps import (
     OnDisk,
     Stop,
     grow,
-    is_flagged,
+    has_undo_record,
     replace_metadata,
 )
 from crash.operations import TARGET, Operation, numbers, pack
@@ -127,7 +127,7 @@ def test_every_step_of_a_file_object_fails(steps, change, error, most):
 
 
 def verify_content(content):
-    return verify_fp(io.BytesIO(content)).ok and not is_flagged(content)
+    return verify_fp(io.BytesIO(content)).ok and not has_undo_record(content)
 
 
 def interrupted_at(line, work):
@@ -188,7 +188,7 @@ def test_what_can_not_be_undone_now(tmp_path):
     with replaced_disk(Broken()), pytest.raises(OSError, match="readers see") as raised:
         WRITERS["append"](path)
     assert 1 == str(raised.value).count("can't be undone now")
-    assert is_flagged(path.read_bytes())
+    assert has_undo_record(path.read_bytes())
     assert ARRAY.tobytes() == bp.unpack_bytes_from_file(path)[0]
     with pytest.warns(RuntimeWarning, match="restored"):
         WRITERS["append"](path)

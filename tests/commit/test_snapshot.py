@@ -362,7 +362,7 @@ def half_done(tmp_path):
     array = bloscpack.unpack_ndarray_from_file(stages.folder / TARGET)
     assert (160, 10) == array.shape
     number = stages.states[0][0][TARGET]
-    changed = [undo.is_flagged(contents[number]) for _, contents in stages.states]
+    changed = [undo.has_undo_record(contents[number]) for _, contents in stages.states]
     stages.lay_down(len(changed) - 1 - changed[::-1].index(True))
     return stages.folder / TARGET, array[:100]
 

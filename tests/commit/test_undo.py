@@ -27,7 +27,7 @@ from commit.steps import (
     STATES,
     InMemory,
     grow,
-    is_flagged,
+    has_undo_record,
     packed,
     steps_of,
 )
@@ -65,7 +65,7 @@ def test_steps_of_a_change():
     # Nothing at the old end is a chunk until the commit; magic and version stay.
     assert all(state[len(OLD) :][:16] in (b"", bytes(16)) for state in before)
     assert {OLD[:5]} == {state[:5] for state in STATES}
-    assert not is_flagged(STATES[-1])
+    assert not has_undo_record(STATES[-1])
     assert STATES[-2].startswith(STATES[-1])
     assert len(ARRAY) + len(ROWS) == len(bp.unpack_ndarray_from_bytes(STATES[-1]))
 
@@ -236,8 +236,8 @@ def test_release_0_16_refuses_the_file(request, tmp_path):
     for state in (OLD, *FLAGGED, STATES[-1]):
         (tmp_path / TARGET).write_bytes(state)
         done = run_process(python, "-I", "-c", code, tmp_path / TARGET)
-        assert is_flagged(state) == done.returncode, done.stderr
-        assert is_flagged(state) == ("attempting to decode options" in done.stderr)
+        assert has_undo_record(state) == done.returncode, done.stderr
+        assert has_undo_record(state) == ("attempting to decode options" in done.stderr)
 
 
 # Damaged and forged records

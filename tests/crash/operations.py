@@ -18,7 +18,7 @@ from builders import numbers, packed
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
-from bloscpack._commit.undo import is_flagged
+from bloscpack._commit.undo import has_undo_record
 from bloscpack._format.crc32c import crc32c
 from bloscpack.append import append, rewrite_metadata
 from bloscpack.args import BloscArgs, BloscpackArgs
@@ -205,7 +205,7 @@ class OnShard(Operation):
 
     def see(self, folder):
         plain, metadata = super().see(folder)
-        if not is_flagged((folder / TARGET).read_bytes()):
+        if not has_undo_record((folder / TARGET).read_bytes()):
             content = (folder / TARGET).read_bytes()
             found = read_by_index(content)
             assert found is None or found[: len(plain)] == plain

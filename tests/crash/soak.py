@@ -30,7 +30,7 @@ from support import reset_signals
 
 import bloscpack
 from bloscpack import cli
-from bloscpack._commit.undo import is_flagged
+from bloscpack._commit.undo import has_undo_record
 from bloscpack.append import append
 from bloscpack.args import BloscpackArgs
 
@@ -243,7 +243,7 @@ def one_round(place, chance, counts):
     left = place.left()
     counts.rounds += 1
     counts.steps += len(reports) // REPORT.size - 1
-    counts.changes += is_flagged(place.file.read_bytes())
+    counts.changes += has_undo_record(place.file.read_bytes())
     counts.temporary += any(name.endswith(".tmp") for name in left)
     counts.ahead += found != reached
     if number != signal.SIGKILL:

@@ -50,7 +50,7 @@ from crash.operations import (
 )
 from crash.watched_disk import WatchedDisk, replaced_disk
 
-from bloscpack._commit.undo import is_flagged
+from bloscpack._commit.undo import has_undo_record
 
 SECTOR = 512
 
@@ -339,10 +339,11 @@ class AfterCrash(Operation):
             killed = [
                 (names, contents)
                 for names, contents, done in process_states(record)
-                if not done and (len(names) > 1 or is_flagged(contents[names[TARGET]]))
+                if not done
+                and (len(names) > 1 or has_undo_record(contents[names[TARGET]]))
             ]
             lay_down(*killed[int(len(killed) * 0.7)], folder, keep)
-        left = is_flagged((folder / TARGET).read_bytes()), len(os.listdir(folder))
+        left = has_undo_record((folder / TARGET).read_bytes()), len(os.listdir(folder))
         assert left in [(True, 1), (False, 2)], "an undo record, or a copy"
 
     def provide(self, inputs):
@@ -502,7 +503,7 @@ class Checker:
             if found == before
         ]
         assert [TARGET] == os.listdir(self.folder)
-        assert not is_flagged((self.folder / TARGET).read_bytes())
+        assert not has_undo_record((self.folder / TARGET).read_bytes())
 
     def tell(self, names, contents, done):
         """Show the state that was not right."""
