@@ -13,8 +13,17 @@ from ._engine.blosc_settings import own_settings
 from ._engine.threads import Workspace, for_each, run_length
 from ._format import chunks
 from ._format.shard import check_table
-from ._storage.protocols import Buffer
-from .args import pack_settings
+from ._types import Buffer
+from .abstract_io import Progress
+from .args import (
+    AnyBloscArgs,
+    AnyBloscpackArgs,
+    AnyMetadataArgs,
+    BloscArgs,
+    BloscpackArgs,
+    PackKeywords,
+    pack_settings,
+)
 from .constants import MAX_THREADS
 from .defaults import available_cpus
 from .exceptions import DamageError, FormatError, StorageError
@@ -22,16 +31,6 @@ from .headers import BloscpackHeader, check_range, plain_number
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from .abstract_io import Progress
-    from .args import (
-        AnyBloscArgs,
-        AnyBloscpackArgs,
-        AnyMetadataArgs,
-        BloscArgs,
-        BloscpackArgs,
-        PackKeywords,
-    )
 
 
 def pack(

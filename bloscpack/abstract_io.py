@@ -16,7 +16,7 @@ from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
 from ._format.blosc_header import decode_header
 from ._format.chunks import Frame, compress, decompress, decompress_into
-from ._storage.protocols import Buffer
+from ._types import Buffer
 from .args import BloscArgs, MetadataArgs
 from .checksums import Hash
 from .exceptions import FormatError

@@ -17,36 +17,36 @@ from ._commit.undo import changeable
 from ._compat import make_callable, sibling_names
 from ._file import appending
 from ._format.append_plan import UNCHANGED as UNCHANGED
+from ._format.dtypes import Array
 from ._storage.base import MemoryStorage, StorageFile, naming_errors
 from ._storage.paths import without_url
-from ._storage.protocols import BinaryFile, Buffer, Path, Readable
 from ._storage.stream import seekable_with_size
+from ._types import BinaryFile, Buffer, Json, Path, Readable
 from .abstract_io import Progress
+from .args import AnyBloscArgs, BloscKeywords
 from .exceptions import NoMetadataFound, UsageTypeError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._format.dtypes import Array
-    from .args import AnyBloscArgs, BloscKeywords
-    from .serializers import Json
 
-    class ContentKeywords(BloscKeywords, total=False):
-        """The keywords of `append_fp`; `append_from` documents them."""
+class ContentKeywords(BloscKeywords, total=False):
+    """The keywords of `append_fp`; `append_from` documents them."""
 
-        auto: bool | str
-        metadata: object
-        nthreads: int | None
-        progress: Progress | None
-        expect: Callable[[int], object] | None
-        needs_offsets: bool
+    auto: bool | str
+    metadata: object
+    nthreads: int | None
+    progress: Progress | None
+    expect: Callable[[int], object] | None
+    needs_offsets: bool
 
-    class AppendKeywords(ContentKeywords, total=False):
-        """The keywords of the functions that append to a file with a name."""
 
-        grow: bool
-        sync: bool
-        wait: float
+class AppendKeywords(ContentKeywords, total=False):
+    """The keywords of the functions that append to a file with a name."""
+
+    grow: bool
+    sync: bool
+    wait: float
 
 
 PATH_TYPES = (str, bytes, os.PathLike)

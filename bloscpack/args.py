@@ -5,8 +5,12 @@ The settings are documented here, once for all functions that take them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar
+
 from . import constants, defaults, log
 from ._compat import sibling_names
+from ._types import Buffer
 from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import check_valid_checksum
 from .constants import (
@@ -29,63 +33,70 @@ from .metacodecs import CODECS_LOOKUP, MetaCodec, check_valid_codec
 from .pretty import double_pretty_size, reverse_pretty
 from .serializers import check_valid_serializer
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from typing import Any, TypeAlias, TypedDict, TypeVar
-
     from typing_extensions import Unpack
-
-    Settings = TypeVar("Settings", bound=MutableMappingObject)
-    # Each function that takes settings also takes a dictionary of some of their fields.
-    AnyBloscArgs: TypeAlias = "BloscArgs | dict[str, Any]"
-    AnyBloscpackArgs: TypeAlias = "BloscpackArgs | dict[str, Any]"
-    AnyMetadataArgs: TypeAlias = "MetadataArgs | dict[str, Any]"
-    AnyLimits: TypeAlias = "Limits | dict[str, Any]"
-
-    class OtherNames(TypedDict, total=False):
-        """Other names of fields of `BloscArgs`: `cname` and `clevel`."""
-
-        codec: str
-        level: int
-
-    class BloscKeywords(OtherNames, total=False):
-        """The fields of `BloscArgs`, as keywords."""
-
-        typesize: int | None
-        clevel: int
-        shuffle: bool | int
-        cname: str
-
-    class PackKeywords(BloscKeywords, total=False):
-        """The fields of all settings, as keywords of the functions that pack."""
-
-        offsets: bool
-        checksum: str | None
-        max_app_chunks: int | Callable[[int], int]
-        magic_format: bytes
-        meta_checksum: str | None
-        meta_codec: str | None
-        meta_level: int
-        max_meta_size: int | Callable[[int], int]
-
-    class LoopKeywords(PackKeywords, total=False):
-        """The keywords of `pack`: its settings, ``nthreads`` and ``progress``."""
-
-        nthreads: int | None
-        progress: Progress | None
-
-    class AutoKeywords(LoopKeywords, total=False):
-        """The keywords of a function that can look at the data before it packs them."""
-
-        auto: bool | str
 
     from ._format.automatic import Read, Setting
     from ._format.dtypes import Array
-    from ._storage.protocols import Buffer
     from .abstract_io import Progress
 
     Sample = Buffer | Array
+
+Settings = TypeVar("Settings", bound=MutableMappingObject)
+
+
+AnyBloscArgs: TypeAlias = "BloscArgs | dict[str, Any]"
+
+
+AnyBloscpackArgs: TypeAlias = "BloscpackArgs | dict[str, Any]"
+
+
+AnyMetadataArgs: TypeAlias = "MetadataArgs | dict[str, Any]"
+
+
+AnyLimits: TypeAlias = "Limits | dict[str, Any]"
+
+
+class OtherNames(TypedDict, total=False):
+    """Other names of fields of `BloscArgs`: `cname` and `clevel`."""
+
+    codec: str
+    level: int
+
+
+class BloscKeywords(OtherNames, total=False):
+    """The fields of `BloscArgs`, as keywords."""
+
+    typesize: int | None
+    clevel: int
+    shuffle: bool | int
+    cname: str
+
+
+class PackKeywords(BloscKeywords, total=False):
+    """The fields of all settings, as keywords of the functions that pack."""
+
+    offsets: bool
+    checksum: str | None
+    max_app_chunks: int | Callable[[int], int]
+    magic_format: bytes
+    meta_checksum: str | None
+    meta_codec: str | None
+    meta_level: int
+    max_meta_size: int | Callable[[int], int]
+
+
+class LoopKeywords(PackKeywords, total=False):
+    """The keywords of `pack`: its settings, ``nthreads`` and ``progress``."""
+
+    nthreads: int | None
+    progress: Progress | None
+
+
+class AutoKeywords(LoopKeywords, total=False):
+    """The keywords of a function that can look at the data before it packs them."""
+
+    auto: bool | str
 
 
 class BloscArgs(MutableMappingObject):

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ._commit.undo import settled_bytes
 from ._engine.prealloc import BytesUnderConstruction, BytesWriter
 from ._storage.base import as_bytes_view
 from ._storage.cursor import MemoryCursor
-from ._storage.protocols import Buffer
+from ._types import Buffer
 from .abstract_io import MemorySink, PlainSource, StoringSink
+from .args import AnyLimits
 from .exceptions import DamageError
 from .fp_io import SectionsSource
-
-if TYPE_CHECKING:
-    from .args import AnyLimits
 
 # Number of plain bytes from which `BytesWriter` is faster than `io.BytesIO`.
 WORTH_A_WRITER = 2**20

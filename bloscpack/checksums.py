@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from hashlib import _Hash
 
-    from ._storage.protocols import Buffer
+    from ._types import Buffer
 
 
 class Hash:

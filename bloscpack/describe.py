@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from ._commit.snapshot import Check
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning
-    from ._storage.protocols import Path, Seekable, StorageOptions
+    from ._types import Json, JsonObject, Path, Seekable, StorageOptions
     from .headers import BloscpackHeader, MetadataHeader
-    from .serializers import Json, JsonObject
 
 
 class InfoRecord:

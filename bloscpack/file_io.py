@@ -24,17 +24,28 @@ from ._loop import pack, unpack
 from ._storage.base import bytes_left
 from ._storage.cursor import Cursor
 from ._storage.paths import is_url, size_of_input, without_url
-from ._storage.protocols import (
+from ._storage.stream import sampled, size_of
+from ._types import (
     BinaryFile,
     Buffer,
+    Json,
     Path,
     Seekable,
     StorageOptions,
     Writable,
 )
-from ._storage.stream import sampled, size_of
 from .abstract_io import Progress
-from .args import calculate_nchunks, fit_settings, goal_of, parse_chunk_size
+from .args import (
+    AnyBloscArgs,
+    AnyBloscpackArgs,
+    AnyLimits,
+    AnyMetadataArgs,
+    AutoKeywords,
+    calculate_nchunks,
+    fit_settings,
+    goal_of,
+    parse_chunk_size,
+)
 from .bytes_io import (
     CompressedBytesSource,
     JoinedBytesSink,
@@ -59,14 +70,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._commit.snapshot import Check
-    from .args import (
-        AnyBloscArgs,
-        AnyBloscpackArgs,
-        AnyLimits,
-        AnyMetadataArgs,
-        AutoKeywords,
-    )
-    from .serializers import Json
 
 MakeSink = Callable[[SectionsSource, Writable, int], PlainFPSink]
 

@@ -22,8 +22,8 @@ from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
 from ._storage.paths import is_url, local_path, shown_name
-from ._storage.protocols import Path, StorageOptions
-from .args import PACK_SETTINGS, known_settings
+from ._types import Json, Path, StorageOptions
+from .args import PACK_SETTINGS, AnyLimits, PackKeywords, known_settings
 from .constants import MAX_THREADS
 from .defaults import DEFAULT_CHUNK_SIZE
 from .exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
@@ -31,9 +31,6 @@ from .headers import check_range
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from .args import AnyLimits, PackKeywords
-    from .serializers import Json
 
 # The mode of a file for each text that is accepted in its place.
 MODES = {text: mode for mode in ("rb", "wb", "xb", "ab") for text in (mode, mode[0])}

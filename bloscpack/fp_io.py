@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from . import abstract_io
 from ._commit.undo import settled_file
@@ -20,15 +19,12 @@ from ._format.shard import Trailer
 from ._storage import local
 from ._storage.base import read_up_to, write_all
 from ._storage.cursor import Cursor
-from ._storage.protocols import BinaryFile, Buffer, Seekable, Writable
 from ._storage.stream import SparseStream
-from .args import effective_limits
+from ._types import BinaryFile, Buffer, Seekable, Writable
+from .args import AnyLimits, BloscArgs, MetadataArgs, effective_limits
 from .constants import BLOSC_HEADER_LENGTH, BLOSCPACK_HEADER_LENGTH
 from .exceptions import DamageError, FormatError, StorageError, UsageError
 from .headers import BloscpackHeader
-
-if TYPE_CHECKING:
-    from .args import AnyLimits, BloscArgs, MetadataArgs
 
 # The module of the classes in 0.16.
 _HOME = "bloscpack.file_io"

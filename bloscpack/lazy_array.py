@@ -9,25 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ._file.array_reader import CACHE_NBYTES
 from ._file.indexing import StoredArray
 from ._file.opened import OpenedFile, open_parts, reader_of
 from ._format.array_metadata import Description
+from ._format.dtypes import Array, DType
 from ._format.rows import block_shape
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import is_url, local_path, shown_name
-from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from ._types import Buffer, Json, Path, Seekable, StorageOptions
+from .args import AnyLimits
 from .exceptions import StorageError, UsageTypeError
 
-if TYPE_CHECKING:
-    from ._format.dtypes import Array, DType
-    from .args import AnyLimits
-    from .serializers import Json
-
-    # A function that opens the array again, with the name of the file as an argument.
-    Origin = partial["LazyArray"]
+Origin = partial["LazyArray"]
 
 
 class LazyArray(StoredArray, Closing):

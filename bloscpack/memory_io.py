@@ -7,16 +7,12 @@ thread. A subclass can override any of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ._compat import sibling_names
-from ._storage.protocols import Buffer
+from ._types import Buffer, Json
 from .abstract_io import CompressedSink, CompressedSource, PlainSource, StoringSink
 from .args import BloscArgs, MetadataArgs
 from .headers import BloscpackHeader
-
-if TYPE_CHECKING:
-    from .serializers import Json
 
 
 class PlainMemorySource(PlainSource):

@@ -20,15 +20,15 @@ from numpy.lib.stride_tricks import as_strided
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._format.array_metadata import Description, check_rows, new_array
-from ._format.dtypes import check_unit, encode_dtype, parse_literal
+from ._format.dtypes import Array, DType, check_unit, encode_dtype, parse_literal
 from ._format.grid import lengths
 from ._storage.base import naming_errors, read_up_to, write_all
 from ._storage.paths import without_url
-from ._storage.protocols import Buffer, Path, Readable, StorageOptions, Writable
 from ._storage.stream import sampled, seekable_with_size, size_of
+from ._types import Buffer, Path, Readable, StorageOptions, Writable
 from .abstract_io import Progress
-from .append import append_from
-from .args import fit_settings, goal_of
+from .append import AppendKeywords, append_from
+from .args import AnyBloscArgs, AnyBloscpackArgs, AnyMetadataArgs, fit_settings, goal_of
 from .defaults import CHUNK_SIZE_NOT_GIVEN, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
 from .file_io import log_packed, unpack_to_path
@@ -39,16 +39,11 @@ from .fp_io import (
     SectionsSource,
     plain_sink,
 )
-from .numpy_io import pack_items, put_chunk, typesize_of
+from .numpy_io import ArrayKeywords, pack_items, put_chunk, typesize_of
 from .serializers import is_array
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from ._format.dtypes import Array, DType
-    from .append import AppendKeywords
-    from .args import AnyBloscArgs, AnyBloscpackArgs, AnyMetadataArgs
-    from .numpy_io import ArrayKeywords
 
 
 # For each version: the size in bytes of the length field, and the encoding of the text.

@@ -32,6 +32,8 @@ from ._format.array_metadata import (
     new_array,
     with_chunks,
 )
+from ._format.dtypes import Array, DType
+from ._format.grid import Box, Grid
 from ._format.shard import (
     DEFAULT_SHARD_CHECKSUM,
     row_nbytes,
@@ -41,7 +43,7 @@ from ._format.shard import (
 )
 from ._loop import pack, unpack
 from ._storage.paths import check_place
-from ._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
     CompressedSink,
     CompressedSource,
@@ -50,7 +52,13 @@ from .abstract_io import (
     Progress,
 )
 from .args import (
+    AnyBloscArgs,
+    AnyBloscpackArgs,
+    AnyLimits,
+    AnyMetadataArgs,
+    AutoKeywords,
     BloscpackArgs,
+    PackKeywords,
     calculate_nchunks,
     fit_settings,
     goal_of,
@@ -75,35 +83,27 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._commit.snapshot import Check
-    from ._format.dtypes import Array, DType
-    from ._format.grid import Box, Grid
-    from .args import (
-        AnyBloscArgs,
-        AnyBloscpackArgs,
-        AnyLimits,
-        AnyMetadataArgs,
-        AutoKeywords,
-        PackKeywords,
-    )
-    from .serializers import Json
 
-    class ArrayKeywords(AutoKeywords, total=False):
-        """The keywords of `pack_ndarray`, which documents them."""
 
-        metadata: object
-        shard: bool
+class ArrayKeywords(AutoKeywords, total=False):
+    """The keywords of `pack_ndarray`, which documents them."""
 
-    class NdarrayKeywords(ArrayKeywords, total=False):
-        """The keywords of `pack_ndarray` for arrays in memory."""
+    metadata: object
+    shard: bool
 
-        chunks: int | Sequence[int] | None
 
-    class UnpackKeywords(TypedDict, total=False):
-        """The keywords that all functions that unpack have."""
+class NdarrayKeywords(ArrayKeywords, total=False):
+    """The keywords of `pack_ndarray` for arrays in memory."""
 
-        nthreads: int | None
-        limits: AnyLimits | None
-        progress: Progress | None
+    chunks: int | Sequence[int] | None
+
+
+class UnpackKeywords(TypedDict, total=False):
+    """The keywords that all functions that unpack have."""
+
+    nthreads: int | None
+    limits: AnyLimits | None
+    progress: Progress | None
 
 
 class PlainNumpySource(PlainSource):

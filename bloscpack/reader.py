@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from ._commit.undo import settled
 from ._engine.blosc_settings import own_settings
 from ._file.chunk_reader import ChunkReader
 from ._file.opened import storage_from
 from ._format.array_metadata import Description
+from ._format.dtypes import Array
 from ._loop import effective_nthreads
 from ._storage.base import Storage
-from ._storage.protocols import Seekable
+from ._types import Seekable
 from .exceptions import UsageError
 from .fp_io import CompressedFPSource
 from .serializers import user_metadata
-
-if TYPE_CHECKING:
-    from ._format.dtypes import Array
 
 
 class SpacedPieces:

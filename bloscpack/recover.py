@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 from ._check.files import Inspection
 from ._check.rebuild import Loss, Recovery, RecoveryPlan
@@ -25,18 +24,16 @@ from ._format.chunks import check_digest, compress
 from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._storage.paths import shown_name
-from ._storage.protocols import BinaryFile, Path, Readable, StorageOptions, Writable
 from ._storage.stream import positional
+from ._types import BinaryFile, Path, Readable, StorageOptions, Writable
 from .abstract_io import Progress
 from .args import BloscArgs
+from .dataset.file_checks import DatasetRecovery
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageValueError
 from .fp_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
 from .verify import checker_of_folder
-
-if TYPE_CHECKING:
-    from .dataset.file_checks import DatasetRecovery
 
 # The extent of a chunk to copy, or the plain size of a chunk to fill in.
 Task = tuple[int, int] | int

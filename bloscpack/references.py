@@ -16,7 +16,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ._compat import make_callable
 from ._file.opened import OpenedFile, open_parts
@@ -35,14 +34,11 @@ from ._format.zarr_metadata import (
     group_document,
 )
 from ._storage.paths import MARK, is_url, local_path, shown_name
-from ._storage.protocols import Path, StorageOptions
 from ._storage.urls import last_part, with_lower_schemes
+from ._types import Json, JsonObject, Path, StorageOptions
 from .constants import MAX_TYPESIZE
 from .exceptions import UsageError, UsageValueError
 from .serializers import is_array
-
-if TYPE_CHECKING:
-    from .serializers import Json, JsonObject
 
 # The checksums whose digests a codec of Zarr verifies.
 VERIFIED = ("adler32", "crc32", "crc32c")

@@ -16,7 +16,7 @@ from ._file.repack_plan import Settings as Settings
 from ._file.repack_writing import repack_fp as repack_fp
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import naming_errors
-from ._storage.protocols import Path
+from ._types import Path
 from .abstract_io import Progress
 
 if TYPE_CHECKING:

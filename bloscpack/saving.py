@@ -12,13 +12,15 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy
+from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
 from ._file.archive_writing import ArchiveSettings
 from ._format.shard import row_nbytes
 from ._storage.base import Storage
 from ._storage.paths import check_place, is_url, shown_name
-from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
+from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
+from .args import AnyLimits, LoopKeywords
 from .constants import EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
 from .fp_io import CompressedFPSink
@@ -27,17 +29,14 @@ from .numpy_io import as_shard, pack_ndarray, storable, unpack_ndarray_from_file
 from .zip_io import loadz, write_arrays
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
     from typing_extensions import Unpack
 
-    from .args import AnyLimits, LoopKeywords
-    from .serializers import Json
 
-    class SaveKeywords(LoopKeywords, total=False):
-        """The settings of `save`."""
+class SaveKeywords(LoopKeywords, total=False):
+    """The settings of `save`."""
 
-        chunk_size: int | str
-        chunks: int | Sequence[int]
+    chunk_size: int | str
+    chunks: int | Sequence[int]
 
 
 # The size in bytes of a row from which an array is no shard, whose chunks are whole

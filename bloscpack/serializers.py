@@ -15,10 +15,9 @@ from .exceptions import (
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeGuard
+    from typing import TypeGuard
 
-    Json = Any  # a value that JSON can represent
-    JsonObject = dict[str, Json]
+    from ._types import Json, JsonObject
 
 # Values of the key 'container' in the metadata of an array: the plain bytes are the
 # items in order, or chunks that divide every axis.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 from ._commit.replacing import replacing
@@ -34,15 +34,10 @@ from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_place, shown_name
-from ._storage.protocols import Buffer, Path, Seekable, StorageOptions, Writable
-from .args import effective_limits
+from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
+from .args import AnyLimits, effective_limits
 from .exceptions import UsageError, UsageValueError
-from .lazy_array import LazyArray, full_name
-
-if TYPE_CHECKING:
-    from .args import AnyLimits
-    from .lazy_array import Origin
-    from .serializers import Json, JsonObject
+from .lazy_array import LazyArray, Origin, full_name
 
 # Number of names that ``repr`` shows.
 SHOWN_NAMES = 5

@@ -7,10 +7,9 @@ something unusual but harmless.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..serializers import JsonObject
+from .._types import JsonObject
 
 # An extent, a span or a range of rows: (start, stop).
 Pair = tuple[int, int]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .._commit.undo import without_bit
 from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
@@ -20,6 +20,7 @@ from .._format.sections import (
     section_size,
 )
 from .._storage.base import READ_SIZE, Storage
+from .._types import Json
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
@@ -41,9 +42,6 @@ from ..headers import (
 )
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Report
-
-if TYPE_CHECKING:
-    from ..serializers import Json
 
 # The first two bytes of every Blosc chunk.
 BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))

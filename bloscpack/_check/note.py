@@ -7,11 +7,9 @@ note of a recovery). The same damaged bytes give the same note.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ..serializers import Json, JsonObject
-    from .findings import Pair
+from .._types import Json, JsonObject
+from .findings import Pair
 
 # Key of the note.
 KEY = "bloscpack_recovered"

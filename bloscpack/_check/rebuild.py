@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .._format.sections import Section, encode_section
+from .._types import Json
 from ..args import MetadataArgs
 from ..checksums import CHECKSUMS_LOOKUP
 from ..constants import BLOSCPACK_HEADER_LENGTH
@@ -24,9 +25,6 @@ from .files import Inspection
 from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
 from .note import with_note
 from .scan import Chain
-
-if TYPE_CHECKING:
-    from ..serializers import Json
 
 # Maximum number of plain bytes that are filled in: always this many, and this many per
 # byte of the damaged file. A damaged header may state any number of chunks; at a usual

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy
 
 from .. import dataset
 from .._file.opened import open_parts
+from .._format.dtypes import Array
 from .._format.zip_format import LOCAL_SIGNATURE
 from .._storage.paths import is_url, shown_name
+from .._types import JsonObject
 from ..constants import MAGIC
 from ..dataset.conversion import FORMATS, RAW, source_format
 from ..dataset.conversion.array_formats import (
@@ -31,6 +33,7 @@ from ..dataset.conversion.array_formats import (
 from ..dataset.conversion.bigfile_trees import is_tree
 from ..dataset.conversion.contents import (
     ArrayContent,
+    Content,
     GroupContent,
     Request,
     TableContent,
@@ -45,14 +48,7 @@ from .exit_codes import Refusal, WrongUsage
 from .info_text import facts_of_file, shorten
 from .inputs import begins_with, is_dataset
 
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from .._format.dtypes import Array
-    from ..dataset.conversion.contents import Content
-    from ..serializers import JsonObject
-
-    Rows: TypeAlias = ArrayContent | TableContent
+Rows: TypeAlias = ArrayContent | TableContent
 
 # The names of the formats of `savez`, and of files of any other format.
 ARCHIVE, BYTES = "archive", "bytes"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from ..serializers import Json, JsonObject
+    from .._types import Json, JsonObject
 
 # The smallest width of the help, in columns.
 LEAST_WIDTH = 20

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from .._types import Json, JsonObject
     from ..describe import FileInfo
-    from ..serializers import Json, JsonObject
 
 UNKNOWN = "-"
 # Number of blanks in front of each level of JSON.

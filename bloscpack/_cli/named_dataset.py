@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import dataset
 from .._check.findings import ERROR, counted
 from .._commit.locking import waiting
+from .._format.dtypes import Array as Items
 from .._storage.paths import is_url, public_name, shown_name
 from .._storage.urls import joined_url
+from .._types import Json, JsonObject
 from ..dataset.file_checks import DatasetRecovery, DatasetReport
 from ..exceptions import BloscpackError, UsageError
 from ..log import printable
@@ -24,10 +26,6 @@ from .exit_codes import EXIT_COULD_NOT, EXIT_DAMAGED, EXIT_OK, Refusal, WrongUsa
 from .info_text import info_lines, inner, size_text
 from .options import refuse_auto
 from .progress import Bar
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array as Items
-    from ..serializers import Json, JsonObject
 
 # About the number of plain bytes that ``cat`` reads at a time.
 READ_NBYTES = 16 * 2**20

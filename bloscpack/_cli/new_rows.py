@@ -11,7 +11,7 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import dataset
 from .._storage.paths import is_url
@@ -20,13 +20,10 @@ from ..dataset.conversion import contents
 from ..dataset.conversion.array_formats import UNKNOWN_LENGTH, Mapped
 from ..dataset.rows import joined
 from .console import name_of_input, quoted_input
-from .contents import describe, opened
+from .contents import Opened, describe, opened
 from .exit_codes import WrongUsage
 from .info_text import short
 from .inputs import begins_with, why_no_items
-
-if TYPE_CHECKING:
-    from .contents import Opened
 
 # The ends of the names of files that hold tables or archives of arrays.
 SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")

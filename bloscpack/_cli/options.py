@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any, NoReturn, TypeVar
 
+    from .._types import Json, JsonObject
     from ..args import BloscArgs
-    from ..serializers import Json, JsonObject
 
     Number = TypeVar("Number", int, float)
 

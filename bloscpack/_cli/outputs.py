@@ -20,8 +20,8 @@ from .._commit.ownership import attributes_of_input
 from .._commit.replacing import check_distinct, replacing
 from .._storage.disk import disk
 from .._storage.paths import is_url, shown_name, without_url
-from .._storage.protocols import BinaryFile
 from .._storage.stream import is_stream, open_stream
+from .._types import BinaryFile
 from ..constants import BLOSCPACK_HEADER_LENGTH, EXTENSION, MAGIC
 from ..exceptions import FormatError, StorageError, UsageError
 from ..headers import decode_header

@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..serializers import JsonObject
+    from .._types import JsonObject
 
 LINE_WIDTH = 90
 # Maximum number of characters of metadata shown: pprint would take minutes for more.

@@ -8,23 +8,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
-from .._format.dtypes import check_text
+from .._format.dtypes import Array, check_text
+from .._types import Json
 from ..dataset.conversion import contents
 from ..dataset.description import dtype_text
 from ..dataset.frames import shown_items
 from ..log import printable
-from .contents import BytesContent, row_count
+from .contents import BytesContent, Rows, row_count
 from .display import columns as terminal_columns
 from .info_text import shorten
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array
-    from ..serializers import Json
-    from .contents import Rows
 
 # Number of rows shown of each end; less for arrays of three axes or more.
 EDGE, CUBE_EDGE = 5, 3

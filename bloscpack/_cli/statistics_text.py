@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy
 
+from .._format.dtypes import DType
+from .._types import Json, JsonObject
+from ..dataset.conversion.statistics import Summary
 from ..dataset.description import dtype_text
 from .info_text import UNKNOWN
 from .row_text import fitted
-
-if TYPE_CHECKING:
-    from .._format.dtypes import DType
-    from ..dataset.conversion.statistics import Summary
-    from ..serializers import Json, JsonObject
 
 COLUMNS = ("min", "max", "mean", "count", "missing")
 # What is in front of the time of a day, and the characters of a time to the second.

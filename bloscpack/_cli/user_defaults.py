@@ -8,19 +8,15 @@ word is an error, for every verb.
 from __future__ import annotations
 
 import os
-from argparse import SUPPRESS, ArgumentParser
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from copy import copy
 from shlex import split
+from typing import Any, NoReturn
 
 from . import verb_table
 from .exit_codes import WrongUsage
 from .options import DEFAULTS_VARIABLE as VARIABLE
 from .options import check_goal
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any, NoReturn
 
 # Options that end the command, or make a filter decompress.
 NOT_ALLOWED = {"-h", "-V", "-d"}

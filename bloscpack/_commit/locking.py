@@ -25,7 +25,7 @@ from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, replaced
 from .._storage.paths import without_url
-from .._storage.protocols import BinaryFile, Path
+from .._types import BinaryFile, Path
 from ..exceptions import StorageError, UsageError, UsageTypeError
 from .ownership import FileAccess, copy_attributes, may_read
 from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlocking

@@ -28,13 +28,14 @@ from _thread import allocate_lock
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from .._engine.forks import Owner
 from .._storage.disk import NO_ROOM, disk
 from .._storage.folder_store import FolderStore, LinkFound
 from .._storage.paths import is_safe_name, is_safe_part
 from .._storage.store import Store
+from .._types import Json
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, StorageError, UsageValueError
 from ..serializers import encode_document, parse_json
@@ -47,9 +48,6 @@ from .trust import (
     check_in_dataset,
     folder_of_changes,
 )
-
-if TYPE_CHECKING:
-    from ..serializers import Json
 
 # Permission bits of a file and a folder until they get the access of others.
 PRIVATE = 0o600

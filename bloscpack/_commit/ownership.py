@@ -26,19 +26,13 @@ import io
 import os
 import stat
 from contextlib import suppress
+from typing import TypeAlias
 
-from .._storage.folder_store import HAS_OPEN_FOLDERS
+from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, Held
 from .._storage.paths import is_missing
+from .._types import BinaryFile
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from .._storage.folder_store import FolderStore, Held
-    from .._storage.protocols import BinaryFile
-
-    # What limits the access of a new file.
-    Limit: TypeAlias = "FileAccess | AccessLimits"
+Limit: TypeAlias = "FileAccess | AccessLimits"
 
 # The access control list, in the form in which the kernel of Linux stores it.
 ACL = "system.posix_acl_access"

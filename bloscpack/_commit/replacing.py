@@ -22,8 +22,8 @@ from typing import BinaryIO
 
 from .._storage.disk import NO_ROOM, disk
 from .._storage.paths import is_url, local_path, shown_name
-from .._storage.protocols import Path, StorageOptions
 from .._storage.stream import is_stream, open_stream, standard_stream
+from .._types import Path, StorageOptions
 from ..exceptions import UsageError, UsageValueError
 from .locking import open_locked
 from .ownership import AccessLimits, FileAccess, copy_attributes

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO, TypeVar
 
-    from .._storage.protocols import BinaryFile, Path, StorageOptions
+    from .._types import BinaryFile, Path, StorageOptions
     from ..args import AnyLimits
     from ..headers import BloscpackHeader
 

@@ -11,17 +11,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 
 from .._storage.folder_store import FolderStore, Held
+from .._storage.store import Store
 from ..constants import MAX_DOCUMENT
 from ..exceptions import StorageError
 from .ownership import acl_of, is_sticky, may_write
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .._storage.store import Store
 
 REMEDY_OF_DATASETS = (
     "Copy the dataset without the folder '.bloscpack' and verify the copy: if it is "

@@ -25,8 +25,10 @@ from __future__ import annotations
 import io
 import os
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
+from typing import Any, TypeVar
 
 from .._engine.forks import Owner
 from .._storage.base import (
@@ -39,6 +41,7 @@ from .._storage.base import (
     write_all,
 )
 from .._storage.local import storage_of, whole_file, writes_at_end
+from .._types import BinaryFile, Buffer, Seekable
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
@@ -47,14 +50,7 @@ from ..constants import (
 from ..exceptions import DamageError, UsageError
 from ..headers import FIELD_OFFSETS, OPTION_UNDO, has_undo_record
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any, TypeVar
-
-    from .._storage.protocols import BinaryFile, Buffer, Seekable
-
-    File = TypeVar("File", bound=Seekable)
+File = TypeVar("File", bound=Seekable)
 
 # Offset of the options in the header, and the bit that says that there is a record.
 OPTIONS = FIELD_OFFSETS[FORMAT_VERSION]["options"]

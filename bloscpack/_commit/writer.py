@@ -23,32 +23,30 @@ from _thread import RLock
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from .._engine.forks import OwnLock, renew_after_fork
 from .._storage.folder_store import FolderStore
+from .._storage.store import Store
 from ..exceptions import StorageError, UsageError, UsageValueError
 from .locking import FolderLock, waiting
-from .new_files import FolderChange, Pending, naming_dataset, recover
+from .new_files import Change, FolderChange, Pending, naming_dataset, recover
 from .trust import CHANGES, parent_of
 
-if TYPE_CHECKING:
-    from .._storage.store import Store
-    from .new_files import Change
 
-    class Rule(Protocol):
-        """The right of one program to change a dataset."""
+class Rule(Protocol):
+    """The right of one program to change a dataset."""
 
-        # Whether other writers may change the dataset between two changes of this one.
-        shared: bool
-        # Whether each change is an assignment to one shard of an array.
-        by_shard: bool
+    # Whether other writers may change the dataset between two changes of this one.
+    shared: bool
+    # Whether each change is an assignment to one shard of an array.
+    by_shard: bool
 
-        def changing(self) -> AbstractContextManager[Change]:
-            """Return the context of a change, which is committed within the block."""
+    def changing(self) -> AbstractContextManager[Change]:
+        """Return the context of a change, which is committed within the block."""
 
-        def release(self) -> None:
-            """Let other writers in."""
+    def release(self) -> None:
+        """Let other writers in."""
 
 
 # Called with the first change.

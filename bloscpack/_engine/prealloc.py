@@ -14,10 +14,8 @@ import mmap
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .._storage.protocols import Buffer
+from .._types import Buffer
 
 # Minimum size in bytes of memory that is requested in huge pages: no gain was measured
 # below.

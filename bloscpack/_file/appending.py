@@ -69,12 +69,14 @@ from .._format.shard import (
 from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
 from .._storage.cursor import Cursor
-from .._storage.protocols import BinaryFile, Readable
 from .._storage.stream import sampled
+from .._types import BinaryFile, Buffer, Json, Readable
 from ..abstract_io import Progress
 from ..args import (
     BLOSC_ARGS,
+    AnyBloscArgs,
     BloscArgs,
+    BloscKeywords,
     fit_settings,
     goal_of,
     known_settings,
@@ -107,10 +109,6 @@ from .repack_writing import repack_fp, write_planned
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from .._storage.protocols import Buffer
-    from ..args import AnyBloscArgs, BloscKeywords
-    from ..serializers import Json
 
 # What a copy of the file with more room makes possible.
 NO_ROOM = (

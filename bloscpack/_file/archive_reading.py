@@ -7,7 +7,6 @@ imported only for files that may be one.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .._format.dtypes import DType
@@ -23,7 +22,7 @@ from .._format.zip_format import (
 from .._storage.base import PartStorage, Storage, naming_errors
 from .._storage.local import whole_file
 from .._storage.paths import shown_name
-from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
+from .._types import Buffer, JsonObject, Path, Seekable, StorageOptions
 from ..constants import MAGIC, MAX_DOCUMENT
 from ..exceptions import (
     DamageError,
@@ -35,9 +34,6 @@ from ..exceptions import (
 )
 from ..serializers import parse_json
 from .opened import open_source
-
-if TYPE_CHECKING:
-    from ..serializers import JsonObject
 
 # The extension of the member of an array that Zarr has no shards of.
 BLP = ".blp"

@@ -6,12 +6,13 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy
 
 from .._format.array_metadata import grid_for
+from .._format.dtypes import Array
 from .._format.grid import Grid
 from .._format.shard import count_slots, row_nbytes
 from .._format.zarr_metadata import ArrayDocument
@@ -23,14 +24,11 @@ from .._format.zip_format import (
     new_member,
 )
 from .._storage.base import write_all
-from .._storage.protocols import BinaryFile, Buffer, StorageOptions, Writable
+from .._types import BinaryFile, Buffer, StorageOptions, Writable
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..numpy_io import as_shard, pack_ndarray, storable
 from .archive_reading import BLP, document_name
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array
 
 # The only checksum of a shard in an archive: every Zarr reader verifies it.
 CHECKSUM = "crc32c"

@@ -15,14 +15,15 @@ import math
 from _thread import allocate_lock
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy
 
 from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
-from .._format.dtypes import check_text
-from .._format.grid import digits
+from .._format.dtypes import Array, DType, check_text
+from .._format.grid import Grid, digits
+from .._types import Buffer
 from ..exceptions import UsageTypeError, UsageValueError
 from .chunk_parts import ChunkParts
 from .indexing import (
@@ -35,13 +36,7 @@ from .indexing import (
     split_names,
 )
 
-if TYPE_CHECKING:
-    from .._format.dtypes import Array, DType
-    from .._format.grid import Grid
-    from .._storage.protocols import Buffer
-
-    # Returns a new array of a shape and a dtype, with undefined items.
-    Allocate = Callable[[tuple[int, ...], DType], Array]
+Allocate = Callable[[tuple[int, ...], DType], Array]
 
 
 # Returns the memory for a chunk, which has its plain size; None for any memory.

@@ -11,16 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
+from .._format.dtypes import Array
 from .._format.grid import Grid, strides
-from .indexing import PositionList, Steps, independent
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array
-    from .indexing import Piece
+from .indexing import Piece, PositionList, Steps, independent
 
 
 class AxisPart(NamedTuple):

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
@@ -35,6 +35,7 @@ from .._format.chunks import (
     frames_of,
     starts_with_frame,
 )
+from .._format.dtypes import Array
 from .._format.sections import (
     SMALLEST_CHUNK,
     Beginning,
@@ -44,14 +45,11 @@ from .._format.sections import (
 from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
 from .._storage.cursor import Cursor, StorageCursor
-from .._storage.protocols import Buffer
+from .._types import Buffer
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
 from .array_reader import ChunkCache, Needs, Room, new_memory
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array
 
 Result = TypeVar("Result")
 

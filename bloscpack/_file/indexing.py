@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy
 
 from .._format.array_metadata import new_array
-from .._format.dtypes import check_text
+from .._format.dtypes import Array, DType, check_text
 from .._format.grid import strides
 
 if TYPE_CHECKING:
-    from .._format.dtypes import Array, DType
     from .chunk_parts import ChunkParts
 
 # An index of NumPy for each axis.

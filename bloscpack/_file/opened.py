@@ -19,7 +19,7 @@ import os
 import zlib
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
 from .._commit.undo import settled
@@ -35,8 +35,8 @@ from .._storage.base import (
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
-from .._storage.protocols import Buffer, Path, Seekable, StorageOptions
-from ..args import effective_limits
+from .._types import Buffer, Path, Seekable, StorageOptions
+from ..args import AnyLimits, Limits, effective_limits
 from ..bytes_io import announced_bytes
 from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
@@ -51,9 +51,6 @@ from .array_reader import (
     Room,
 )
 from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
-
-if TYPE_CHECKING:
-    from ..args import AnyLimits, Limits
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from .. import defaults, log
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description, grid_for, with_chunks
 from .._format.blosc_header import BloscHeader
 from .._format.chunks import frames_of
+from .._format.grid import Grid
 from .._format.sections import (
     Beginning,
     Section,
@@ -37,7 +38,7 @@ from .._format.shard import (
 from .._loop import header_for
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
-from .._storage.protocols import BinaryFile, Path
+from .._types import BinaryFile, Json, Path
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,
@@ -65,10 +66,6 @@ from ..serializers import (
     shard_rows,
     user_metadata,
 )
-
-if TYPE_CHECKING:
-    from .._format.grid import Grid
-    from ..serializers import Json
 
 # Number of chunks, chunk size and size of the last chunk.
 Geometry = tuple[int, int, int]

@@ -18,7 +18,7 @@ from .._engine.threads import for_each
 from .._format.array_metadata import Description
 from .._format.chunks import Frame
 from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
-from .._storage.protocols import BinaryFile, Buffer, Writable
+from .._types import BinaryFile, Buffer, Json, Writable
 from ..abstract_io import PlainSource, Progress
 from ..args import (
     BLOSC_ARGS,
@@ -40,10 +40,7 @@ from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..serializers import Json
-
-    # The first byte of a span of plain bytes, its end, and the old chunks in it.
-    Span = tuple[int, int, list[Frame]]
+Span = tuple[int, int, list[Frame]]
 
 
 def repack_fp(

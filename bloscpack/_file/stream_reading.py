@@ -15,14 +15,15 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
 from .._format.chunks import Frame
 from .._format.other_formats import PREFIX_LENGTH, name_format
 from .._loop import QUICK_CHUNK, effective_nthreads
-from .._storage.protocols import Readable
+from .._types import Json, Readable
+from ..args import AnyLimits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import (
     DamageError,
@@ -34,10 +35,6 @@ from ..exceptions import (
 )
 from ..fp_io import CompressedFPSource
 from .opened import OpenedFile
-
-if TYPE_CHECKING:
-    from ..args import AnyLimits
-    from ..serializers import Json
 
 # Number of plain bytes that sequential reads always decompress at a time, also if a
 # chunk for each thread has fewer.

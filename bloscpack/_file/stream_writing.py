@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
@@ -42,17 +42,20 @@ from .._storage.base import bytes_left, naming_errors, write_all
 from .._storage.disk import disk
 from .._storage.local import FileRange
 from .._storage.paths import local_path, without_url
-from .._storage.protocols import Buffer, StorageOptions, Writable
 from .._storage.stream import is_stream
-from ..args import BLOSC_ARGS, calculate_nchunks, pack_settings, parse_chunk_size
+from .._types import Buffer, StorageOptions, Writable
+from ..args import (
+    BLOSC_ARGS,
+    PackKeywords,
+    calculate_nchunks,
+    pack_settings,
+    parse_chunk_size,
+)
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
 from ..fp_io import CompressedFPSink, is_seekable
 from ..headers import plain_number
 from .appending import AppendSettings, append_chunks, append_locked, read_sections
-
-if TYPE_CHECKING:
-    from ..args import PackKeywords
 
 # Inserts bytes at a position of the output; the bytes from there to another
 # position move.

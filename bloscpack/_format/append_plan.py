@@ -7,8 +7,9 @@ and the sizes of the chunks to write.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._types import Json
 from ..args import calculate_nchunks, parse_chunk_size
 from ..constants import (
     FORMAT_VERSION,
@@ -25,9 +26,6 @@ from ..headers import BloscpackHeader
 from ..serializers import is_array, is_grid, replaced_metadata
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
-
-if TYPE_CHECKING:
-    from ..serializers import Json
 
 # The (start, stop) of bytes of a file.
 Extent = tuple[int, int]

@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from operator import index
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 import numpy
 
+from .._types import Json, JsonObject
 from ..constants import MAX_BUFFERSIZE, MAX_NDIM
 from ..exceptions import (
     DamageError,
@@ -46,16 +48,11 @@ from ..serializers import (
     is_array,
     is_grid,
 )
-from .dtypes import decode_dtype, encode_dtype, refuse, shown
+from .dtypes import Array, DType, decode_dtype, encode_dtype, refuse, shown
 from .grid import MAX_SLOTS, Grid, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeGuard
-
     from .._file.opened import OpenedFile
-    from ..serializers import Json, JsonObject
-    from .dtypes import Array, DType
 
 # Maximum number of dimensions in the installed NumPy; NumPy 2 does not publish it.
 NUMPY_NDIM: int = getattr(numpy, "MAXDIMS", MAX_NDIM)

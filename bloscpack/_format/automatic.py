@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._engine.blosc_settings import own_settings
+from .._types import Buffer
 from ..constants import MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_TYPESIZE
 from ..exceptions import UsageTypeError, UsageValueError
@@ -35,10 +36,7 @@ from .codecs import (
     SHUFFLE,
     codec_named,
 )
-
-if TYPE_CHECKING:
-    from .._storage.protocols import Buffer
-    from .dtypes import Array, DType
+from .dtypes import Array, DType
 
 Read = Callable[[int, int], bytes]
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .._storage.protocols import Buffer
+    from .._types import Buffer
 
 BLOSC_HEADER = struct.Struct("<BBBBIII")
 # The field `nbytes` alone.

@@ -7,10 +7,9 @@ reflected order: bit 31 is x**0.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .._storage.protocols import Buffer
+from .._types import Buffer
 
 # The polynomial without x**32.
 POLYNOMIAL = 0x82F63B78

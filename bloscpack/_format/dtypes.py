@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 import reprlib
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy
+from numpy.typing import NDArray
 
 from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
@@ -27,10 +28,7 @@ from ..exceptions import (
     UsageValueError,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 DType = numpy.dtype[Any]
 

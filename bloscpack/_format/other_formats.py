@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import FormatError
 from .blosc_header import decode_header
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from .._storage.protocols import Buffer
 
 # An archive of `savez` is a ZIP file whose first member has this name.
 ZIP = b"PK\x03\x04"

@@ -12,14 +12,10 @@ never changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    Range = tuple[int, int]
-
-    Rows = list[Range]
+Range = tuple[int, int]
+Rows = list[Range]
 
 
 # Maximum number of chunks in a block of `block_shape`.

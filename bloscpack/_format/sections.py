@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from .._storage.cursor import Cursor
+    from .._types import Json
     from ..args import Limits, MetadataArgs
-    from ..serializers import Json
 
 # Minimum size in bytes of a chunk: an empty chunk has only a header.
 SMALLEST_CHUNK = BLOSC_HEADER_LENGTH

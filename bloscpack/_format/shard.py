@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from .._types import Buffer, Json, JsonObject
 from ..checksums import CHECKSUMS_LOOKUP, Hash
 from ..constants import MAX_BUFFERSIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME
@@ -30,14 +31,11 @@ from ..serializers import SHARD, is_grid, is_shard, shard_rows
 from .array_metadata import Description
 from .automatic import Setting
 from .blosc_header import decode_header
-from .grid import MAX_SLOTS
+from .dtypes import Array, DType
+from .grid import MAX_SLOTS, Grid
 
 if TYPE_CHECKING:
     from .._storage.base import Storage
-    from .._storage.protocols import Buffer
-    from ..serializers import Json, JsonObject
-    from .dtypes import Array, DType
-    from .grid import Grid
 
 # The checksum of shards: Zarr readers verify it behind each inner chunk.
 DEFAULT_SHARD_CHECKSUM = "crc32c"

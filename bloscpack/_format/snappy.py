@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import struct
 from types import ModuleType
-from typing import TYPE_CHECKING
 
+from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from .blosc_header import BLOSC_FLAG_SPLIT, BloscHeader, decode_block_starts
-
-if TYPE_CHECKING:
-    from .._storage.protocols import Buffer
 
 STREAM_LENGTH = struct.Struct("<i")
 

@@ -22,10 +22,11 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
+from .._types import Json, JsonObject
 from ..constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from ..defaults import DEFAULT_CLEVEL, DEFAULT_CNAME, DEFAULT_SHUFFLE
 from ..exceptions import (
@@ -39,9 +40,6 @@ from ..serializers import encode_document
 from .array_metadata import MAX_NBYTES, are_lengths, check_itemsize, is_whole
 from .dtypes import DType, refuse, shown
 from .grid import MAX_SLOTS, Grid, Shape
-
-if TYPE_CHECKING:
-    from ..serializers import Json, JsonObject
 
 ZARR_JSON = "zarr.json"
 # A key of a group with copies of the documents of all members, which zarr-python reads

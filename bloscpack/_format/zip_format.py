@@ -19,12 +19,12 @@ from struct import error as StructError
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from .._types import Buffer
 from ..exceptions import DamageError, NotReadable, Unsupported, UsageValueError
 from .crc32c import multiply, power
 
 if TYPE_CHECKING:
     from .._storage.base import Storage
-    from .._storage.protocols import Buffer
 
 # signature, version needed, flags, method, time, date, crc32, compressed and plain
 # size, lengths of name and extra field

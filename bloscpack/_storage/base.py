@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
     from typing import Any, BinaryIO, TypeVar
 
-    from .protocols import Buffer, Path, Readable, Seekable, Writable
+    from .._types import Buffer, Path, Readable, Seekable, Writable
 
     Self = TypeVar("Self", bound="Closing")
 

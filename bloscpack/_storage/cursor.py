@@ -14,8 +14,8 @@ from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from .._types import Buffer, Seekable
     from .base import Storage
-    from .protocols import Buffer, Seekable
 
 
 class Cursor:

@@ -16,8 +16,8 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from .._types import BinaryFile, Path
     from .folder_store import Held
-    from .protocols import BinaryFile, Path
 
 # Errors of systems where a folder can't be synced, or need not be. They are ignored.
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF)

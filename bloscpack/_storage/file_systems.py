@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, BinaryIO
 
+from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_s3_session, open_session
 from .paths import MARK, public_name
-from .protocols import StorageOptions
 from .urls import schemes_of, with_lower_schemes
 
 # Errors of connections, by name: importing the classes would need their packages.

@@ -16,7 +16,9 @@ import stat
 import weakref
 from _thread import allocate_lock
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import BinaryIO, TypeVar
 
 from ..exceptions import StorageError
 from .base import Storage
@@ -24,12 +26,7 @@ from .disk import Place, disk
 from .paths import is_checked_name, is_missing, is_safe_part
 from .store import Store, too_long
 
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO, TypeVar
-
-    Result = TypeVar("Result")
+Result = TypeVar("Result")
 
 # Whether the system finds names in an open folder.
 HAS_OPEN_FOLDERS = {os.open, os.rename, os.unlink, os.mkdir, os.rmdir, os.stat} <= (

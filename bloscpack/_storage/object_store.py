@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from .._engine.threads import for_each
+from .._types import StorageOptions
 from ..exceptions import StorageError
 from . import places
 from .base import Storage
 from .file_systems import IgnoresRanges, Location, is_s3, status_of
 from .http_session import MAX_UNANNOUNCED
 from .paths import public_name
-from .protocols import StorageOptions
 from .remote import RemoteStorage
 from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable

@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-    from .protocols import Path
+    from .._types import Path
 
 MARK = "://"
 # Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.

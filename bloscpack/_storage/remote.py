@@ -15,9 +15,10 @@ import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
-from ..args import effective_limits
+from .._types import StorageOptions
+from ..args import AnyLimits, effective_limits
 from ..constants import BLOSCPACK_HEADER_LENGTH
 from ..exceptions import BloscpackError, FormatError, StorageError
 from ..headers import decode_header
@@ -26,11 +27,7 @@ from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_arc
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .paths import MARK
 from .places import HEAD_SIZE, place_for
-from .protocols import StorageOptions
 from .urls import split_chain
-
-if TYPE_CHECKING:
-    from ..args import AnyLimits
 
 Result = TypeVar("Result")
 

@@ -14,18 +14,13 @@ import errno
 import os
 import stat
 from _thread import allocate_lock
+from collections.abc import Iterable, Iterator
 from copy import copy
 
+from .._types import StorageOptions
 from ..exceptions import DamageError, StorageError
-from .base import MemoryStorage
+from .base import MemoryStorage, Storage
 from .paths import is_safe_name
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from .base import Storage
-    from .protocols import StorageOptions
 
 
 class Conflict(StorageError):

@@ -9,18 +9,13 @@ from __future__ import annotations
 import io
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, BinaryIO
 
+from .._types import Buffer, Path, Readable
 from .base import Storage, bytes_left, read_up_to, write_all
 from .local import find_holes, outside_of, storage_of, writes_at_end
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, BinaryIO
-
-    from .protocols import Buffer, Path, Readable
-
 
 # Number of bytes at the beginning of a pipe that are its sample.
 HEAD = 4 * 2**20

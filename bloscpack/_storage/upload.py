@@ -16,10 +16,10 @@ from operator import itemgetter
 from typing import Any, BinaryIO
 
 from .._engine.forks import Owner
+from .._types import Buffer, StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError
 from .file_systems import Location, is_s3
 from .paths import public_name
-from .protocols import Buffer, StorageOptions
 from .urls import scheme_of
 
 READ_ONLY = ("http", "https")

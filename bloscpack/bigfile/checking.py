@@ -9,25 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from .._check.findings import Finding, Pair, Report, counted
 from .._engine.threads import for_each
-from .._format.rows import common, text_of, union, without
-from .._storage.protocols import Path
+from .._format.rows import Rows, common, text_of, union, without
+from .._types import Path
 from ..defaults import available_cpus
 from ..exceptions import FormatError, NoSuchBlock
 from .attributes import AttributeSet
 from .file import File
 from .header import FILE_NAME, MODULUS, PIECE_NBYTES, Header, folded
-from .tree import is_data_file
+from .tree import Tree, is_data_file
 from .writing import DataFiles, byte_sum, read_state
-
-if TYPE_CHECKING:
-    from .._format.rows import Rows
-    from .tree import Tree
 
 Progress = Callable[[int], object]
 

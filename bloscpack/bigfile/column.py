@@ -19,7 +19,7 @@ import numpy
 
 from .._engine.threads import for_each
 from .._file.indexing import StoredRows
-from .._format.rows import text_of
+from .._format.rows import Rows, text_of
 from .._storage.base import Closing
 from ..exceptions import DamageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
@@ -37,7 +37,6 @@ from .tree import Tree, clean_name
 from .writing import ColumnWriter, read_header, read_state, threads_for
 
 if TYPE_CHECKING:
-    from .._format.rows import Rows
     from .file import File
 
 Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]

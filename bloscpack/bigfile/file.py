@@ -12,14 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy
 
-from .._format.rows import without
+from .._format.rows import Rows, without
 from .._storage.base import Closing, read_up_to
 from .._storage.paths import local_path, without_url
-from .._storage.protocols import Path
+from .._types import Path
 from ..exceptions import NoSuchBlock, StorageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .column import Column, layout_of
@@ -27,9 +27,6 @@ from .header import Array, DType, Header, block_dtype, check_convertible, new_he
 from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
 from .writing import finish_block, make_block
-
-if TYPE_CHECKING:
-    from .._format.rows import Rows
 
 Progress = Callable[[int], object]
 Result = TypeVar("Result")

@@ -21,16 +21,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy
 
-from .._format.rows import union
+from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
-
-if TYPE_CHECKING:
-    from .._format.rows import Rows
 
 DType = numpy.dtype[Any]
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .._storage.protocols import Path
+from .._types import Path
 from ..exceptions import BloscpackError, StorageError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
 from .column import NO_ROWS, Column

@@ -21,13 +21,12 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy
 
 from .._engine.forks import ForkSafeLock, renew_after_fork
 from .._engine.threads import for_each
-from .._format.rows import union, without
+from .._format.rows import Range, Rows, union, without
 from .._storage.base import naming_errors
 from .._storage.local import FileRange
 from ..defaults import available_cpus
@@ -43,9 +42,6 @@ from .header import (
     Header,
 )
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_folder
-
-if TYPE_CHECKING:
-    from .._format.rows import Range, Rows
 
 # The sums of the bytes written to each data file, and the rows.
 Written = tuple[dict[int, int], "Rows"]

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._storage.paths import is_url, local_path
-from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
+from .._types import Path, StorageOptions
 from ..args import known_settings
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array as Array
@@ -29,6 +29,7 @@ from .group import Group as Group
 from .group import create_group as create_group
 from .layouts import detect, find_any
 from .node import Attributes as Attributes
+from .node import Node
 from .opening import Options
 from .opening import create_array as create_array
 from .opening import create_table as create_table
@@ -38,11 +39,10 @@ if TYPE_CHECKING:
     from .checking import verify as verify
     from .conversion import convert as convert
     from .description import describe as describe
-    from .node import Node
     from .recovery import recover as recover
     from .xarray_data import from_xarray as from_xarray
 
-    Kind = TypeVar("Kind", bound=Node)
+Kind = TypeVar("Kind", bound=Node)
 
 # The names that a user needs.
 PUBLIC = (

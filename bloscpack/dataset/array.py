@@ -7,20 +7,25 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from .._commit.new_files import Change
+from .._commit.writer import Writer
 from .._file.array_reader import ArrayReader, check_out
 from .._file.indexing import ArrayIndex, StoredArray, split_names
+from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Box, Grid, Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
+from .layouts.base import ArrayLayout, Blocks, NewColumn
 from .node import ItemsNode, Node, import_dask
 from .rows import (
     Boxes,
+    RowStream,
     blocks_of_fields,
     changed_blocks,
     changed_shards,
@@ -33,13 +38,6 @@ from .rows import (
     stage_rows,
     stream_of,
 )
-
-if TYPE_CHECKING:
-    from .._commit.new_files import Change
-    from .._commit.writer import Writer
-    from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout, Blocks, NewColumn
-    from .rows import RowStream
 
 Result = TypeVar("Result")
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
-from .._format.dtypes import check_text
+from .._format.dtypes import Array, DType, check_text
 from ..exceptions import UsageTypeError
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array, DType
 
 # Units of times that Parquet has; others become a finer one.
 UNITS = {"W": "s", "h": "s", "m": "s"}

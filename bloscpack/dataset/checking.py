@@ -25,8 +25,8 @@ from .._format.rows import union
 from .._loop import effective_nthreads
 from .._storage.folder_store import LinkFound
 from .._storage.paths import is_url
-from .._storage.protocols import Path, StorageOptions
 from .._storage.urls import path_of
+from .._types import Path, StorageOptions
 from ..abstract_io import Progress
 from ..exceptions import FormatError, Unsupported, UsageError
 from . import layouts

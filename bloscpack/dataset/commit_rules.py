@@ -8,23 +8,26 @@ from __future__ import annotations
 import json
 import os
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
 
 from .._commit import guard, new_folder
+from .._commit.new_files import Change, FolderChange
 from .._commit.new_folder import IsOld, Limits, NewName
 from .._commit.shared import SharedObjects, SharedShards
-from .._commit.writer import LockedFolder, SharedFolder, Writer, check_parent_table
+from .._commit.writer import (
+    LockedFolder,
+    Prepare,
+    Rule,
+    SharedFolder,
+    Writer,
+    check_parent_table,
+)
 from .._format.zarr_metadata import encode_json
 from .._storage.paths import is_url, local_path, without_url
-from .._storage.protocols import Path, StorageOptions
+from .._storage.store import Store
+from .._types import Path, StorageOptions
 from .folder import Folder, store_at
 from .layouts import LAYOUTS, check_no_column, find, load
 from .layouts.identity import KEY, identified, read_identity
-
-if TYPE_CHECKING:
-    from .._commit.new_files import Change, FolderChange
-    from .._commit.writer import Prepare, Rule
-    from .._storage.store import Store
 
 
 class _Datasets:

@@ -13,16 +13,17 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy
 
 from .._file.indexing import ArrayIndex, Steps
+from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
 from .._storage.paths import check_place
-from .._storage.protocols import Path, StorageOptions
+from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .folder import Folder
@@ -32,10 +33,7 @@ from .node import import_dask
 from .opening import Options, create_array, create_table, open_array_or_table
 from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
 from .rows import all_columns, check_mask, converted, items_of, joined, naming_column
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array as Items
-    from .table import Table
+from .table import Table
 
 # The length of a partition, and the dtype of each column.
 PartitionTypes = tuple[int, dict[str, DType]]

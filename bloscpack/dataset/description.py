@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from .._format.dtypes import DType, encode_dtype
-from .._storage.protocols import Path, StorageOptions
+from .._types import Json, JsonObject, Path, StorageOptions
 from ..describe import ratio_of
 from ..exceptions import BloscpackError, FormatError, Unsupported
 from ..log import printable
@@ -16,9 +15,6 @@ from .checking import joined_name, open_for_check
 from .folder import Folder
 from .layouts import detect, find_members
 from .layouts.base import ArrayLayout, NodeLayout, TableLayout
-
-if TYPE_CHECKING:
-    from ..serializers import Json, JsonObject
 
 # Names of the filters of Blosc, by number.
 FILTERS = ("none", "shuffle", "bitshuffle")

@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from .._commit.guard import is_leftover
 from .._commit.new_files import Pending, decode_json
@@ -26,16 +26,12 @@ from .._format.zarr_metadata import CONSOLIDATED, OLD_CONSOLIDATED, ZARR_JSON
 from .._storage.base import Storage
 from .._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
 from .._storage.paths import is_checked_name, is_safe_part, is_url, local_path
-from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Store
+from .._types import Json, JsonObject, Path, StorageOptions
 from ..constants import MAX_DOCUMENT
 from ..exceptions import DamageError, FormatError
 
-if TYPE_CHECKING:
-    from ..serializers import Json, JsonObject
-
-    # Raises the errors of a document.
-    Check = Callable[[bytes, JsonObject], object]
+Check = Callable[[bytes, JsonObject], object]
 
 Result = TypeVar("Result")
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from .._engine.threads import for_each
+from .._format.dtypes import Array as Items
 from .._format.dtypes import check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
 from .layouts.shard_files import REMOTE_FILES
 from .rows import check_different, items_of, naming_column
-
-if TYPE_CHECKING:
-    from .._format.dtypes import Array as Items
 
 # Number of rows at each end of a table, of columns, and of characters of an item that
 # the repr of a table shows at most.

@@ -14,26 +14,24 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
+from .._commit.writer import Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
-from .._storage.protocols import Path, StorageOptions
+from .._types import Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
 from .array import Array
 from .commit_rules import drop_copies, new_dataset, remove_dataset
 from .folder import BAD_NAME, Folder, is_member_name
+from .layouts.base import GroupLayout
 from .node import Node, reopened
 from .rows import checked_shape
 from .table import Table
-
-if TYPE_CHECKING:
-    from .._commit.writer import Writer
-    from .layouts.base import GroupLayout
 
 Kind = TypeVar("Kind", bound=Node)
 

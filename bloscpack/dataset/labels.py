@@ -19,16 +19,14 @@ import numpy
 
 from .._format.zarr_metadata import decode_mask, with_mask
 from .._storage.paths import local_path
-from .._storage.protocols import Path
+from .._types import JsonObject, Path
 from ..exceptions import UsageValueError
 from .rows import naming_column
 
 if TYPE_CHECKING:
-    from ..serializers import JsonObject
     from .layouts.base import ArrayLayout
 
-    # A name or None for each axis; None if no axis has a name.
-    Dims = Sequence[str | None] | None
+Dims = Sequence[str | None] | None
 
 # Attributes that hold the structure of an array, by the library that has it.
 STRUCTURE = {

@@ -14,21 +14,18 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._commit.writer import checked
+from .._commit.writer import Writer, checked
 from .._compat import import_extra
+from .._format.dtypes import DType
+from .._types import Json, JsonObject
 from ..exceptions import (
     StorageError,
     UsageValueError,
 )
+from .description import DatasetInfo
+from .layouts.base import NodeLayout
 
-if TYPE_CHECKING:
-    from .._commit.writer import Writer
-    from .._format.dtypes import DType
-    from ..serializers import Json, JsonObject
-    from .description import DatasetInfo
-    from .layouts.base import NodeLayout
-
-    Self = TypeVar("Self", bound="Node")
+Self = TypeVar("Self", bound="Node")
 
 Result = TypeVar("Result")
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from .._commit.locking import waiting
-from .._commit.writer import WAIT
+from .._commit.writer import WAIT, Writer
+from .._format.dtypes import Array as Items
 from .._storage.paths import check_place
-from .._storage.protocols import Path, StorageOptions
 from .._storage.upload import check_writable
+from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
 from .folder import Folder
 from .frames import columns_of
-from .labels import column_dims, labels_of, name_of, new_labels, stored_dims
+from .labels import Dims, column_dims, labels_of, name_of, new_labels, stored_dims
 from .layouts import (
     LAYOUTS,
     Found,
@@ -28,7 +29,7 @@ from .layouts import (
     parent_table,
     table_class,
 )
-from .layouts.base import NewArray
+from .layouts.base import Blocks, NewArray
 from .row_buffer import RowBuffer
 from .rows import (
     check_same_length,
@@ -42,13 +43,6 @@ from .rows import (
     with_masks,
 )
 from .table import ATTEMPTS, Table, new_column, read_table
-
-if TYPE_CHECKING:
-    from .._commit.writer import Writer
-    from .._format.dtypes import Array as Items
-    from ..serializers import JsonObject
-    from .labels import Dims
-    from .layouts.base import Blocks
 
 
 class Options(NamedTuple):

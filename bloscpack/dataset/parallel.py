@@ -14,7 +14,7 @@ from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._commit.access import NewAccess
 from .._commit.guard import Claim, ObjectChange, temporary_file
@@ -37,27 +37,24 @@ from .._commit.new_folder import (
 )
 from .._commit.shared import ParallelChange
 from .._file.indexing import ArrayIndex
+from .._format.dtypes import Array as Items
+from .._format.dtypes import DType
 from .._format.grid import Box, Shape
 from .._format.zarr_metadata import ZARR_JSON
 from .._storage.folder_store import FolderStore
 from .._storage.paths import is_url, local_path
-from .._storage.protocols import Path, StorageOptions
 from .._storage.store import Conflict, MemoryStore
+from .._types import Path, StorageOptions
 from ..exceptions import StorageError, UsageError
 from .array import Array
 from .commit_rules import DATASETS, writer_for
 from .folder import Folder, store_at
 from .layouts import array_class, table_class
+from .layouts.base import ArrayLayout
 from .rows import changed_blocks
+from .table import Table
 
-if TYPE_CHECKING:
-    from .._format.dtypes import Array as Items
-    from .._format.dtypes import DType
-    from .layouts.base import ArrayLayout
-    from .table import Table
-
-    # Makes a dataset without rows at a path.
-    Create = Callable[[str], Array | Table]
+Create = Callable[[str], Array | Table]
 
 # What follows in the name of the hidden folder: a checksum of the name of the dataset,
 # whose beginning is in front, and a random number.

@@ -12,7 +12,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -26,11 +26,12 @@ from .._file.chunk_parts import ChunkParts
 from .._file.indexing import ArrayIndex
 from .._format.array_metadata import new_array
 from .._format.chunks import decompress
+from .._format.dtypes import Array
 from .._format.grid import Grid, lengths
-from .._format.rows import common, count, union, without
+from .._format.rows import Rows, common, count, union, without
 from .._storage.paths import local_path, without_url
-from .._storage.protocols import Path
 from .._storage.zip_store import find_zip
+from .._types import JsonObject, Path
 from ..abstract_io import Progress
 from ..exceptions import DamageError, FormatError, StorageError, UsageError
 from ..headers import check_range
@@ -39,19 +40,12 @@ from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
-from .layouts.base import ArrayLayout, TableLayout
+from .layouts.base import ArrayLayout, Blocks, NewArray, TableLayout
 from .layouts.chunk_files import OBJECT
 from .rows import blocks_of, joined
 
-if TYPE_CHECKING:
-    from .._format.dtypes import Array
-    from .._format.rows import Rows
-    from ..serializers import JsonObject
-    from .layouts.base import Blocks, NewArray
-
-    Damage = dict[str, list[FileCheck]]
-
-    HasRows = ArrayLayout | TableLayout
+Damage = dict[str, list[FileCheck]]
+HasRows = ArrayLayout | TableLayout
 
 # Fill values replace lost rows up to this size in bytes, or up to this multiple of the
 # size of the stored rows. A damaged shape may claim any number of rows.

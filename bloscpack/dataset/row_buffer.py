@@ -11,17 +11,15 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import numpy
 
+from .._commit.writer import Writer
+from .._format.dtypes import Array as Items
+from .layouts.base import ArrayLayout
 from .rows import stage_rows, stream_of
-
-if TYPE_CHECKING:
-    from .._commit.writer import Writer
-    from .._format.dtypes import Array as Items
-    from .layouts.base import ArrayLayout
 
 # Maximum number of bytes of the rows of an array that wait, if that is a chunk or more.
 BUFFER_NBYTES = 64 * 2**20

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .._commit.new_files import Change
 from .._file.chunk_parts import AxisPart, ChunkParts
 from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
+from .._format.dtypes import Array, DType
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
+from .._types import JsonObject
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 
 if TYPE_CHECKING:
-    from .._commit.new_files import Change
-    from .._format.dtypes import Array, DType
-    from ..serializers import JsonObject
     from .layouts.base import ArrayLayout, Blocks, NewArray
 
-    # Returns the items of a box.
-    Read = Callable[[Box], Array]
+Read = Callable[[Box], Array]
 
-    Axes = Sequence[Steps | PositionList]
+
+Axes = Sequence[Steps | PositionList]
 
 # Kinds of items that must be the same after they are converted. The others, such as
 # floats, may be rounded.

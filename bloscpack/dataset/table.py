@@ -6,16 +6,20 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from .. import exceptions, log
+from .._commit.writer import Writer
 from .._compat import import_extra
+from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
+from .._types import JsonObject
 from . import frames
 from .array import Array
-from .layouts.base import NewArray
+from .folder import Folder
+from .layouts.base import NewArray, NewColumn, TableLayout
 from .node import ItemsNode, import_dask
 from .rows import (
     MASK_NAME,
@@ -30,15 +34,7 @@ from .rows import (
     naming_column,
 )
 
-if TYPE_CHECKING:
-    from .._commit.writer import Writer
-    from .._format.dtypes import Array as Items
-    from ..serializers import JsonObject
-    from .folder import Folder
-    from .layouts.base import NewColumn, TableLayout
-
-    # Returns rows of columns, in the form of another library.
-    ReadAll = Callable[[Any, Any], Any]
+ReadAll = Callable[[Any, Any], Any]
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384

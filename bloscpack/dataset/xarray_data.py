@@ -17,7 +17,7 @@ import numpy
 from .._compat import import_extra
 from .._format.zarr_metadata import MASK
 from .._storage.paths import is_url, local_path
-from .._storage.protocols import Path, StorageOptions
+from .._types import JsonObject, Path, StorageOptions
 from ..exceptions import UsageTypeError, UsageValueError
 from .commit_rules import building
 from .folder import BAD_NAME, Folder, is_member_name
@@ -30,8 +30,6 @@ from .rows import items_of, naming_column
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, Variable
-
-    from ..serializers import JsonObject
 
 # The name of the variable of a `DataArray` without one.
 DEFAULT_NAME = "data"

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 from xarray import DataArray, Dataset, Variable, conventions, decode_cf
@@ -24,20 +24,18 @@ from xarray.core import indexing
 
 from .. import dataset, exceptions
 from .._format.array_metadata import Labels, default_dims
+from .._format.dtypes import Array, DType
 from .._format.zarr_metadata import encode_attributes
 from .._storage.local import begins_with
 from .._storage.paths import is_url
 from .._storage.urls import last_part
+from .._types import JsonObject
 from ..constants import EXTENSION, MAGIC
 from ..dataset.labels import ROW, stored_dims
 from ..dataset.layouts import find_members
 from ..lazy_array import LazyArray, open_ndarray
 
-if TYPE_CHECKING:
-    from .._format.dtypes import Array, DType
-    from ..serializers import JsonObject
-
-    Stored = dataset.Array | dataset.Table | dataset.Group
+Stored = dataset.Array | dataset.Table | dataset.Group
 
 # The classes of datasets.
 STORED = dataset.Array, dataset.Table, dataset.Group

@@ -14,12 +14,13 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from ..._check.findings import counted
 from ..._storage.stream import seekable_with_size
+from ..._types import JsonObject
 from ...bigfile import Column, File, copy, verify
 from ...bigfile.attributes import FORMATS, AttributeSet, humane
 from ...bigfile.file import RawItems, Watched
@@ -32,9 +33,6 @@ from ..inputs import opened_input
 from ..options import add
 from ..outputs import check_no_terminal
 from ..progress import shown
-
-if TYPE_CHECKING:
-    from ...serializers import JsonObject
 
 # Number of bytes that `cat` reads at a time: of raw items, and of items that become
 # objects of Python, which need ten times as much memory.

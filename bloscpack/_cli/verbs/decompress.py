@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ... import log
 from ..._commit.ownership import FileAccess, attributes_of_input
 from ..._storage.paths import is_url, shown_name, size_of_input
-from ..._storage.protocols import BinaryFile, Seekable
 from ..._storage.urls import last_part
+from ..._types import BinaryFile, Json, Seekable
 from ...exceptions import UsageError
 from ...headers import BloscpackHeader
 from ...serializers import USER_METADATA, is_array, user_metadata
@@ -31,7 +31,6 @@ from ..quick_answers import log_metadata
 
 if TYPE_CHECKING:
     from ..._commit.snapshot import Check
-    from ...serializers import Json
 
 HELP = """
 

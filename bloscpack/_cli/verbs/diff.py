@@ -11,11 +11,12 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from ..._storage.paths import shown_name
+from ..._types import Json, JsonObject
 from ...constants import EXTENSION
 from ...dataset.conversion.comparison import Comparison, Items
 from ...dataset.frames import shown_items
@@ -29,9 +30,6 @@ from ..info_text import json_text, shorten, table
 from ..options import add
 from ..progress import shown
 from ..row_text import json_values
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
 
 EXIT_DIFFERENT = 1
 # Maximum number of characters shown of an attribute.

@@ -7,24 +7,18 @@ sizes, and errors outside of the chunks follow the table.
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser, Namespace
 
 from ..._storage.paths import shown_name
+from ..._types import JsonObject
 from ...log import printable
 from ..console import console, plain_name, shown_input
 from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..info_text import UNKNOWN, size_text
 from ..inputs import is_dataset, packed_files
-from ..named import named
+from ..named import Named, named
 from ..options import add, add_packed_files
-
-TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-
-    from ...serializers import JsonObject
-    from ..named import Named
-
 
 # Plain size, compressed size, ratio, number, state.
 ROW = "%8s  %8s  %8s  %8s  %s"

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ..._types import Json
 from ..console import console, is_input
 from ..exit_codes import Refusal, WrongUsage
 from ..info_text import json_text
 from ..named import named
 from ..options import add_options, parse_json, read_metadata
 
-if TYPE_CHECKING:
-    from ...serializers import Json
-
-    # Returns new metadata for old ones and their name in messages.
-    Edit = Callable[[Json, str], Json]
+Edit = Callable[[Json, str], Json]
 
 
 HELP = """\

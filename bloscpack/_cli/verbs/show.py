@@ -9,25 +9,20 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from ..._check.note import told
+from ..._types import JsonObject
 from ...dataset.conversion.statistics import summaries
 from ...log import printable
 from ..console import console, shown_input
-from ..contents import Opened, describe, opened, rows_of, selected
+from ..contents import Opened, Rows, describe, opened, rows_of, selected
 from ..display import say_json
 from ..info_text import member_lines, short, size_text
 from ..options import add
-from ..progress import shown
+from ..progress import Bar, shown
 from ..row_text import MOST_ROWS, json_rows, row_lines, shown_spans
 from ..statistics_text import as_json, statistics_lines
 from .cat import parse_rows
-
-if TYPE_CHECKING:
-    from ...serializers import JsonObject
-    from ..contents import Rows
-    from ..progress import Bar
 
 SETTINGS = ("codec", "level", "filter")
 

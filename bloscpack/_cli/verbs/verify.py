@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
 
 from ..._check.findings import ERROR, Report
+from ..._types import JsonObject
 from ...dataset.file_checks import DatasetReport
 from ...exceptions import BloscpackError
 from ...log import printable
@@ -16,9 +16,6 @@ from ..inputs import packed_files
 from ..named import named
 from ..options import add, add_packed_files
 from ..progress import shown, shown_for_run
-
-if TYPE_CHECKING:
-    from ...serializers import JsonObject
 
 # The state of a damaged file, in words.
 DAMAGED = "damaged"

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import check_unit
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
-from ..._storage.protocols import Path
 from ..._storage.zip_store import find_zip, is_zip
+from ..._types import JsonObject, Path
 from ...abstract_io import Progress
 from ...constants import MAGIC
 from ...exceptions import NotReadable, StorageError, UsageTypeError, UsageValueError
@@ -31,9 +31,6 @@ from ..layouts import LAYOUTS, find_any
 from . import contents
 from .array_formats import UNKNOWN_LENGTH, is_own_archive
 from .contents import Request
-
-if TYPE_CHECKING:
-    from ...serializers import JsonObject
 
 
 @dataclass

@@ -21,17 +21,18 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from functools import partial
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy
 
 from ..._file.archive_reading import ArchiveFile
+from ..._format.dtypes import Array, DType
 from ..._format.zarr_metadata import ZARR_JSON, group_document
 from ..._storage.base import naming_errors, read_up_to, write_all
 from ..._storage.disk import disk
 from ..._storage.paths import is_safe_part
-from ..._storage.protocols import Writable
 from ..._storage.zip_store import open_zip, zip_errors
+from ..._types import Json, JsonObject, Writable
 from ...abstract_io import PlainSource
 from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
@@ -44,17 +45,14 @@ from ...zip_io import loadz
 from .contents import (
     FORTRAN_FACTOR,
     ArrayContent,
+    Content,
     GroupContent,
+    Request,
     as_array,
     cut_rows,
     named_arrays,
     rows_in_block,
 )
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...serializers import Json, JsonObject
-    from .contents import Content, Request
 
 # Opens a file, or a member of an archive.
 Open = Callable[[], AbstractContextManager[IO[bytes]]]

@@ -15,10 +15,10 @@ from contextlib import suppress
 from functools import partial
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING
 
 import numpy
 
+from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import TEXT, Attribute, Attributes, files_of, load
 from ...bigfile.column import Column
@@ -36,6 +36,7 @@ from ..commit_rules import building
 from ..layouts import MAX_SEARCHED
 from .contents import (
     ArrayContent,
+    Content,
     GroupContent,
     Request,
     as_table,
@@ -43,10 +44,6 @@ from .contents import (
     is_table,
     rows_in_block,
 )
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
-    from .contents import Content
 
 # The name of the attribute.
 RECORD = "bigfile"

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
-from ..._format.dtypes import check_text
+from ..._format.dtypes import Array, DType, check_text
+from ..._types import Json, JsonObject
+from ...abstract_io import Progress
 from ..description import dtype_text
 from ..rows import RowStream
 from .contents import (
     ArrayContent,
+    Content,
     GroupContent,
     TableContent,
     as_array,
@@ -29,12 +32,6 @@ from .contents import (
     without_group,
 )
 from .statistics import leaves
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...abstract_io import Progress
-    from ...serializers import Json, JsonObject
-    from .contents import Content
 
 # Number of differing items that are kept of each array.
 FIRST = 10

@@ -13,28 +13,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy
 
 from ..._commit.ownership import AccessLimits
 from ..._commit.replacing import replacing
+from ..._format.dtypes import Array, DType
 from ..._storage.base import naming_errors
 from ..._storage.stream import is_stream
+from ..._types import JsonObject
 from ...abstract_io import Progress
 from ...exceptions import DamageError, UsageError, UsageTypeError, UsageValueError
 from ..rows import RowStream, joined
 
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...serializers import JsonObject
-
-    # Rows of an array, or of a table by the names of its columns.
-    Columns = dict[str, Array]
-
-    Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
-
-    Block = TypeVar("Block", Array, Columns)
+Columns = dict[str, Array]
+Content: TypeAlias = "ArrayContent | TableContent | GroupContent"
+Block = TypeVar("Block", Array, Columns)
 
 # Number of plain bytes in a block of rows.
 BLOCK_NBYTES = 8 * 2**20

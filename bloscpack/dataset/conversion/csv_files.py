@@ -18,23 +18,20 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from ... import log
 from ..._format.array_metadata import MAX_ITEM_NBYTES
+from ..._format.dtypes import Array, DType
 from ...exceptions import NotReadable, UsageTypeError, UsageValueError
 from ...log import printable
 from ..arrow_arrays import decoded
 from . import contents
 from .parquet_files import Lengths, fixed
 
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-
-    # Is told what the items lack.
-    NoteLoss = Callable[[str], None]
+NoteLoss = Callable[[str], None]
 
 # Maximum number of rows that are read at a time.
 SCAN_ROWS = 65536

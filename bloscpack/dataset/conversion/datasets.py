@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from os.path import isfile, join, lexists
-from typing import TYPE_CHECKING
 
 import numpy
 
 from ... import dataset
+from ..._commit.new_files import Change
+from ..._format.dtypes import Array as Items
 from ..._format.grid import Shape
 from ..._format.zarr_metadata import ZARR_JSON
 from ..._storage.paths import shown_name
@@ -47,7 +48,9 @@ from ..table import Table
 from .array_formats import add_member, content_of, read_blp
 from .contents import (
     ArrayContent,
+    Content,
     GroupContent,
+    Request,
     TableContent,
     as_table,
     is_table,
@@ -55,12 +58,7 @@ from .contents import (
 )
 from .parquet_files import Lengths, fixed
 
-if TYPE_CHECKING:
-    from ..._commit.new_files import Change
-    from ..._format.dtypes import Array as Items
-    from .contents import Content, Request
-
-    Creation = AbstractContextManager[Change]
+Creation = AbstractContextManager[Change]
 
 # The kinds of dtypes of texts of variable length.
 TEXT = "OT"

@@ -17,14 +17,15 @@ from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import check_known, check_text
+from ..._format.dtypes import Array, DType, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
+from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
 from ...exceptions import NotReadable, UsageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import decoded
@@ -32,7 +33,9 @@ from ..labels import ROW, STRUCTURE
 from ..rows import RowStream, converted
 from .contents import (
     ArrayContent,
+    Content,
     GroupContent,
+    Request,
     as_table,
     is_streamed,
     is_table,
@@ -41,11 +44,6 @@ from .contents import (
     rows_in_block,
 )
 from .parquet_files import Lengths, fixed, text_dtype
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...serializers import Json, JsonObject
-    from .contents import Content, Request
 
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.

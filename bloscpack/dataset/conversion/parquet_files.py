@@ -13,27 +13,27 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from ..._compat import import_extra
+from ..._format.dtypes import Array, DType
 from ..._format.zarr_metadata import encode_attributes
+from ..._types import JsonObject
 from ...exceptions import DamageError, UsageTypeError, UsageValueError
 from ..arrow_arrays import arrow_array, arrow_type
 from ..rows import ENDS_IN_ZERO, MASK_NAME, MASK_OF, masks_of
 from .contents import (
     ArrayContent,
+    Columns,
+    Content,
+    Request,
     TableContent,
     as_table,
     naming_file,
     rows_in_block,
 )
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...serializers import JsonObject
-    from .contents import Columns, Content, Request
 
 # The key of attributes in metadata.
 ATTRIBUTES = b"bloscpack.attributes"

@@ -8,16 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
-from .contents import ArrayContent, GroupContent, inside
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ...abstract_io import Progress
-    from .contents import Columns, Content
+from ..._format.dtypes import Array, DType
+from ...abstract_io import Progress
+from .contents import ArrayContent, Columns, Content, GroupContent, inside
 
 # Kinds of types that have an order and a mean: truth values, numbers and times.
 ORDERED = "biufmM"

@@ -11,20 +11,18 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._engine.forks import ForkSafeLock, cached_property
 from ..._file.array_reader import CACHE_NBYTES, ChunkCache, ChunkSource
 from ..._format.array_metadata import new_array
 from ..._format.codecs import CODECS
+from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape, digits
 from ..._storage.folder_store import replaced
+from ..._types import Buffer
 from ...exceptions import DamageError, FormatError, Unsupported, UsageError
 from ..folder import Folder
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array, DType
-    from ..._storage.protocols import Buffer
 
 # Maximum number of files that a server which lists no names is asked for.
 MAX_ASKED = 10**6

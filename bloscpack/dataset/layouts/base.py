@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy
 
+from ..._commit.new_files import Change
 from ..._format.array_metadata import MAX_NBYTES
-from ..._format.dtypes import check_known
+from ..._format.dtypes import Array, DType, check_known
 from ..._format.grid import Grid, Shape, digits
+from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
 from ...exceptions import DamageError, FormatError, UsageError
 from ..folder import Folder
@@ -31,19 +33,10 @@ from ..labels import given_dims, name_of
 from ..rows import check_fill_value, check_nbytes, chunk_shape, is_array
 from .array_files import MAX_RATIO, ChunkFiles
 
-if TYPE_CHECKING:
-    from ..._commit.new_files import Change
-    from ..._format.dtypes import Array, DType
-    from ...serializers import Json, JsonObject
-
-    AnyTable = TypeVar("AnyTable", bound="TableLayout")
-
-    # What a change writes: the number of a chunk, and all its items.
-    Blocks = Iterable[tuple[int, Array]]
-
-    # A column to be made, and its rows.
-    NewColumn = tuple["NewArray", Blocks]
-    NewColumns = Mapping[str, NewColumn]
+AnyTable = TypeVar("AnyTable", bound="TableLayout")
+Blocks = Iterable[tuple[int, Array]]
+NewColumn = tuple["NewArray", Blocks]
+NewColumns = Mapping[str, NewColumn]
 
 
 class ItemReader(Protocol):

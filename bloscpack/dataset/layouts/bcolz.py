@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -33,13 +33,22 @@ from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
 from ..._storage.paths import is_safe_part
+from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL, MAX_BUFFERSIZE
 from ...exceptions import FormatError, UsageError, UsageValueError
 from ...serializers import encode_document
 from ..folder import Folder
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, NewArray, NodeLayout, TableLayout, are_names
+from .base import (
+    ArrayLayout,
+    Blocks,
+    NewArray,
+    NewColumns,
+    NodeLayout,
+    TableLayout,
+    are_names,
+)
 from .chunk_files import (
     DATA,
     OBJECT,
@@ -49,10 +58,6 @@ from .chunk_files import (
     write_chunks,
 )
 from .shard_grid import new_grid
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
-    from .base import Blocks, NewColumns
 
 STORAGE = "meta/storage"
 SIZES = "meta/sizes"

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -26,6 +26,7 @@ from ..._file.array_reader import Needs, Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
+from ..._format.dtypes import Array
 from ..._format.grid import Grid
 from ..._loop import effective_nthreads, nthreads_to_read
 from ...args import BloscArgs
@@ -33,13 +34,9 @@ from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError, ObjectDtypeFound, UsageValueError
 from ..folder import Folder
 from .array_files import ChunkFiles, FileNames, placed
+from .base import Blocks
 
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array
-    from .base import Blocks
-
-    # Gets the name of a file and its content.
-    Write = Callable[[str, bytes], object]
+Write = Callable[[str, bytes], object]
 
 HEADER = struct.Struct("<4sB3xq")
 # What it has in each file: the version is 1, and there is one chunk.

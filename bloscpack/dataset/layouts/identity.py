@@ -17,12 +17,9 @@ import re
 from binascii import crc32
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ..._types import Json, JsonObject
 from ...exceptions import DamageError, UsageValueError
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
 
 # The key: of an attribute in the layout zarr, and of a document of superchunks.
 KEY = "bloscpack-id"

@@ -15,7 +15,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy
 
@@ -25,21 +25,19 @@ from ..._engine.threads import Workspace, for_each, run_length
 from ..._file.array_reader import Needs, Room
 from ..._file.chunk_reader import plan_runs
 from ..._format.chunks import check_digest, decompress_into
+from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, cut, lengths
 from ..._format.shard import CHECKSUM, index_size
 from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
 from ..._storage.store import too_long
+from ..._types import Buffer
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError
 from ..folder import Folder
 from .array_files import ChunkFiles, OpenFiles, placed
 from .shard_grid import FRONT_NBYTES, ShardIndex, Sharding, largest_frame
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array
-    from ..._storage.protocols import Buffer
 
 # Maximum number of plain bytes of neighbouring chunks that one thread reads at a time,
 # and about the least number for which another thread is of use.

@@ -22,7 +22,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import adler32
 
 import numpy
@@ -42,6 +42,7 @@ from ..._format.shard import (
 )
 from ..._storage.base import Storage
 from ..._storage.cursor import StorageCursor
+from ..._types import Json, JsonObject
 from ...args import MetadataArgs
 from ...constants import (
     BLOSC_HEADER_LENGTH,
@@ -55,9 +56,6 @@ from ...headers import BloscpackHeader
 from ...serializers import PLACE, SERIALIZERS, is_array, shard_rows
 from .array_files import FileNames
 from .base import NewArray
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
 
 # Number of bytes that opening a shard reads: header and metadata.
 FRONT_NBYTES = 1024

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy
 
@@ -22,6 +22,7 @@ from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
 from ..._format.chunks import compress
+from ..._format.dtypes import Array
 from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import CHECKSUM, Trailer
@@ -31,12 +32,9 @@ from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
 from ...headers import BloscpackHeader
+from .base import Blocks
 from .shard_files import ShardFiles
 from .shard_grid import ShardIndex, Sharding, joined
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array
-    from .base import Blocks
 
 
 class Kept(NamedTuple):
@@ -54,12 +52,8 @@ class Kept(NamedTuple):
     numbers: list[int]
 
 
-if TYPE_CHECKING:
-    # The number of a chunk and its items, or chunks that are copied.
-    Piece = tuple[int, Array] | Kept
-
-    # The same, with the size of the items, and with the frame: chunk and digest.
-    Written = tuple[int, Shape, bytes, bytes] | Kept
+Piece = tuple[int, Array] | Kept
+Written = tuple[int, Shape, bytes, bytes] | Kept
 
 # Maximum number of chunks of rows of a file: its tables of 24 bytes for each are in
 # memory.

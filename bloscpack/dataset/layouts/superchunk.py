@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ..._commit.new_files import Change
 from ..._file.array_reader import ArrayReader
@@ -31,12 +30,22 @@ from ..._format.dtypes import refuse
 from ..._format.grid import Grid, Shape
 from ..._format.zarr_metadata import encode_attributes
 from ..._storage.base import naming_errors
+from ..._types import Json, JsonObject
 from ...constants import MAX_DOCUMENT
 from ...exceptions import FormatError, Unsupported, UsageValueError
 from ...serializers import encode_document
 from ..folder import Folder
 from .array_files import DescriptionCheck, allocate_checked
-from .base import ArrayLayout, FieldChunks, NewArray, NodeLayout, TableLayout
+from .base import (
+    ArrayLayout,
+    Blocks,
+    FieldChunks,
+    NewArray,
+    NewColumn,
+    NewColumns,
+    NodeLayout,
+    TableLayout,
+)
 from .identity import KEY, Identity, check_identity, identified
 from .shard_files import ShardFiles
 from .superchunk_leaves import (
@@ -50,10 +59,6 @@ from .superchunk_leaves import (
     new_storage,
     write_leaves,
 )
-
-if TYPE_CHECKING:
-    from ...serializers import Json, JsonObject
-    from .base import Blocks, NewColumn, NewColumns
 
 META = "meta"
 STORAGE = "meta/storage"

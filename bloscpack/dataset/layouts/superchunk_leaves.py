@@ -21,14 +21,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
 from ..._commit.new_files import Change
 from ..._engine.blosc_settings import own_settings
 from ..._engine.threads import for_each
-from ..._file.array_reader import ArrayReader
+from ..._file.array_reader import Allocate, ArrayReader
 from ..._file.indexing import ArrayIndex, PositionList, Steps, split_names
 from ..._format.array_metadata import (
     NUMPY_NDIM,
@@ -37,10 +37,18 @@ from ..._format.array_metadata import (
     is_whole,
 )
 from ..._format.blosc_header import decode_header
-from ..._format.dtypes import DType, check_text, decode_dtype, encode_dtype, refuse
+from ..._format.dtypes import (
+    Array,
+    DType,
+    check_text,
+    decode_dtype,
+    encode_dtype,
+    refuse,
+)
 from ..._format.grid import Grid
 from ..._loop import effective_nthreads
 from ..._storage.paths import is_safe_part
+from ..._types import Json, JsonObject
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CNAME, DEFAULT_SHUFFLE
@@ -48,22 +56,15 @@ from ...exceptions import UsageValueError
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import FileNames
-from .base import DEFAULT_SETTINGS, NewArray
+from .base import DEFAULT_SETTINGS, Blocks, NewArray
 from .identity import Identity
 from .shard_files import REMOTE_FILES, ShardFiles
 from .shard_grid import Sharding, new_grid
 from .shard_writer import ShardWriter, write_shards
 
-if TYPE_CHECKING:
-    from ..._file.array_reader import Allocate
-    from ..._format.dtypes import Array
-    from ...serializers import Json, JsonObject
-    from .base import Blocks
-
-    # Rows of the result and their positions; a leaf, its reader and its further axes.
-    Task = tuple[
-        tuple[slice, Steps | PositionList], tuple["Leaf", ArrayReader, Sequence[Steps]]
-    ]
+Task = tuple[
+    tuple[slice, Steps | PositionList], tuple["Leaf", ArrayReader, Sequence[Steps]]
+]
 
 VERSION = 1
 DATA = "data"

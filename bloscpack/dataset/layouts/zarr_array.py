@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy
 
@@ -42,6 +41,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._storage.cursor import StorageCursor
 from ..._storage.folder_store import replaced
+from ..._types import JsonObject
 from ...args import BloscArgs
 from ...constants import CNAME_AVAIL
 from ...exceptions import (
@@ -54,7 +54,7 @@ from ...exceptions import (
 from ...numpy_io import typesize_of
 from ..folder import Folder
 from .array_files import DescriptionCheck, FileNames
-from .base import DEFAULT_SETTINGS, ArrayLayout, NewArray
+from .base import DEFAULT_SETTINGS, ArrayLayout, Blocks, NewArray
 from .identity import (
     KEY,
     Identity,
@@ -66,10 +66,6 @@ from .identity import (
 from .shard_files import ShardFiles
 from .shard_grid import Sharding, new_grid, place_of
 from .shard_writer import ShardWriter, write_shards
-
-if TYPE_CHECKING:
-    from ...serializers import JsonObject
-    from .base import Blocks
 
 # Folder of the shards.
 SHARDS = "c"

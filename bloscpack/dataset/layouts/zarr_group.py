@@ -12,9 +12,10 @@ same length.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..._commit.new_files import Change
+from ..._commit.writer import Writer
 from ..._format.array_metadata import is_whole
 from ..._format.dtypes import shown
 from ..._format.zarr_metadata import (
@@ -25,10 +26,20 @@ from ..._format.zarr_metadata import (
     is_unsharded,
     why_not_native,
 )
+from ..._types import Json, JsonObject
 from ...exceptions import FormatError, UsageValueError
 from ..folder import BAD_NAME, Folder, is_member_name
 from ..labels import ROW, stored_dims
-from .base import GroupLayout, NodeLayout, TableLayout, are_names
+from .base import (
+    ArrayLayout,
+    GroupLayout,
+    NewArray,
+    NewColumn,
+    NewColumns,
+    NodeLayout,
+    TableLayout,
+    are_names,
+)
 from .identity import (
     KEY,
     Identity,
@@ -39,11 +50,6 @@ from .identity import (
     seems_signed,
 )
 from .zarr_array import ZarrArray
-
-if TYPE_CHECKING:
-    from ..._commit.writer import Writer
-    from ...serializers import Json, JsonObject
-    from .base import ArrayLayout, NewArray, NewColumn, NewColumns
 
 # The attribute of a group that makes it a table.
 COLUMN_ORDER = "column-order"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy
 
@@ -31,7 +31,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._file.array_reader import ArrayReader, Needs, Room
 from ..._format.array_metadata import MAX_NBYTES
 from ..._format.chunks import decompress
-from ..._format.dtypes import check_known
+from ..._format.dtypes import Array, check_known
 from ..._format.grid import Grid, digits, lengths
 from ..._format.zarr_metadata import (
     ZARR_JSON,
@@ -41,6 +41,7 @@ from ..._format.zarr_metadata import (
 )
 from ..._storage.base import MemoryStorage, Storage
 from ..._storage.store import too_long
+from ..._types import Buffer, Json, JsonObject
 from ...constants import MAX_BUFFERSIZE, MAX_DOCUMENT
 from ...exceptions import (
     BloscpackError,
@@ -53,11 +54,6 @@ from ..folder import Folder
 from ..labels import labels_of
 from .array_files import NUMBER, ChunkFiles, FileNames, placed
 from .base import ArrayLayout, GroupLayout, NewArray
-
-if TYPE_CHECKING:
-    from ..._format.dtypes import Array
-    from ..._storage.protocols import Buffer
-    from ...serializers import Json, JsonObject
 
 # The documents of format 2.
 ZARRAY, ZGROUP, ZATTRS = ".zarray", ".zgroup", ".zattrs"

@@ -1,7 +1,7 @@
-"""Types of the file objects and buffers that callers pass, for annotations.
+"""Types of annotations: what callers pass, and values of JSON.
 
-This module imports ``typing``, which costs start-up time. So a module that ``blpk
-info`` or ``import bloscpack`` loads imports it under ``TYPE_CHECKING`` only.
+This module imports ``typing``, which costs start-up time. So a module that ``blpk info
+FILE`` or ``import bloscpack`` loads imports it under ``TYPE_CHECKING`` only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 # Settings of fsspec for the file system of a URL.
 StorageOptions = Mapping[str, Any]
 Buffer = bytes | bytearray | memoryview
+# A value of JSON, such as metadata or a document, and one that is an object.
+Json = Any
+JsonObject = dict[str, Json]
 
 
 class Readable(Protocol):
