@@ -78,6 +78,10 @@ class Snapshot:
         """If the file ends with an undo record, let ``fp`` read the old content."""
         if not self._regular:
             return
+        self._real_fp.seek(
+            0, os.SEEK_END
+        )  # drops the buffer: the file may have changed
+        self._real_fp.seek(0)
         is_changing = has_undo_record(self._real_fp.read(BLOSCPACK_HEADER_LENGTH))
         self._real_fp.seek(0)
         if is_changing:

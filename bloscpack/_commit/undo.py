@@ -93,7 +93,11 @@ class UndoRecord:
         if len(footer) == FOOTER.size:
             size, digest, magic = FOOTER.unpack(footer)
         if magic != RECORD_MAGIC or not HEAD.size <= size <= end:
-            raise _damaged("found none", end)
+            raise _damaged(
+                "found none; some states of the development tree marked compressed "
+                "metadata like this",
+                end,
+            )
         start = end - size
         import hashlib
 

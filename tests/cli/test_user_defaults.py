@@ -82,7 +82,7 @@ WRONG = [
     # (variable, part of the message)
     ("--nothing", "'--nothing' is no option of blpk"),
     ("-c zstd extra", "'extra' is no option of blpk"),
-    ("--auto speed", "the goal needs an equals sign"),
+    ("--auto speed", "the goal must follow an equals sign"),
     ("compress", "'compress' is no option of blpk"),
     ("-d", "'-d' is no option of blpk"),
     ("--help", "'--help' is no option of blpk"),

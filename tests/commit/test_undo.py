@@ -265,7 +265,7 @@ def test_every_damaged_byte():
 
 
 def test_every_length():
-    for i in [*range(6, START, 311), *range(START, len(LAST))]:
+    for i in [*range(32, START, 311), *range(START, len(LAST))]:
         assert "found none" in refusal(LAST[:i])
 
 

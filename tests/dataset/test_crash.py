@@ -203,7 +203,8 @@ def change(function, **options):
         except Stop:
             # The process is dead: its locks end, and nothing is removed.
             if opened._writer.buffer is not None:
-                opened._writer.buffer.tails.clear()
+                opened._writer.buffer._memory.clear()
+                opened._writer.buffer.count = 0
             for lock in getattr(opened._writer._rule, "_locks", ()):
                 lock.close()
             raise

@@ -68,8 +68,11 @@ def refusing(read, chunk):
     """Return plain bytes, or None if the inside of the chunk is damaged."""
     try:
         return read(chunk)
-    except (Damaged, blosc.blosc_extension.error):
-        return None
+    except Exception as error:
+        # The class of Blosc may exist twice: see `quick_answers.version`.
+        if isinstance(error, Damaged) or "while decompressing data" in str(error):
+            return None
+        raise
 
 
 @pytest.mark.parametrize("typesize", [1, 4])
