@@ -112,7 +112,7 @@ def test_append_keeps_the_old_content(folder: Path) -> None:
             check=True,
         ).stdout
 
-    run("c", "-z", "4M", "table", "out.blp")  # the new chunks have this size, too
+    run("c", "-z", "8M", "table", "out.blp")  # the new chunks have this size, too
     plain = (folder / "table").read_bytes()
     append = ("-n", "1", "a", "-c", "zstd", "-9", "-s", "out.blp", "table")
     with at_work(folder, *append, in_place=True) as process:
