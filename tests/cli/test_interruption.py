@@ -33,7 +33,11 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def at_work(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Yield a command that has begun to write its output."""
-    before = set(os.listdir(folder))
+
+    def sizes() -> dict[str, int]:
+        return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
+
+    before = sizes()
     with subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
@@ -44,7 +48,7 @@ def at_work(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     ) as process:
         try:
             limit = perf_counter() + 30
-            while set(os.listdir(folder)) == before and perf_counter() < limit:
+            while sizes() == before and perf_counter() < limit:
                 sleep(0.02)
             sleep(0.3)  # now all threads are inside Blosc
             assert process.poll() is None

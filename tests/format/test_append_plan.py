@@ -85,11 +85,3 @@ def test_plan_knows_the_room(room, new, fits):
     else:
         with pytest.raises(NotEnoughSpace, match="not enough space"):
             plan(file_bytes, new)
-
-
-def test_plan_says_what_will_be_written_over():
-    file_bytes = packed(bytes(2500), entries=50)
-    size = len(file_bytes)
-    result = plan(file_bytes, 1501)
-    # The header, the entries that are free, and all from the last chunk on.
-    assert [(0, 32), (56, 72), (result.chunks_offset, size)] == result.extents(size)

@@ -373,8 +373,9 @@ def test_layouts_of_development_states():
     [
         *(
             ("Element %d was non-zero" % (7 - bit), {"options": 1 << bit})
-            for bit in range(2, 8)
+            for bit in range(3, 8)
         ),
+        ("change .*was interrupted.* undo record", {"options": 4}),
         ("checksum number must be in the range .* 9, not '10'", {"checksum": 10}),
         ("checksum number must be .*, not '255'", {"checksum": 255}),
         ("'chunk_size' must be .*, not '-2'", {"chunk_size": -2}),
