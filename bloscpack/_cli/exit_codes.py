@@ -12,8 +12,8 @@ command before this thread does anything.
 
 After the first Ctrl-C the thread writes that the command waits for chunks. It ends the
 command after a second signal, and a few seconds after SIGTERM or SIGHUP. Temporary
-files are removed; an undo record stays, and the next writer of the file restores the old
-content.
+files are removed; a file that is half changed keeps its undo record, and the next
+writer restores the old content.
 """
 
 from __future__ import annotations
