@@ -78,7 +78,8 @@ Names without '.blp' have to be asked for.
   blpk: Approximate compression ratio of appended data: 1.019990
   blpk: done
 
-A file without offsets takes more too, and so does a file from a pipe.
+A file without offsets takes more too. A file from a pipe is replaced by a copy, which
+states its number of chunks and has offsets.
 
   $ blpk -f c -o -z 1K both y.blp
   $ blpk -f c -o -z 1K first x.blp
@@ -86,7 +87,7 @@ A file without offsets takes more too, and so does a file from a pipe.
   $ cmp x.blp y.blp
   $ cat first | blpk c -z 1K - - | cat > x.blp
   $ blpk a x.blp second
-  $ cmp x.blp y.blp
+  $ blpk cat x.blp | cmp - both
 
 A file that is missing is made, if that is wanted.
 

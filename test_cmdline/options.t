@@ -63,7 +63,7 @@ Every checksum, and none.
   $ sums=$(python3 -c 'from bloscpack.checksums import *; print(*CHECKSUMS_AVAIL)')
   $ for sum in $sums; do
   >   blpk -f c -l 0 -k $sum -o numbers
-  >   test "$(header numbers.blp checksum)" = "'$sum'" || echo $sum
+  >   test "$(header numbers.blp checksum)" = "\"$sum\"" || echo $sum
   >   blpk -f d numbers.blp back && cmp numbers back
   > done
 
