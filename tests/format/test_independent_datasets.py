@@ -10,6 +10,7 @@ import functools
 import json
 import random
 import re
+import sys
 
 import pytest
 from format.agreement import (
@@ -74,7 +75,8 @@ def rules_by_message():
     for folder in (TESTS / "invalid", INVALID):
         for entry in json.loads((folder / "MANIFEST.json").read_text()).values():
             messages = [*entry.get("refused", {}).values()]
-            messages.append(re.sub(r"\\(.)", r"\1", entry.get("message", "")))
+            message = re.sub(r"\\d\+?", "0", entry.get("message", ""))
+            messages.append(re.sub(r"\\(.)", r"\1", message))
             for message in filter(None, messages):
                 found.setdefault(pattern_of(message), set()).add(entry["rules"][0])
     return found
@@ -114,8 +116,9 @@ def agree(path):
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_flipped_bits(count, tmp_path):
+def test_flipped_bits(count, tmp_path, monkeypatch):
     """Both readers give the same verdict, the same content, and the same first rule."""
+    monkeypatch.setitem(sys.modules, "zarr", None)  # the second reader has none
     generator = random.Random(count)
     entries = json.loads((VALID / "MANIFEST.json").read_text())
     paths = []
