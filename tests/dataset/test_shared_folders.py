@@ -17,7 +17,7 @@ import pytest
 from support import as_user, open_files_in
 
 from bloscpack import bigfile, dataset
-from bloscpack._commit import trust
+from bloscpack._commit import ownership
 from bloscpack._storage.disk import Disk
 from bloscpack.cli import main
 from bloscpack.dataset.parallel import target_of
@@ -293,7 +293,7 @@ def shared(sticky):
 def test_a_column_that_another_user_has_added(shared, monkeypatch, known):
     """Its rows are changed with those of the table, or not at all."""
     members = [True]
-    monkeypatch.setattr(trust, "_is_member", lambda uid, gid: members[-1])
+    monkeypatch.setattr(ownership, "_is_member", lambda uid, gid: members[-1])
     with as_user(ATTACKER, TEAM):
         dataset.create_table(shared / "t", {"x": ITEMS}).close()
     with as_user(VICTIM, TEAM):
