@@ -25,6 +25,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy
+from numpy.typing import ArrayLike
 
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
@@ -145,10 +146,10 @@ def _register_blosc(is_zarr_3: bool) -> None:
         def from_config(cls, config: JsonObject) -> OldCodec:
             return cls()
 
-        def encode(self, buf: Any) -> NoReturn:
+        def encode(self, buf: ArrayLike) -> NoReturn:
             raise NotImplementedError
 
-        def decode(self, buf: Any, out: Any = None) -> Any:
+        def decode(self, buf: ArrayLike, out: Any = None) -> Any:
             return compat.ndarray_copy(_plain(compat.ensure_bytes(buf)), out)
 
     numcodecs.register_codec(OldCodec)
@@ -170,7 +171,7 @@ def _register_blosc(is_zarr_3: bool) -> None:
             plain = await asyncio.to_thread(_plain, chunk_bytes.to_bytes())
             return chunk_spec.prototype.buffer.from_bytes(plain)
 
-        def compute_encoded_size(self, *args: Any) -> NoReturn:
+        def compute_encoded_size(self, *args: object) -> NoReturn:
             raise NotImplementedError
 
     import_extra("zarr.registry", "zarr").register_codec(BLOSC, Codec)
@@ -210,7 +211,7 @@ class File:
         return self._convert(self._storage.read_at(start, max(0, stop - start)))
 
 
-class Files(dict[str, Any]):
+class Files(dict[str, object]):
     """The files of an array, which zarr takes for a dictionary in memory.
 
     Attributes
@@ -491,7 +492,7 @@ class OtherArray(ArrayLayout):
 
     create = grid_for  # type: ignore[assignment]
 
-    def stage(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def stage(self, *args: object, **kwargs: object) -> NoReturn:
         """Raise an error: `check_writable` has refused the change."""
         raise NotImplementedError
 
