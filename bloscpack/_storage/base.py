@@ -374,7 +374,7 @@ def write_blocks(fp: BinaryIO, blocks: Sequence[bytes], position: int) -> None:
         position += size
 
 
-def as_bytes_view(buffer: Buffer) -> memoryview:
+def as_bytes_view(buffer: Any) -> memoryview:
     """Return the bytes of any buffer as a flat view.
 
     They are copied only if the buffer is not contiguous. Raises `TypeError` for an

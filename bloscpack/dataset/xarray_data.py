@@ -165,7 +165,7 @@ def _write(
     group.create_array(name, items, attrs=attrs, **settings).close()
 
 
-def _without_structure(attrs: Mapping[str, object]) -> JsonObject:
+def _without_structure(attrs: Mapping[Any, Any]) -> JsonObject:
     """Return attributes without the ones that describe how a dataset is stored."""
     hidden = {*STRUCTURE["zarr"], COLUMN_ORDER}
     return {name: value for name, value in attrs.items() if name not in hidden}

@@ -25,7 +25,6 @@ from functools import cache
 from typing import Any, NoReturn
 
 import numpy
-from numpy.typing import ArrayLike
 
 from ..._compat import import_extra
 from ..._engine.blosc_settings import own_settings
@@ -146,10 +145,10 @@ def _register_blosc(is_zarr_3: bool) -> None:
         def from_config(cls, config: JsonObject) -> OldCodec:
             return cls()
 
-        def encode(self, buf: ArrayLike) -> NoReturn:
+        def encode(self, buf: Any) -> NoReturn:
             raise NotImplementedError
 
-        def decode(self, buf: ArrayLike, out: Any = None) -> Any:
+        def decode(self, buf: Any, out: Any = None) -> Any:
             return compat.ndarray_copy(_plain(compat.ensure_bytes(buf)), out)
 
     numcodecs.register_codec(OldCodec)
