@@ -252,7 +252,7 @@ class BloscpackFile(io.BufferedIOBase):
         self._check_open()
         raise io.UnsupportedOperation("a BloscpackFile has no file descriptor")
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError("cannot pickle '%s' object: it is open" % type(self).__name__)
 
     def _check_open(self) -> None:

@@ -15,7 +15,7 @@ from ._file.array_reader import CACHE_NBYTES
 from ._file.indexing import StoredArray
 from ._file.opened import OpenedFile, open_parts, reader_of
 from ._format.array_metadata import Description
-from ._format.dtypes import Array, DType
+from ._format.dtypes import Array, DType, Key
 from ._format.rows import block_shape
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import is_url, local_path, shown_name
@@ -99,7 +99,7 @@ class LazyArray(StoredArray, Closing):
 
     # Reading
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         """Return the selected items as a new array, or a single item as a scalar.
 
         Parameters

@@ -19,6 +19,8 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
+from numpy.typing import ArrayLike
+
 from ._commit.replacing import replacing
 from ._file.archive_reading import (
     BLP,
@@ -46,8 +48,8 @@ SHOWN_NAMES = 5
 def savez(
     file: Path | Writable,
     /,
-    *arrays: Any,
-    settings: Mapping[str, Any] | None = None,
+    *arrays: ArrayLike,
+    settings: Mapping[str, object] | None = None,
     **named: Any,
 ) -> None:
     """Compress several arrays into one file, which `loadz` opens.
@@ -100,7 +102,7 @@ def savez(
 
 def write_arrays(
     file: Path | Writable,
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, object],
     checked: ArchiveSettings,
     metadata: JsonObject | None = None,
 ) -> None:

@@ -47,7 +47,7 @@ class Record:
         }
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return [_as_json(item) for item in value]
     return value.as_dict() if isinstance(value, Record) else value

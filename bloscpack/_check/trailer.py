@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
@@ -30,6 +30,7 @@ from .._format.shard import (
 )
 from .._storage.base import READ_SIZE, PartStorage, Storage
 from .._storage.cursor import StorageCursor
+from .._types import Json
 from ..checksums import CHECKSUMS
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import FormatError
@@ -209,7 +210,11 @@ class _TrailerCheck:
     """Collects the findings about one trailer."""
 
     def __init__(
-        self, inspection: Inspection, inner: int, header: BloscpackHeader, metadata: Any
+        self,
+        inspection: Inspection,
+        inner: int,
+        header: BloscpackHeader,
+        metadata: Json,
     ) -> None:
         self.inspection, self.report = inspection, inspection.report
         self.inner = inner

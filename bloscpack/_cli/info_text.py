@@ -15,7 +15,6 @@ from ..pretty import pretty_size
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
 
     from .._types import Json, JsonObject
     from ..describe import FileInfo
@@ -207,7 +206,7 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
     `damage` is why its chunks could not be counted, and its sizes are not known.
     """
     array, chunk, shard = info.array, info.first_chunk, info.shard
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "kind": "bytes" if array is None else "array",
         "layout": "blp %d" % info.layout,
         "nchunks": info.nchunks,

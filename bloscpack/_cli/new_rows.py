@@ -33,7 +33,7 @@ SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 def rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     if not (args.npy or _has_format(path, args)):
         wrong = why_no_items(path, args)
         if wrong:

@@ -252,7 +252,7 @@ def add_codec_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     """Add the options for codec, level and filter; `kept` as `add_blosc_options`."""
     from .._format.codecs import BITSHUFFLE
 
-    number: dict[str, Any] = {
+    number: dict[str, object] = {
         "action": StoreGiven,
         "default": None if kept else DEFAULT_CLEVEL,
         "choices": range(MIN_CLEVEL, MAX_CLEVEL + 1),

@@ -91,7 +91,7 @@ class _BaseParser(argparse.ArgumentParser):
             names = "SUBCOMMAND ..."
         return "%s[-h] [options] %s\n" % (begin, names)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         """Check that a value is one of the choices."""
         if action.dest == "subcommand" and value not in (action.choices or ()):
             self.error("there is no subcommand '%s'; --help shows all" % value)
@@ -127,7 +127,7 @@ class _VerbParser(_BaseParser):
     """The parser of a verb; it is initialized at the first access to an attribute."""
 
     def __init__(
-        self, add_arguments: Callable[[ArgumentParser], None], **kwargs: Any
+        self, add_arguments: Callable[[ArgumentParser], None], **kwargs: object
     ) -> None:
         self._postponed = add_arguments, kwargs
 

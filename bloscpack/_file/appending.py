@@ -145,7 +145,7 @@ class AppendSettings:
         **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
-        self.settings: dict[str, Any] = {**settings, "auto": auto}
+        self.settings: dict[str, object] = {**settings, "auto": auto}
         self.metadata = metadata
         self.nthreads = nthreads
         self.progress = progress

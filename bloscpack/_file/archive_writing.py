@@ -120,7 +120,9 @@ class ArchiveWriter:
         member.size, member.crc = len(content), crc32(content)
         write_all(self._fp, encode_local(member) + content)
 
-    def add_array(self, name: str, array: object, settings: Mapping[str, Any]) -> None:
+    def add_array(
+        self, name: str, array: object, settings: Mapping[str, object]
+    ) -> None:
         """Compress an array into members: a shard and its document, or a `.blp` file.
 
         `settings` are keywords of `pack_ndarray`. Raises its errors, with the name.

@@ -21,7 +21,7 @@ import numpy
 
 from .._engine.forks import renew_after_fork
 from .._format.array_metadata import new_array
-from .._format.dtypes import Array, DType, check_text
+from .._format.dtypes import Array, DType, Key, check_text
 from .._format.grid import Grid, digits
 from .._types import Buffer
 from ..exceptions import UsageTypeError, UsageValueError
@@ -288,7 +288,7 @@ class ArrayReader:
         self._unit = dtype.itemsize if unit is None else unit
         self._allocate = allocate
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """Return the items, or fields of them, that an index of NumPy selects.
 
         They are a new array, or a scalar if integers select a single item.
@@ -308,7 +308,7 @@ class ArrayReader:
         if self.closed:
             raise UsageValueError("the array is closed")
 
-    def _run(self, key: Any) -> tuple[int, tuple[int, ...]] | None:
+    def _run(self, key: Key) -> tuple[int, tuple[int, ...]] | None:
         """Return the position in the file and the shape of neighbouring items.
 
         Integers select them, and perhaps a slice behind these. Return None for every

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy
 
 from .._format.array_metadata import new_array
-from .._format.dtypes import Array, DType, check_text
+from .._format.dtypes import Array, DType, Key, check_text
 from .._format.grid import strides
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ ROWS_AT_A_TIME = 4096
 ITERATION_NBYTES = 4 * 2**20
 
 
-class Outer(tuple[Any, ...]):
+class Outer(tuple[object, ...]):
     """An index of which each entry selects on its axis by itself, as in ``oindex``."""
 
 
@@ -51,7 +51,7 @@ class OuterIndexing:
     def __init__(self, array: Any) -> None:
         self._array = array
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: Key) -> Any:
         return Outer(key if isinstance(key, tuple) else (key,))
 
     def __getitem__(self, key: Any) -> Any:
@@ -383,7 +383,7 @@ class ArrayIndex:
         size = prod(lengths)
         self.axes.append(PositionList.of(positions.reshape(-1), size, lengths))
 
-    def _refuse(self, axis: int, entry: Any) -> NoReturn:
+    def _refuse(self, axis: int, entry: object) -> NoReturn:
         """Raise the error of NumPy for this index, or for an entry of an outer one."""
         self._ask_numpy(axis, entry)
         raise IndexError("the index %.200r is not supported" % (self._key,))
@@ -454,7 +454,7 @@ def _entry(entry: Any) -> Any:
     return array
 
 
-def _count_axes(entry: Any) -> int:
+def _count_axes(entry: object) -> int:
     """Return the number of axes that an entry selects on; 0 for an ellipsis."""
     if isinstance(entry, numpy.ndarray) and entry.dtype.kind == "b":
         return entry.ndim

@@ -380,7 +380,7 @@ class Appended(Output):
 
     def __init__(
         self,
-        opening: AbstractContextManager[Any],
+        opening: AbstractContextManager[object],
         folder: str | None,
         append: Callable[..., object],
     ) -> None:

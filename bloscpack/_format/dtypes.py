@@ -14,10 +14,12 @@ from __future__ import annotations
 import re
 import reprlib
 import sys
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..constants import MAX_LITERAL_NESTING
 from ..defaults import DEFAULT_DTYPE_LIMIT
@@ -31,6 +33,9 @@ from ..exceptions import (
 Array = NDArray[Any]
 
 DType = numpy.dtype[Any]
+
+# An index of NumPy, which may also have names of fields.
+Key = SupportsIndex | slice | EllipsisType | ArrayLike | Sequence["Key"] | None
 
 Literal = (
     str | int | list["Literal"] | tuple["Literal", ...] | dict["Literal", "Literal"]

@@ -116,7 +116,7 @@ class ArrayDocument:
 
     dtype: DType
     grid: Grid
-    fill_value: Any = None
+    fill_value: object = None
     attributes: JsonObject = field(default_factory=dict)
     dimension_names: Sequence[str | None] | None = None
     blosc: Mapping[str, Any] = field(default_factory=dict)
@@ -230,7 +230,7 @@ def encode_attributes(
         raise
 
 
-def _plain(value: Any) -> Json:
+def _plain(value: object) -> Json:
     """Return what JSON has for a value of NumPy."""
     if not isinstance(value, (numpy.generic, numpy.ndarray)):
         raise TypeError("found %.100r" % (value,))
@@ -260,7 +260,7 @@ def encode_mask(value: Any) -> str:
     return base64.b64encode(struct.pack("<d", *numpy.ravel(value))).decode()
 
 
-def decode_mask(stored: Any) -> float:
+def decode_mask(stored: Json) -> float:
     """Return the float of missing items."""
     value: float = struct.unpack("<d", base64.b64decode(stored, validate=True))[0]
     return value
@@ -357,7 +357,7 @@ def blosc_codec(typesize: int, cname: str, clevel: int, shuffle: int) -> JsonObj
 # Fill values
 
 
-def encode_fill_value(dtype: DType, value: Any) -> Json:
+def encode_fill_value(dtype: DType, value: object) -> Json:
     """Return the spelling of a fill value; raise `UsageError` if it does not fit."""
     try:
         item = numpy.array(value, dtype)[()]

@@ -111,7 +111,7 @@ class PartsFile(io.RawIOBase):
         self._first = bytearray()
         self._first_is_full = False
         self._part = bytearray()
-        self._sent: list[dict[str, Any]] = []
+        self._sent: list[dict[str, object]] = []
         self._upload_id = ""
         self._position = 0
         self._size = 0

@@ -75,7 +75,7 @@ def value_of(attribute: Attribute) -> Any:
     return [item.rstrip(b"\0").decode("utf-8", "surrogateescape") for item in items]
 
 
-def attribute_of(name: str, value: Any) -> Attribute:
+def attribute_of(name: str, value: object) -> Attribute:
     """Return a value as an attribute; raises `UsageTypeError` or `UsageValueError`.
 
     A matrix loses its shape. An empty array is refused: the original could not open the
@@ -327,14 +327,14 @@ class AttributeSet(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return value_of(self.raw(name))
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.update({name: value})
 
     def __delitem__(self, name: str) -> None:
         self.raw(name)
         self._change([encoded_text(name)], {})
 
-    def update(self, *others: Any, **named: Any) -> None:
+    def update(self, *others: object, **named: object) -> None:
         """Set several attributes in one step."""
         values = dict(*others, **named)
         self._change(

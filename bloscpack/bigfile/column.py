@@ -16,6 +16,7 @@ from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from numpy.typing import ArrayLike, DTypeLike
 
 from .._engine.threads import for_each
 from .._file.indexing import StoredRows
@@ -125,7 +126,7 @@ class Column(StoredRows, Closing):
         self,
         f: File,
         blockname: str,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         size: int | None = None,
         Nfile: int = 1,
     ) -> None:
@@ -372,7 +373,7 @@ class Column(StoredRows, Closing):
 
     # Writing
 
-    def write(self, start: int, buf: Any) -> None:
+    def write(self, start: int, buf: ArrayLike) -> None:
         """Write rows from row `start` on.
 
         Parameters
@@ -398,7 +399,7 @@ class Column(StoredRows, Closing):
             nthreads = threads_for(rows.nbytes, self._nthreads)
             self._writer.write(start, rows, nthreads)
 
-    def _as_rows(self, buf: Any) -> Array:
+    def _as_rows(self, buf: ArrayLike) -> Array:
         """Return an array of the shape (rows, nmemb) that can be stored."""
         array = numpy.asarray(buf)
         check_convertible(array.dtype, self.dtype)
@@ -428,13 +429,13 @@ class Column(StoredRows, Closing):
             array = numpy.broadcast_to(array, shape)
         self.write(rows.start, array.reshape(shape))
 
-    def _selects_row(self, items: Any) -> bool:
+    def _selects_row(self, items: object) -> bool:
         """Return whether an index of the items of a row selects all of them."""
         return isinstance(items, slice) and range(*items.indices(self.nmemb)) == range(
             self.nmemb
         )
 
-    def append(self, buf: Any, Nfile: int = 1) -> None:
+    def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add rows at the end, in `Nfile` new data files.
 
         The header is replaced when the rows are in the files. Until then, and after a

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO, TypeVar
 
 import numpy
+from numpy.typing import DTypeLike
 
 from .._format.rows import Rows, without
 from .._storage.base import Closing, read_up_to
@@ -35,7 +36,7 @@ Result = TypeVar("Result")
 TAKEN_NBYTES = 2**24
 
 
-def table_of(array: Any) -> Any:
+def table_of(array: object) -> Any:
     """Return an object that can be stored as rows: an array, or something like one."""
     if not (hasattr(array, "shape") and hasattr(array, "dtype")):
         array = numpy.asarray(array)
@@ -310,7 +311,11 @@ class File(Closing):
         return self._column(full, self._ranks.on_root(layout))
 
     def create(
-        self, blockname: str, dtype: Any = None, size: int | None = None, Nfile: int = 1
+        self,
+        blockname: str,
+        dtype: DTypeLike | None = None,
+        size: int | None = None,
+        Nfile: int = 1,
     ) -> Column:
         """Create a block, or replace one, and return it.
 
@@ -488,7 +493,7 @@ def repartition(
     new_block: str,
     Nfile: int,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     progress: Progress | None = None,
 ) -> Column:
     """Copy a block of a tree to a new block with another number of data files.
@@ -512,7 +517,7 @@ def copy(
     new_block: str | None = None,
     *,
     Nfile: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     progress: Progress | None = None,
 ) -> Column:
     """Copy a block with its attributes, to another name or to another tree.

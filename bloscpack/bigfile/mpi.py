@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from numpy.typing import ArrayLike
+
 from .._types import Path
 from ..exceptions import BloscpackError, StorageError, UsageValueError
 from .attributes import Attribute, Attributes, AttributeSet
@@ -26,9 +28,9 @@ class Communicator(Protocol):
 
     @property
     def rank(self) -> int: ...
-    def bcast(self, obj: Any, root: int = 0) -> Any: ...
-    def gather(self, sendobj: Any, root: int = 0) -> Any: ...
-    def allgather(self, sendobj: Any) -> Any: ...
+    def bcast(self, obj: object, root: int = 0) -> Any: ...
+    def gather(self, sendobj: object, root: int = 0) -> Any: ...
+    def allgather(self, sendobj: object) -> Any: ...
 
 
 class Ranks(Alone):
@@ -212,7 +214,7 @@ class ColumnMPI(Column):
         self._writer.commit_all(written for written, _ in taken)
         self._attrs.adopt([changes for _, changes in taken])
 
-    def append(self, buf: Any, Nfile: int = 1) -> None:
+    def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add the rows of all ranks at the end, in their order, in new data files.
 
         The header promises the rows before they are written; if a rank is killed,

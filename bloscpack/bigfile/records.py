@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from numpy.typing import ArrayLike, DTypeLike
 
 from .._file.indexing import StoredRows
+from .._format.dtypes import Key
 from ..exceptions import UsageTypeError, UsageValueError
 from .column import Column
 from .header import Array, DType
@@ -26,7 +28,7 @@ def isstrlist(s: object) -> bool:
     return isinstance(s, list) and all(map(isstr, s))
 
 
-def _names_and_rows(index: Any) -> tuple[Any, list[Any]]:
+def _names_and_rows(index: Key) -> tuple[Any, list[object]]:
     """Return the name or names in an index of a table, or None, and the other parts."""
     parts = list(index) if isinstance(index, tuple) else [index]
     for number, part in enumerate(parts[:2]):
@@ -39,7 +41,7 @@ def _names_and_rows(index: Any) -> tuple[Any, list[Any]]:
     return None, parts if len(parts) == 1 else [index]
 
 
-def _index_of(parts: list[Any]) -> Any:
+def _index_of(parts: list[object]) -> Any:
     """Return the index of a column: rows, or rows and items."""
     if any(isstr(part) or (isstrlist(part) and part) for part in parts):
         raise UsageTypeError("an index of a table has one name, or one list of names")
@@ -93,7 +95,7 @@ class Dataset(StoredRows):
         self.dtype: DType = numpy.dtype(fields)
 
     @classmethod
-    def create(cls, file: File, dtype: Any, size: int) -> Dataset:
+    def create(cls, file: File, dtype: DTypeLike, size: int) -> Dataset:
         """Create a column for each field of a structured type; return the table."""
         dtype = numpy.dtype(dtype)
         for name in dtype.names or ():
@@ -122,7 +124,7 @@ class Dataset(StoredRows):
             table[name] = values
         return table[0] if is_row else table
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Key, value: object) -> None:
         names, rest = _names_and_rows(index)
         rows = _index_of(rest) if rest else slice(None)
         if isstr(names):
@@ -143,14 +145,14 @@ class Dataset(StoredRows):
             column.read(start, length, out[name])
         return out
 
-    def write(self, start: int, buf: Any) -> None:
+    def write(self, start: int, buf: ArrayLike) -> None:
         """Write records from row `start` on, each field to its column."""
         buf = numpy.asarray(buf)
         self._check_fields(buf, self.column_names)
         for name, column in self._columns.items():
             column.write(start, buf[name])
 
-    def append(self, buf: Any, Nfile: int = 1) -> None:
+    def append(self, buf: ArrayLike, Nfile: int = 1) -> None:
         """Add records at the end, in `Nfile` new data files of each column."""
         buf = numpy.asarray(buf)
         self._check_fields(buf, self.column_names)

@@ -17,7 +17,7 @@ from .._commit.writer import Writer
 from .._file.array_reader import ArrayReader, check_out
 from .._file.indexing import ArrayIndex, StoredArray, split_names
 from .._format.dtypes import Array as Items
-from .._format.dtypes import DType
+from .._format.dtypes import DType, Key
 from .._format.grid import Box, Grid, Shape, lengths, part
 from .._storage.store import Conflict
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
@@ -69,7 +69,7 @@ class Array(StoredArray, ItemsNode):
         self._table: Node | None = None
         self._closes_table = False
         # The value of `__reduce__` for an array opened with ``shared=True``; else None.
-        self.reopens: tuple[Any, ...] | None = None
+        self.reopens: tuple[object, ...] | None = None
 
     def detached(self, table: Node, *, closes_table: bool) -> Array:
         """Return a column as an array that keeps its table in memory, and its locks.
@@ -141,7 +141,7 @@ class Array(StoredArray, ItemsNode):
 
     # Closing and opening again
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Return what opens it again: for reading, or beside other writers."""
         again = None if self.closed else self.reopens
         return super().__reduce__() if again is None else again
@@ -175,7 +175,7 @@ class Array(StoredArray, ItemsNode):
             layout.renew()
         return super()._read(function)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         """Return the selected items as a new array, or a single item as a scalar.
 
         Parameters
@@ -216,7 +216,7 @@ class Array(StoredArray, ItemsNode):
         for start in range(0, len(self), self.chunks[0]):
             yield self[start : start + self.chunks[0]]
 
-    def to_dask(self, chunks: Any = None) -> Any:
+    def to_dask(self, chunks: object = None) -> Any:
         """Return the array as an array of Dask, of which each block is read separately.
 
         Parameters
@@ -334,7 +334,7 @@ class Array(StoredArray, ItemsNode):
         with writer.change(lambda: self.resized(new)) as change:
             self.stage_resize(change, new)
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: Key, values: object) -> None:
         """Assign to the selected items. In a crash, all of them change, or none.
 
         Beside other writers (``shared=True``), each shard changes as a whole.
@@ -354,7 +354,7 @@ class Array(StoredArray, ItemsNode):
         with writer.change(lambda: self._layout.committed(self.shape)) as change:
             self.stage_items(change, key, values)
 
-    def _assign_shards(self, writer: Writer, key: Any, values: Any) -> None:
+    def _assign_shards(self, writer: Writer, key: Key, values: object) -> None:
         layout, grid = self._layout, self._layout.grid
         index = ArrayIndex(key, self.shape)
         items = index.spread(converted(values, self.dtype))
@@ -435,7 +435,7 @@ class Array(StoredArray, ItemsNode):
         if shrinks:
             self._layout.remove_unused(old)
 
-    def stage_items(self, change: Change, key: Any, values: Any) -> None:
+    def stage_items(self, change: Change, key: Key, values: object) -> None:
         """Let `change` assign to the selected items."""
         grid = self._layout.grid
         names, key = split_names(key, self.dtype)

@@ -270,7 +270,7 @@ class RegionTarget(Existing):
         The position of its first item.
     """
 
-    def __init__(self, found: Found, region: Any, sync: bool) -> None:
+    def __init__(self, found: Found, region: object, sync: bool) -> None:
         super().__init__(found.folder.path(), "w", sync)
         entries = region if isinstance(region, tuple) else (region,)
         slices = [slice(None) if entry is ... else entry for entry in entries]
@@ -363,7 +363,7 @@ def _write_block(
 
 def _plan_table(
     frame: Any, target: Target, options: dict[str, Any]
-) -> tuple[list[Any], int]:
+) -> tuple[list[object], int]:
     dask = import_dask("dask")
     columns = list(frame.columns) + [n for n in frame._meta.index.names if n]
     if not columns:

@@ -117,7 +117,7 @@ class FileCheck(findings.Report):
 
     def add_of_file(self, finding: findings.Finding) -> None:
         """Add a finding about the file; its chunks and rows count from the file on."""
-        at: dict[str, Any] = {"chunk": finding.chunk, "offset": finding.offset}
+        at: dict[str, object] = {"chunk": finding.chunk, "offset": finding.offset}
         if finding.rows is not None:
             start, stop = self.all_rows
             first, last = (min(start + row, stop) for row in finding.rows)

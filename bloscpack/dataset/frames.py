@@ -16,7 +16,7 @@ import numpy
 
 from .._engine.threads import for_each
 from .._format.dtypes import Array as Items
-from .._format.dtypes import check_text
+from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
 from .array import Array
 from .arrow_arrays import arrow_array, arrow_type
@@ -34,7 +34,7 @@ ADVICE = (
 )
 
 
-def columns_of(rows: Any) -> Any:
+def columns_of(rows: object) -> Any:
     """Return a DataFrame as arrays by name, and anything else as it is."""
     is_frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
     is_lazy = hasattr(rows, "divisions")  # of Dask
@@ -157,7 +157,7 @@ def read_rows(columns: Mapping[str, Array], count: int, key: Any) -> Any:
     return result
 
 
-def in_all_columns(key: Any, count: int) -> tuple[slice | Items, int]:
+def in_all_columns(key: Key, count: int) -> tuple[slice | Items, int]:
     """Return an index that counts from the end of the table, and its number of rows.
 
     The end of a column may be another one.
@@ -202,7 +202,7 @@ def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     """Return rows as a DataFrame; raise `UsageError` if a column has several axes."""
     import pandas
 
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     for name, (column, _) in columns.items():
         if column.ndim > 1:
             raise UsageValueError(
@@ -237,7 +237,7 @@ def _series_items(items: Items, mask: Items | None) -> Any:
 def read_arrow(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     """Return rows as a table of Arrow."""
     pyarrow: Any = import_module("pyarrow")
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     types = {n: arrow_type(c.dtype, c.shape[1:], n) for n, (c, _) in columns.items()}
 
     def use(name: str, items: Items, mask: Items | None) -> None:

@@ -17,12 +17,14 @@ from itertools import islice
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from numpy.typing import DTypeLike
+
 from .._commit.locking import waiting
 from .._commit.new_folder import remove_leftovers
 from .._commit.writer import Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
-from .._types import Path, StorageOptions
+from .._types import Json, Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
 from .array import Array
@@ -68,7 +70,7 @@ def create_group(
     path: Path,
     *,
     layout: str = "zarr",
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Json] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
@@ -112,7 +114,7 @@ def create_group(
     return opened
 
 
-def make_group(folder: Folder, attrs: Mapping[str, Any] | None, sync: bool) -> None:
+def make_group(folder: Folder, attrs: Mapping[str, Json] | None, sync: bool) -> None:
     """Make an empty folder, or one with datasets inside of it, a group of Zarr.
 
     Raises `FormatError` if it has other contents.
@@ -352,14 +354,14 @@ class Group(Node, Mapping[str, Node]):
 
     # Changing
 
-    def create_array(self, name: str, data: Any = None, **options: Any) -> Array:
+    def create_array(self, name: str, data: object = None, **options: Any) -> Array:
         """Create an array in the group; `options` are those of ``create_array``.
 
         Groups that the name contains are created, too.
         """
         return self._created(opening.create_array, name, data, **options)
 
-    def create_table(self, name: str, data: Any = None, **options: Any) -> Table:
+    def create_table(self, name: str, data: object = None, **options: Any) -> Table:
         """Create a table in the group; `options` are those of ``create_table``.
 
         Groups that the name contains are created, too.
@@ -381,7 +383,7 @@ class Group(Node, Mapping[str, Node]):
         return self._required(Group, name, lambda: self.create_group(name, **options))
 
     def require_array(
-        self, name: str, shape: int | tuple[int, ...], dtype: Any, **options: Any
+        self, name: str, shape: int | tuple[int, ...], dtype: DTypeLike, **options: Any
     ) -> Array:
         """Return the array of this name; create it if there is none.
 
@@ -415,7 +417,7 @@ class Group(Node, Mapping[str, Node]):
             )
         return found
 
-    def __setitem__(self, name: str, values: Any) -> None:
+    def __setitem__(self, name: str, values: object) -> None:
         """Create a member, or replace the array or table of this name.
 
         A dictionary of columns, a DataFrame or a structured array becomes a table.
@@ -434,7 +436,7 @@ class Group(Node, Mapping[str, Node]):
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
 
     def _created(
-        self, create: Callable[..., Kind], name: str, *data: Any, **options: Any
+        self, create: Callable[..., Kind], name: str, *data: object, **options: Any
     ) -> Kind:
         self._check_writer()
         *outer, last = self._checked_name(name)

@@ -73,7 +73,7 @@ def name_of(path: Path) -> str:
 
 
 def new_labels(
-    layout: type[ArrayLayout], data: Any, dims: Any, attrs: Any, ndim: int
+    layout: type[ArrayLayout], data: object, dims: object, attrs: Any, ndim: int
 ) -> tuple[Dims, JsonObject]:
     """Return the labels of a new array: the given ones, or else the labels of the data.
 
@@ -131,7 +131,7 @@ def _held(layout: type[ArrayLayout], dims: Any, ndim: int) -> Dims:
     return found
 
 
-def labels_of(data: Any) -> tuple[Dims, JsonObject]:
+def labels_of(data: object) -> tuple[Dims, JsonObject]:
     """Return the names of the axes and the attributes of an array.
 
     It may be one of this library, of xarray, Zarr or HDF5; other data have none. Raises

@@ -13,7 +13,7 @@ from .._commit.writer import WAIT, Writer
 from .._format.dtypes import Array as Items
 from .._storage.paths import check_place
 from .._storage.upload import check_writable
-from .._types import JsonObject, Path, StorageOptions
+from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
 from .array import Array
 from .commit_rules import SHARED, drop_copies, new_dataset, writer_for
@@ -221,7 +221,7 @@ def create_array(
     shards: int | tuple[int, ...] | None = None,
     fill_value: Any = None,
     dims: Sequence[str | None] | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Json] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
@@ -317,10 +317,10 @@ def create_table(
     layout: str = "zarr",
     dtype: Any = None,
     names: Sequence[str] | None = None,
-    chunks: Any = None,
-    shards: Any = None,
+    chunks: object = None,
+    shards: object = None,
     dims: Mapping[str, Sequence[str | None]] | None = None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Json] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,

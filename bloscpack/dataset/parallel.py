@@ -150,7 +150,7 @@ class Target:
             change.commit()
         return None
 
-    def finish(self, length: int, written: Sequence[Any] = ()) -> str:
+    def finish(self, length: int, written: Sequence[object] = ()) -> str:
         """Set the number of rows, and give the dataset its name; return the path.
 
         All shards must have been written: `put` has returned `written`. Another call

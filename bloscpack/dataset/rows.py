@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from numpy.typing import DTypeLike
 
 from .._commit.new_files import Change
 from .._file.chunk_parts import AxisPart, ChunkParts
@@ -49,7 +50,7 @@ MASK_OF = "mask-of"
 ENDS_IN_ZERO = "a value ends in a zero byte, which an array would lose"
 
 
-def items_of(values: Any) -> Array:
+def items_of(values: object) -> Array:
     """Return values as an array; text that a DataFrame has as objects becomes text.
 
     Raises `UsageError` for text among other values, which NumPy would make text, and
@@ -75,7 +76,7 @@ def items_of(values: Any) -> Array:
     return result
 
 
-def converted(values: Any, dtype: DType) -> Array:
+def converted(values: object, dtype: DType) -> Array:
     """Return values as an array of `dtype`; raise `UsageError` if one does not fit."""
     if dtype.names is not None and isinstance(values, (list, tuple, int, float)):
         return _from_tuples(values, dtype)
@@ -137,7 +138,7 @@ def _unchanged(array: Array, result: Array) -> Array | None:
     return same
 
 
-def _from_tuples(values: Any, dtype: DType) -> Array:
+def _from_tuples(values: object, dtype: DType) -> Array:
     """Return tuples as items with fields; a single value is that of all fields."""
     names = dtype.names or ()
     try:
@@ -160,7 +161,7 @@ def _from_tuples(values: Any, dtype: DType) -> Array:
     return result
 
 
-def check_fill_value(value: Any, dtype: DType) -> None:
+def check_fill_value(value: object, dtype: DType) -> None:
     """Raise `UsageError` unless a fill value is an item of `dtype`, or None."""
     if value is None:
         return
@@ -180,13 +181,13 @@ def check_fill_value(value: Any, dtype: DType) -> None:
         raise _unfit_fill_value(value, dtype, "it would become %r" % item[()])
 
 
-def _unfit_fill_value(value: Any, dtype: DType, why: str) -> UsageValueError:
+def _unfit_fill_value(value: object, dtype: DType, why: str) -> UsageValueError:
     return UsageValueError(
         "the fill value %.200r does not fit the dtype '%s': %s" % (value, dtype, why)
     )
 
 
-def as_rows(values: Any, dtype: DType, inner: tuple[int, ...]) -> Array:
+def as_rows(values: object, dtype: DType, inner: tuple[int, ...]) -> Array:
     """Return values as rows of the shape `inner`; raise `UsageError` if they are not.
 
     A single row is accepted, too.
@@ -251,7 +252,7 @@ def blocks_of(rows: Any, grid: Grid, first: int = 0) -> Blocks:
 
 
 def changed_blocks(
-    grid: Grid, axes: Axes, items: Any, read: Read | None, old: Shape | None = None
+    grid: Grid, axes: Axes, items: object, read: Read | None, old: Shape | None = None
 ) -> Blocks:
     """Yield the chunks that change when the selected items become `items`.
 
@@ -331,7 +332,7 @@ def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Block
 
 
 def as_columns(
-    rows: Any, columns: Mapping[str, tuple[DType, Shape]], masks: Mapping[str, str]
+    rows: object, columns: Mapping[str, tuple[DType, Shape]], masks: Mapping[str, str]
 ) -> dict[str, Array | RowStream]:
     """Return rows of a table as arrays by name, all of the same length.
 
@@ -449,7 +450,7 @@ def naming_column(name: str, kind: str = "column") -> Iterator[None]:
         raise type(error)("the %s '%s': %s" % (kind, name, error)) from error
 
 
-def check_different(names: list[Any]) -> None:
+def check_different(names: Sequence[object]) -> None:
     """Raise `UsageError` if two columns have the same name."""
     if len(set(names)) < len(names):
         raise UsageValueError(
@@ -512,7 +513,7 @@ class RowStream:
         dtype: DType,
         inner: tuple[int, ...],
         length: int | None = None,
-        values: Any = None,
+        values: object = None,
     ) -> None:
         self._boxes = None if values is None else Boxes(values, dtype)
         self.dtype = dtype
@@ -654,7 +655,7 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
     return RowStream([rows], dtype, inner, len(rows))
 
 
-def is_array(values: Any) -> bool:
+def is_array(values: object) -> bool:
     """Return whether values have a shape and a dtype, and can be sliced by position."""
     if isinstance(values, numpy.ndarray):
         return True
@@ -682,7 +683,7 @@ def slices_of(values: Any) -> Iterator[Array]:
         yield numpy.asarray(values[start : min(start + step, shape[0])])
 
 
-def new_rows(data: Any, shape: Any, dtype: Any, fill_value: Any) -> RowStream:
+def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
     """Return the rows of a new array.
 
     `data` may be None for `fill_value` in an array of `shape` and `dtype`, which are
@@ -736,7 +737,7 @@ def _new_from_blocks(
     return RowStream(chain([rows], blocks), wanted, inner, length)
 
 
-def checked_shape(shape: Any) -> tuple[int, ...]:
+def checked_shape(shape: object) -> tuple[int, ...]:
     """Return a number of rows, or lengths, as a shape."""
     lengths = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
@@ -748,7 +749,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def check_mask(values: Any) -> None:
+def check_mask(values: object) -> None:
     """Raise `UsageError` if values are masked."""
     if numpy.ma.is_masked(values):
         raise UsageError(

@@ -14,8 +14,8 @@ from .. import exceptions, log
 from .._commit.writer import Writer
 from .._compat import import_extra
 from .._format.dtypes import Array as Items
-from .._format.dtypes import DType
-from .._types import JsonObject
+from .._format.dtypes import DType, Key
+from .._types import Json, JsonObject
 from . import frames
 from .array import Array
 from .folder import Folder
@@ -201,7 +201,7 @@ class Table(ItemsNode):
 
     # Reading
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Key) -> Any:
         """Return a column, a row, or rows as a structured array.
 
         Parameters
@@ -240,7 +240,9 @@ class Table(ItemsNode):
         items: Items = self[:]
         return items if dtype is None else items.astype(dtype, copy=False)
 
-    def to_pandas(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
+    def to_pandas(
+        self, columns: Sequence[str] | None = None, rows: object = None
+    ) -> Any:
         """Return the table as a DataFrame; this needs pandas.
 
         Bytes and text become objects of Python. Integers, booleans and text with
@@ -261,7 +263,9 @@ class Table(ItemsNode):
         """
         return self._read_all("pandas", frames.read_frame, columns, rows)
 
-    def to_arrow(self, columns: Sequence[str] | None = None, rows: Any = None) -> Any:
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, rows: object = None
+    ) -> Any:
         """Return the table as one of Arrow; this needs pyarrow.
 
         The parameters are those of `to_pandas`.
@@ -340,7 +344,7 @@ class Table(ItemsNode):
 
     # Changing
 
-    def append(self, rows: Any) -> None:
+    def append(self, rows: object) -> None:
         """Append rows. When this returns, they are in the files, in all columns.
 
         In a table opened with ``buffered=True``, they may wait in memory. Until they
@@ -396,7 +400,7 @@ class Table(ItemsNode):
             )
             self.resize(len(self))
 
-    def __setitem__(self, key: Any, rows: Any) -> None:
+    def __setitem__(self, key: Key, rows: object) -> None:
         """Assign to rows, or to all items of the column that `key` names.
 
         Parameters
@@ -423,13 +427,13 @@ class Table(ItemsNode):
     def add_column(
         self,
         name: str,
-        values: Any,
+        values: object,
         *,
         position: int | None = None,
         chunks: int | None = None,
         shards: int | None = None,
-        fill_value: Any = None,
-        attrs: dict[str, Any] | None = None,
+        fill_value: object = None,
+        attrs: dict[str, Json] | None = None,
         **settings: Any,
     ) -> None:
         """Add a column.

@@ -44,7 +44,7 @@ def from_xarray(
     path: Path,
     data: Dataset | DataArray,
     *,
-    encoding: Mapping[str, Mapping[str, Any]] | None = None,
+    encoding: Mapping[str, Mapping[str, object]] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
@@ -119,7 +119,7 @@ def from_xarray(
 
 
 def _encoded(
-    data: Dataset, given: dict[str, dict[str, Any]]
+    data: Dataset, given: dict[str, dict[str, object]]
 ) -> tuple[dict[str, Variable], JsonObject]:
     """Return the variables and attributes of a dataset as netCDF has them.
 
@@ -146,7 +146,7 @@ def _encoded(
 
 
 def _write(
-    group: Group, name: str, variable: Variable, settings: dict[str, Any]
+    group: Group, name: str, variable: Variable, settings: dict[str, object]
 ) -> None:
     """Write an encoded variable as a member of a group."""
     if not is_member_name(name):

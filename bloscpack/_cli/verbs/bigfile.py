@@ -429,7 +429,7 @@ ACTIONS = {
     "verify": Action(_verify, "check all data", "[<block> ...]", "json"),
 }
 # The names, the help and the properties of the options of actions.
-OPTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+OPTIONS: dict[str, tuple[str, str, dict[str, object]]] = {
     "long": ("-l", "show all fields", {}),
     "binary": ("-b -B", "write raw items", {}),
     "format": ("-f <format>", "format of an item for printf, like %%12.6f", {}),

@@ -11,7 +11,6 @@ import os
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import numpy
 
@@ -157,9 +156,9 @@ def _value(value: Json) -> str:
     return shorten(text, MOST_SHOWN)
 
 
-def _text_of(value: Any) -> str:
+def _text_of(value: object) -> str:
     return shown_items(numpy.asarray([value]))[0]
 
 
-def _json_of(value: Any) -> Json:
+def _json_of(value: object) -> Json:
     return json_values(numpy.asarray([value]))[0]

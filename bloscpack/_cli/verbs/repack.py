@@ -71,9 +71,9 @@ def run(args: Namespace) -> int:
     return run_jobs(jobs, act, plain_size_of, args.progress)
 
 
-def _settings(args: Namespace) -> dict[str, Any]:
+def _settings(args: Namespace) -> dict[str, object]:
     """Return the settings that are to change."""
-    settings: dict[str, Any] = {name: getattr(args, name) for name in SETTINGS}
+    settings: dict[str, object] = {name: getattr(args, name) for name in SETTINGS}
     if args.chunk_size is not None:
         # A size with a suffix is rounded to whole items of an array.
         settings["chunk_size"] = "%dB" % args.chunk_size

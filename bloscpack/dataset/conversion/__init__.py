@@ -16,6 +16,8 @@ from importlib import import_module
 from operator import index
 from typing import Any
 
+from numpy.typing import DTypeLike
+
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
 from ..._format.dtypes import check_unit
@@ -256,8 +258,8 @@ def convert(
     *,
     to: str | None = None,
     force: bool = False,
-    dtypes: Mapping[str, Any] | None = None,
-    dtype: Any = None,
+    dtypes: Mapping[str, object] | None = None,
+    dtype: DTypeLike | None = None,
     shape: int | Sequence[int] | None = None,
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
@@ -392,7 +394,9 @@ def _check_room(nbytes: int, wanted: Format, target: str) -> None:
         )
 
 
-def _decode_raw(path: str, text: Any, shape: Any) -> tuple[Any, tuple[int, ...]] | None:
+def _decode_raw(
+    path: str, text: object, shape: object
+) -> tuple[Any, tuple[int, ...]] | None:
     """Return type and shape of raw items; raise `UsageError` unless both can be used.
 
     Returns None if neither is given.
@@ -426,7 +430,7 @@ def _decode_raw(path: str, text: Any, shape: Any) -> tuple[Any, tuple[int, ...]]
     return dtype, lengths
 
 
-def decode_type(text: Any) -> Any:
+def decode_type(text: object) -> Any:
     """Return a type for text; raise `UsageError` if there is none of this name."""
     dtype = _named_type(text)
     if dtype.kind not in "biufcmMUS":

@@ -174,7 +174,7 @@ class ArrayContent:
     shape: tuple[int, ...]
     read: Callable[[], Iterable[Array]] | None = None
     attrs: JsonObject = field(default_factory=dict)
-    fill_value: Any = None
+    fill_value: object = None
     dims: Sequence[str | None] | None = None
     read_stored: Callable[[], Iterable[Array]] | None = None
     may_be_lost: bool = False

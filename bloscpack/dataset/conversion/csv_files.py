@@ -405,7 +405,7 @@ def values_of_items(rows: Array, name: str) -> list[Any]:
     if kind in "US":
         return decoded(rows, name)
     if kind == "M":
-        found: list[Any] = numpy.datetime_as_string(rows).tolist()
+        found: list[object] = numpy.datetime_as_string(rows).tolist()
     elif kind == "f" and rows.dtype.itemsize != 8:
         found = rows.astype(str).tolist()  # as few digits as the type needs
     elif kind == "m":

@@ -23,7 +23,7 @@ import numpy
 
 from ..._commit.new_files import Change
 from ..._format.array_metadata import MAX_NBYTES
-from ..._format.dtypes import Array, DType, check_known
+from ..._format.dtypes import Array, DType, Key, check_known
 from ..._format.grid import Grid, Shape, digits
 from ..._types import Json, JsonObject
 from ...defaults import CHUNK_SIZE_NOT_GIVEN
@@ -44,7 +44,7 @@ class ItemReader(Protocol):
 
     closed: bool
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """Return the items that an index of NumPy selects."""
 
 
@@ -95,15 +95,15 @@ class NewArray:
     dtype: DType
     shape: tuple[int, ...]
     chunks: int | Shape | None = None
-    fill_value: Any = None
+    fill_value: object = None
     attrs: JsonObject = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     shards: int | Shape | None = None
     dims: Sequence[str | None] | None = None
     column: str | None = None
-    sample: InitVar[Any] = None
+    sample: InitVar[object] = None
 
-    def __post_init__(self, sample: Any) -> None:
+    def __post_init__(self, sample: object) -> None:
         check_known(self.dtype)
         check_fill_value(self.fill_value, self.dtype)
         check_nbytes(self.shape, self.dtype)
@@ -258,7 +258,7 @@ class ArrayLayout(NodeLayout):
     chunks: tuple[int, ...]
     shards: tuple[int, ...] | None = None
     grid: Grid
-    fill_value: Any
+    fill_value: object
     reader: ItemReader
     # The chunks, unless each field of an item has files of its own.
     _source: ChunkFiles

@@ -26,7 +26,7 @@ from ..._file.array_reader import Needs, Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
-from ..._format.dtypes import Array
+from ..._format.dtypes import Array, Key
 from ..._format.grid import Grid
 from ..._loop import effective_nthreads, nthreads_to_read
 from ...args import BloscArgs
@@ -223,7 +223,7 @@ class ObjectReader:
     allowed: bool
     closed: bool = False
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """Return the objects that an index selects."""
         if self.closed:
             raise UsageValueError("the array is closed")

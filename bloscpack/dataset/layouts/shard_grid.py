@@ -108,7 +108,7 @@ class Sharding:
         grid: Grid,
         names: FileNames,
         identity: str | None,
-        fill_value: Any = None,
+        fill_value: object = None,
     ) -> None:
         self.dtype = dtype
         self.grid = grid

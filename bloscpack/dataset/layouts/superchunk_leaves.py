@@ -40,6 +40,7 @@ from ..._format.blosc_header import decode_header
 from ..._format.dtypes import (
     Array,
     DType,
+    Key,
     check_text,
     decode_dtype,
     encode_dtype,
@@ -165,7 +166,7 @@ class StorageDocument:
     inner: tuple[int, ...]
     chunk_rows: int
     slots: int
-    fill_value: Any
+    fill_value: object
     settings: JsonObject
     identity: str | None = None
 
@@ -417,7 +418,7 @@ class LeafReader:
     is_remote: bool = False
     closed: bool = False
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: Key) -> Any:
         """Return the items, or fields of them, that an index selects.
 
         Only the files of the leaves that are needed are read.

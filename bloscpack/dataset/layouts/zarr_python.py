@@ -170,7 +170,7 @@ def _register_blosc(is_zarr_3: bool) -> None:
             plain = await asyncio.to_thread(_plain, chunk_bytes.to_bytes())
             return chunk_spec.prototype.buffer.from_bytes(plain)
 
-        def compute_encoded_size(self, *args: Any) -> NoReturn:
+        def compute_encoded_size(self, *args: object) -> NoReturn:
             raise NotImplementedError
 
     import_extra("zarr.registry", "zarr").register_codec(BLOSC, Codec)
@@ -210,7 +210,7 @@ class File:
         return self._convert(self._storage.read_at(start, max(0, stop - start)))
 
 
-class Files(dict[str, Any]):
+class Files(dict[str, object]):
     """The files of an array, which zarr takes for a dictionary in memory.
 
     Attributes
@@ -491,7 +491,7 @@ class OtherArray(ArrayLayout):
 
     create = grid_for  # type: ignore[assignment]
 
-    def stage(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def stage(self, *args: object, **kwargs: object) -> NoReturn:
         """Raise an error: `check_writable` has refused the change."""
         raise NotImplementedError
 
