@@ -94,7 +94,7 @@ class Column(StoredRows, Closing):
         self,
         tree: Tree | None = None,
         name: str = "",
-        layout: Header = NO_ROWS,
+        header: Header = NO_ROWS,
         nthreads: int | None = None,
         *,
         copied: bool = False,
@@ -105,16 +105,16 @@ class Column(StoredRows, Closing):
             return
         self._tree = tree
         self._folder = tree.folder(name)
-        self._writer = ColumnWriter(tree, self._folder, layout, copied)
+        self._writer = ColumnWriter(tree, self._folder, header, copied)
         self._nthreads = nthreads
         self._attrs = AttributeSet(tree, self._folder)
         # The header is written even if the program forgets to close the column.
         self._finalizer = weakref.finalize(self, self._writer.close)
 
     @property
-    def _layout(self) -> Header:
+    def _header(self) -> Header:
         try:
-            return self._writer.layout
+            return self._writer.header
         except AttributeError:  # no block has been opened yet
             return NO_ROWS
 
@@ -158,25 +158,25 @@ class Column(StoredRows, Closing):
 
     @property
     def dtype(self) -> DType:
-        return self._layout.dtype
+        return self._header.dtype
 
     @property
     def nmemb(self) -> int:
-        return self._layout.nmemb
+        return self._header.nmemb
 
     @property
     def size(self) -> int:
-        return self._layout.size
+        return self._header.size
 
     @property
     def nfile(self) -> int:
-        return len(self._layout.rows)
+        return len(self._header.rows)
 
     Nfile = nfile
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.size, *self._layout.row_shape
+        return self.size, *self._header.row_shape
 
     @property
     def has_unwritten(self) -> bool:
@@ -228,11 +228,11 @@ class Column(StoredRows, Closing):
 
     def _read(self, start: int, stop: int, out: Array | None = None) -> Array:
         """Return rows [start, stop), in `out` if given, with items of its type."""
-        layout = self._layout
+        header = self._header
         self._check_length(start, stop)
         if out is None:
-            out = numpy.empty((stop - start, *layout.row_shape), layout.dtype)
-        result, dtype = out, layout.dtype
+            out = numpy.empty((stop - start, *header.row_shape), header.dtype)
+        result, dtype = out, header.dtype
         direct = out.dtype == dtype and out.flags.c_contiguous
         if not direct:
             check_convertible(dtype, out.dtype)
@@ -246,15 +246,15 @@ class Column(StoredRows, Closing):
                 with SILENT_CASTS():
                     target[...] = piece
 
-        nthreads = threads_for((stop - start) * layout.row_nbytes, self._nthreads)
-        parts = layout.parts(start, stop, layout.piece_rows)
+        nthreads = threads_for((stop - start) * header.row_nbytes, self._nthreads)
+        parts = header.parts(start, stop, header.piece_rows)
         for_each(parts, work, lambda _: None, nthreads)
         return result
 
     def _check_length(self, start: int, stop: int) -> None:
         """Raise `DamageError` if rows are behind the end of their data file."""
-        row_nbytes = self._layout.row_nbytes
-        for part in self._layout.parts(start, stop):
+        row_nbytes = self._header.row_nbytes
+        for part in self._header.parts(start, stop):
             found = self._writer.files.nbytes(part.number)
             if found >= part.stop * row_nbytes:
                 continue
@@ -274,7 +274,7 @@ class Column(StoredRows, Closing):
 
     def _read_part(self, part: FileRows, piece: Array) -> None:
         view = piece.reshape(-1).view("u1").data
-        offset = part.start * self._layout.row_nbytes
+        offset = part.start * self._header.row_nbytes
         with self._writer.files.opened(part.number) as file:
             if file.read_into(view, offset) < len(view):
                 raise DamageError(
@@ -286,7 +286,7 @@ class Column(StoredRows, Closing):
         self._check_open()
         every = slice(None)
         rows, *items = (index or (every,)) if isinstance(index, tuple) else (index,)
-        if rows is Ellipsis and len(items) == 1 + len(self._layout.row_shape):
+        if rows is Ellipsis and len(items) == 1 + len(self._header.row_shape):
             rows, *items = items  # the ellipsis stands for no axis
         elif rows is Ellipsis:
             rows = every
@@ -294,7 +294,7 @@ class Column(StoredRows, Closing):
             row = self._row(self._checked_row(int(rows)))
             return row[(0, *items)]
         if isinstance(rows, slice):
-            found = self._slice(range(*rows.indices(self._layout.size)))
+            found = self._slice(range(*rows.indices(self._header.size)))
             return found[(every, *items)] if items else found
         found = self._picked(numpy.asarray(rows))
         # Arrays of rows and of items form pairs.
@@ -302,7 +302,7 @@ class Column(StoredRows, Closing):
 
     def _checked_row(self, row: int) -> int:
         """Return the number of a row that may be counted from the end."""
-        size = self._layout.size
+        size = self._header.size
         if not -size <= row < size:
             raise IndexError(
                 "row %d is out of bounds: the block '%s' has %d rows"
@@ -312,8 +312,8 @@ class Column(StoredRows, Closing):
 
     def _row(self, row: int) -> Array:
         """Return a single row with one system call, without the steps for many rows."""
-        (part,) = self._layout.parts(row, row + 1)
-        piece: Array = numpy.empty((1, *self._layout.row_shape), self._layout.dtype)
+        (part,) = self._header.parts(row, row + 1)
+        piece: Array = numpy.empty((1, *self._header.row_shape), self._header.dtype)
         try:
             self._read_part(part, piece)
         except (DamageError, FileNotFoundError):
@@ -333,7 +333,7 @@ class Column(StoredRows, Closing):
 
     def _picked(self, index: Array) -> Array:
         """Return the rows with these numbers, reading neighbours together."""
-        size = self._layout.size
+        size = self._header.size
         if index.dtype == bool:
             if index.shape != (size,):
                 raise IndexError(
@@ -348,7 +348,7 @@ class Column(StoredRows, Closing):
             self._checked_row(int(numbers.max()))
         numbers[numbers < 0] += size
         result = numpy.empty(
-            (len(numbers), *self._layout.row_shape), self._layout.dtype
+            (len(numbers), *self._header.row_shape), self._header.dtype
         )
         order = numpy.argsort(numbers, kind="stable")
         in_order = numbers[order]
@@ -360,9 +360,9 @@ class Column(StoredRows, Closing):
 
     def _runs(self, numbers: Array) -> Iterator[tuple[int, int]]:
         """Yield ranges of sorted row numbers whose rows are close to each other."""
-        row_nbytes = max(1, self._layout.row_nbytes)
+        row_nbytes = max(1, self._header.row_nbytes)
         breaks = numpy.flatnonzero(numpy.diff(numbers) * row_nbytes > GAP_NBYTES) + 1
-        most = self._layout.piece_rows
+        most = self._header.piece_rows
         edges = [0, *breaks.tolist(), len(numbers)]
         for begin, end in pairwise(edges):
             while begin < end:
@@ -489,7 +489,7 @@ class Column(StoredRows, Closing):
         return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
 
 
-def layout_of(tree: Tree, name: str) -> Header:
+def header_of(tree: Tree, name: str) -> Header:
     """Return the header of a block, or one without rows for a group."""
     tree.require(name)
     folder = tree.folder(name)
@@ -499,4 +499,4 @@ def layout_of(tree: Tree, name: str) -> Header:
 def _reopen(root: str, follow_links: bool, name: str, nthreads: int | None) -> Column:
     """Return a column that was pickled, perhaps in another process."""
     tree, name = Tree(root, follow_links), clean_name(name)
-    return Column(tree, name, layout_of(tree, name), nthreads, copied=True)
+    return Column(tree, name, header_of(tree, name), nthreads, copied=True)

@@ -23,7 +23,7 @@ from .._storage.paths import local_path, without_url
 from .._types import Path
 from ..exceptions import NoSuchBlock, StorageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
-from .column import Column, layout_of
+from .column import Column, header_of
 from .header import Array, DType, Header, block_dtype, check_convertible, new_header
 from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
@@ -230,8 +230,8 @@ class File(Closing):
 
     # What differs in `FileMPI`
 
-    def _column(self, full: str, layout: Header) -> Column:
-        return Column(self._tree, full, layout, self._nthreads)
+    def _column(self, full: str, header: Header) -> Column:
+        return Column(self._tree, full, header, self._nthreads)
 
     def _has(self, full: str) -> bool:
         return self._tree.is_block(full)
@@ -302,13 +302,13 @@ class File(Closing):
         self._ranks.check_same("open", blockname)
         full = self._full(blockname)
 
-        def layout() -> Header:
+        def header() -> Header:
             is_block = self._tree.is_block(full)
             if not is_block and clean_name(blockname) and not _is_self(blockname):
                 raise NoSuchBlock("'%s' has no block '%s'" % (self.basename, blockname))
-            return layout_of(self._tree, full)
+            return header_of(self._tree, full)
 
-        return self._column(full, self._ranks.on_root(layout))
+        return self._column(full, self._ranks.on_root(header))
 
     def create(
         self,
@@ -408,7 +408,7 @@ class File(Closing):
         fill: Callable[[Column], object],
         unwritten: Rows = (),  # type: ignore[assignment]
     ) -> Column:
-        """Create a block with a layout, and let `fill` write its rows.
+        """Create a block with a header, and let `fill` write its rows.
 
         `full` is its name from the root of the tree. The header is written when `fill`
         returns. `unwritten` are the rows that `fill` leaves out.

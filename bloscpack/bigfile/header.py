@@ -113,7 +113,7 @@ class Header:
         """The shape of a row: no axis for a single item."""
         return () if self.nmemb == 1 else (self.nmemb,)
 
-    def has_layout_of(self, other: Header) -> bool:
+    def describes_rows_like(self, other: Header) -> bool:
         """Return whether the first rows are those of another header."""
         return (
             self.dtype == other.dtype

@@ -124,8 +124,8 @@ class FileMPI(File):
         super().__init__(filename, create, follow_links=follow_links, nthreads=nthreads)
         self.refresh()
 
-    def _column(self, full: str, layout: Header) -> ColumnMPI:
-        return ColumnMPI(self.comm, self._tree, full, layout, self._nthreads)
+    def _column(self, full: str, header: Header) -> ColumnMPI:
+        return ColumnMPI(self.comm, self._tree, full, header, self._nthreads)
 
     @property
     def comm(self) -> Communicator:
@@ -170,10 +170,10 @@ class ColumnMPI(Column):
         comm: Communicator,
         tree: Tree | None = None,
         name: str = "",
-        layout: Header = NO_ROWS,
+        header: Header = NO_ROWS,
         nthreads: int | None = 1,
     ) -> None:
-        super().__init__(tree, name, layout, nthreads)
+        super().__init__(tree, name, header, nthreads)
         self._ranks = Ranks(comm)
         # The message for the other ranks when a rank has left with an error.
         self._failure: str | None = None
@@ -233,11 +233,11 @@ class ColumnMPI(Column):
         self._ranks.check_same("grow", size, Nfile)
         grown = super().grow
 
-        def layout() -> Header:
+        def header() -> Header:
             grown(size, Nfile)
-            return self._layout
+            return self._header
 
-        self._writer.adopt(self._ranks.on_root(layout))
+        self._writer.adopt(self._ranks.on_root(header))
 
     def close(self) -> None:
         """Flush, and close the files. The column can't be used any more."""

@@ -226,11 +226,11 @@ class ColumnWriter:
     """
 
     def __init__(
-        self, tree: Tree, folder: str, layout: Header, commits_itself: bool = False
+        self, tree: Tree, folder: str, header: Header, commits_itself: bool = False
     ) -> None:
         self._tree = tree
         self._folder = folder
-        self.layout = layout
+        self.header = header
         self.files = DataFiles(tree, folder)
         self._commits_itself = commits_itself
         self._closed = False
@@ -286,7 +286,7 @@ class ColumnWriter:
                 done = part.row, part.row + len(piece)
                 self._add({part.number: change}, [done])
 
-            parts = self.layout.parts(start, stop, self.layout.piece_rows)
+            parts = self.header.parts(start, stop, self.header.piece_rows)
             for_each(parts, work, lambda _: None, nthreads)
             if self._commits_itself:
                 self.commit()
@@ -302,22 +302,22 @@ class ColumnWriter:
 
     def begin_new(self) -> None:
         """Take all rows for new ones: the header is written behind the data."""
-        self._fresh = [(0, self.layout.size)]
+        self._fresh = [(0, self.header.size)]
 
     def _known_fresh(self) -> Rows:
         """Return the rows that neither this writer nor another one has written."""
         with self._committing, self._lock:
             if self._fresh is None:
                 found, _, unwritten = read_state(self._tree, self._folder)
-                self._check_layout(found)
+                self._check_header(found)
                 self._fresh = without(unwritten, self._rows)
             return self._fresh
 
     def _write_part(self, part: FileRows, rows: Array, overwrites: bool) -> int:
         """Write rows of one data file; return the change of the sum of its bytes."""
         with SILENT_CASTS():
-            data = numpy.ascontiguousarray(rows, dtype=self.layout.dtype)
-        offset = part.start * self.layout.row_nbytes
+            data = numpy.ascontiguousarray(rows, dtype=self.header.dtype)
+        offset = part.start * self.header.row_nbytes
         view = data.reshape(-1).view("u1").data
         with self.files.opened(part.number, write=True) as file:
             old = None
@@ -331,8 +331,8 @@ class ColumnWriter:
                 raise
         return byte_sum(data) - (0 if old is None else byte_sum(old))
 
-    def _check_layout(self, found: Header) -> None:
-        if not found.has_layout_of(self.layout):
+    def _check_header(self, found: Header) -> None:
+        if not found.describes_rows_like(self.header):
             raise StorageError(
                 "block '%s' has been replaced by another one since it was opened"
                 % self._folder
@@ -366,7 +366,7 @@ class ColumnWriter:
             return
         with locked_folder(self._folder):
             found, content, unwritten = read_state(self._tree, self._folder)
-            self._check_layout(found)
+            self._check_header(found)
             left = without(unwritten, rows)
             write_header(
                 self._tree, self._folder, found.with_sums(total), left, content
@@ -378,11 +378,11 @@ class ColumnWriter:
         The header is replaced when the rows are in the files, so a crash leaves the
         block as it was.
         """
-        with self._using(self.layout.size, sys.maxsize):
+        with self._using(self.header.size, sys.maxsize):
             self.commit()
             with self._committing, locked_folder(self._folder):
                 found, content, unwritten = read_state(self._tree, self._folder)
-                self._check_layout(found)
+                self._check_header(found)
                 counts = header.split_rows(size, nfile) if nfile else []
                 grown = replace(
                     found,
@@ -403,9 +403,9 @@ class ColumnWriter:
                 write_header(self._tree, self._folder, grown, unwritten, content)
                 self.adopt(grown)
 
-    def adopt(self, layout: Header) -> None:
-        """Use a layout that another writer has given the block by appending rows."""
-        self.layout, self._fresh = layout, None
+    def adopt(self, header: Header) -> None:
+        """Use a header that another writer has given the block by appending rows."""
+        self.header, self._fresh = header, None
 
     def close(self) -> None:
         """Commit what all threads have written, and close the files."""

@@ -156,7 +156,7 @@ def test_rows_of_a_killed_rank_are_named(mpiexec, count, tmp_path):
     comm = ThreadCommunicator(1, count, None, None)
     rows = own(comm)
     column = bigfile.File(tmp_path)["g/x"]
-    starts = column._layout.starts
+    starts = column._header.starts
     files = {
         "%06X" % i
         for i in range(NFILE)

@@ -117,7 +117,7 @@ def _list(args: Namespace) -> int:
 
 
 def _describe(column: Column, name: str) -> JsonObject:
-    header = column._layout
+    header = column._header
     return {
         "name": name,
         "dtype": header.dtype_name,

@@ -109,7 +109,7 @@ def read(path: str, request: Request) -> Content:
 def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupContent:
     column = tree.open(name)
     request.resources.callback(column.close)
-    layout = column._layout
+    layout = column._header
     attrs = _attributes(tree, name, layout)
     if not layout.row_nbytes:
         return GroupContent({}, attrs)
