@@ -232,7 +232,11 @@ def main(argv: list[str] | None = None) -> None:
         console.last_error("terminated")
     except (BloscpackError, OSError, MemoryError) as error:
         code = exit_codes.exit_code(error)
-        console.last_error(exit_codes.message_of(error, printable))
+        text = exit_codes.message_of(error, printable)
+        defaults = os.environ.get("BLPK_DEFAULTS", "")
+        if code == exit_codes.EXIT_USAGE and defaults and "BLPK_DEFAULTS" not in text:
+            text += " (the default options of BLPK_DEFAULTS are: %s)" % defaults
+        console.last_error(text)
     except KeyboardInterrupt:
         code = exit_codes.EXIT_INTERRUPTED
         console.last_error("interrupted")

@@ -45,6 +45,7 @@ from .exceptions import (
     FormatVersionMismatch,
     HeaderError,
     NotReadable,
+    Unsupported,
     UsageError,
     UsageTypeError,
     UsageValueError,
@@ -410,7 +411,7 @@ class BloscpackHeader(MutableMappingObject):
             max_app_chunks = 0
         if options > OPTION_OFFSETS | OPTION_METADATA:
             if options & OPTION_UNDO:
-                raise DamageError(
+                raise Unsupported(
                     "a change of the file was interrupted, and the undo record at its "
                     "end can't be used here: read the file by its path or URL, and "
                     "save what comes from a pipe in a file first",

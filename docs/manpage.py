@@ -205,7 +205,7 @@ def _commands() -> Iterator[str]:
 
     parser = create_parser()
     yield _section("OPTIONS")
-    yield "Global options precede the command."
+    yield "Global options may stand before the command or behind it."
     yield from _options(parser)
     yield _section("COMMANDS")
     yield "%s shows the help of a command." % (

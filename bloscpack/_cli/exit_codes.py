@@ -98,7 +98,7 @@ def message_of(error: BaseException, escaped: Callable[[str], str] = str) -> str
     is_wrong_file = (
         isinstance(error, exceptions.FormatError)
         and error.section == "header"
-        and not isinstance(error, exceptions.FormatVersionMismatch)
+        and not isinstance(error, exceptions.Unsupported)
         and _other_format(error) is None  # the message names it
     )
     return "\n".join(map(escaped, [text, HINT] if is_wrong_file else [text]))

@@ -18,8 +18,8 @@ from .exit_codes import WrongUsage
 from .options import DEFAULTS_VARIABLE as VARIABLE
 from .options import check_goal
 
-# Options that end the command, or make a filter decompress.
-NOT_ALLOWED = {"-h", "-V", "-d"}
+# Options that end the command, make a filter decompress, or concern one file.
+NOT_ALLOWED = {"-h", "-V", "-d", "--rm", "--output"}
 
 
 class _OptionsParser(ArgumentParser):

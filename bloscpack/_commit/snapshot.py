@@ -76,25 +76,32 @@ class Snapshot:
 
     def undo(self) -> None:
         """If the file ends with an undo record, let ``fp`` read the old content."""
-        if not self._regular:
-            return
-        self._real_fp.seek(
-            0, os.SEEK_END
-        )  # drops the buffer: the file may have changed
-        self._real_fp.seek(0)
-        is_changing = has_undo_record(self._real_fp.read(BLOSCPACK_HEADER_LENGTH))
-        self._real_fp.seek(0)
-        if is_changing:
+        if self._regular and has_undo_record(self._beginning()):
             from .undo import settled_file  # rarely needed: `info` has to start fast
 
             self.fp = settled_file(self._real_fp)
 
-    def current_state(self) -> tuple[int, ...]:
-        """Return values that change when the file changes."""
+    def _beginning(self) -> bytes:
+        """Return the header as it is now, without the buffer of the file object."""
+        if hasattr(os, "pread"):
+            return os.pread(self._real_fp.fileno(), BLOSCPACK_HEADER_LENGTH, 0)
+        self._real_fp.seek(0, os.SEEK_END)  # drops the buffer
+        self._real_fp.seek(0)
+        prefix = self._real_fp.read(BLOSCPACK_HEADER_LENGTH)
+        self._real_fp.seek(0)
+        return prefix
+
+    def current_state(self) -> tuple[int, int, bytes] | None:
+        """Return values that change when the file changes; None for no regular file.
+
+        The clock of a file system may be too coarse to tell two steps of a change
+        apart. The header does: its bit is set between them.
+        """
         if not self._regular:
-            return ()
+            return None
         status = os.fstat(self._real_fp.fileno())
-        return status.st_size, status.st_mtime_ns
+        header = self._beginning() if hasattr(os, "pread") else b""
+        return status.st_size, status.st_mtime_ns, header
 
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""

@@ -27,6 +27,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -47,7 +48,7 @@ from ..constants import (
     BLOSCPACK_HEADER_LENGTH,
     FORMAT_VERSION,
 )
-from ..exceptions import DamageError, UsageError
+from ..exceptions import DamageError, UsageError, UsageTypeError
 from ..headers import FIELD_OFFSETS, OPTION_UNDO, has_undo_record
 
 File = TypeVar("File", bound=Seekable)
@@ -93,11 +94,7 @@ class UndoRecord:
         if len(footer) == FOOTER.size:
             size, digest, magic = FOOTER.unpack(footer)
         if magic != RECORD_MAGIC or not HEAD.size <= size <= end:
-            raise _damaged(
-                "found none; some states of the development tree marked compressed "
-                "metadata like this",
-                end,
-            )
+            raise _damaged("found none", end)
         start = end - size
         import hashlib
 
@@ -112,7 +109,7 @@ class UndoRecord:
         if (
             magic != RECORD_MAGIC
             or not 0 < count <= MAX_EXTENTS
-            or not BLOSCPACK_HEADER_LENGTH <= self.length <= start
+            or not BLOSCPACK_HEADER_LENGTH <= self.length <= start - GUARD
         ):
             raise _damaged("its fields are invalid", start)
         table = head[HEAD.size : HEAD.size + count * EXTENT.size]
@@ -245,13 +242,28 @@ def _unbuffered(fp: BinaryFile) -> BinaryFile:
 
     A late flush would overwrite the restored bytes.
     """
-    fp.flush()
+    _flush(fp)
     return fp.raw if isinstance(fp, io.BufferedRandom) else fp
+
+
+def _flush(fp: BinaryFile) -> None:
+    """Flush a file object of the caller, which may have no such method."""
+    flush = getattr(fp, "flush", None)
+    if flush is not None:
+        flush()
 
 
 def _read(raw: BinaryFile, offset: int, size: int) -> bytes:
     raw.seek(offset)
     return read_up_to(raw, size)
+
+
+def _refuse_appending(fp: BinaryFile) -> None:
+    """Raise `UsageError` if each write goes to the end of the file."""
+    if writes_at_end(fp):
+        raise UsageError(
+            "a file that is opened with 'a' can't be changed: expected 'r+b'"
+        )
 
 
 def _write(raw: BinaryFile, offset: int, data: Buffer) -> None:
@@ -262,7 +274,7 @@ def _write(raw: BinaryFile, offset: int, data: Buffer) -> None:
 def _write_extents(raw: BinaryFile, extents: Iterable[tuple[int, Buffer]]) -> None:
     """Write all extents, except for magic, version and options.
 
-    A torn write must not change these: they say what the file is.
+    A torn write must not change these: readers recognize the file by them.
     """
     behind = OPTIONS + 1
     for start, data in extents:
@@ -275,12 +287,14 @@ def restore(fp: BinaryFile, sync: Callable[[], object]) -> bool:
     """Give a file with an undo record its old content; return whether it had one.
 
     `sync` writes everything to the disk. If a crash interrupts the call, bit and record
-    are still there. Afterwards the position is at the beginning.
+    are still there. Afterwards the position is at the beginning. Raises `UsageError` if
+    such a file can only be appended to.
     """
     raw = _unbuffered(fp)
     if not has_undo_record(_read(raw, 0, BLOSCPACK_HEADER_LENGTH)):
         fp.seek(0)
         return False
+    _refuse_appending(fp)
     record = UndoRecord(whole_file(raw))
     ((_, header),) = record.old_bytes(0, BLOSCPACK_HEADER_LENGTH)
     _write_extents(raw, record.old_bytes())
@@ -302,7 +316,7 @@ class FileObjectTarget:
 
     def change(self) -> Change:
         """Return a change of the file in place, to be used in a ``with`` statement."""
-        self.begun = Change(self.fp, self.fp.flush)
+        self.begun = Change(self.fp, partial(_flush, self.fp))
         return self.begun
 
 
@@ -312,7 +326,7 @@ def changeable(fp: BinaryFile) -> Iterator[FileObjectTarget]:
 
     If it ends with an undo record, the old content is restored first.
     """
-    restore(fp, fp.flush)
+    restore(fp, partial(_flush, fp))
     target = FileObjectTarget(fp)
     try:
         yield target
@@ -351,9 +365,10 @@ class Change:
         sync: Callable[[], object],
         mark: Callable[[], object] = lambda: None,
     ) -> None:
-        if writes_at_end(fp):
-            raise UsageError(
-                "a file that is opened with 'a' can't be changed: expected 'r+b'"
+        _refuse_appending(fp)
+        if not hasattr(fp, "truncate"):
+            raise UsageTypeError(
+                "expected a file object with the method 'truncate', found %r" % (fp,)
             )
         self._owner = Owner()
         self._fp, self._sync, self._mark = fp, sync, mark
@@ -403,25 +418,32 @@ class Change:
     def undo(self, error: object = None) -> None:
         """Give the file its old content again, unless the change is committed.
 
-        If that fails, the message of `error` says so: the old content still counts.
+        If that fails, the old content counts all the same: an `OSError` says so in its
+        message, and Ctrl-C is not replaced. A child process does nothing.
         """
+        if not self._owner.is_here or self._step == _DONE:
+            return
+        step = self._step
         try:
-            if self._step == _BEHIND:
-                self._raw.truncate(self._length)
-            elif self._step != _DONE:
-                if self._step == _COMMITTING:  # the bit may have been cleared
-                    _write(self._raw, OPTIONS, bytes([self._options | BIT]))
-                if not restore(self._fp, self._sync):
-                    self._raw.truncate(self._length)  # the bit was never set
+            if step == _COMMITTING:  # the bit may have been cleared
+                _write(self._raw, OPTIONS, bytes([self._options | BIT]))
+                self._sync()  # before the first old byte, as in `_commit`
+                self._step = _FLAGGED  # `restore` may be interrupted and repeated
+            if step == _BEHIND or not restore(self._fp, self._sync):
+                self._raw.truncate(self._length)  # the bit was never set
             self._step = _DONE
+            self._mark()
         except OSError as failure:
-            self._step = _DONE  # who calls this again does not say it again
-            if not isinstance(error, OSError):
+            self._step = _DONE  # a second call would add the same text again
+            if isinstance(error, OSError):
+                text = "%s; the change can't be undone now (%s): " + (
+                    "unused bytes remain at the end of the file"
+                    if step == _BEHIND
+                    else "readers see the old content, and the next writer restores it"
+                )
+                error.strerror = text % (error.strerror or error, failure)
+            elif error is None or isinstance(error, Exception):
                 raise
-            error.strerror = (
-                "%s; the change can't be undone now (%s): readers see the old content, "
-                "and the next writer restores it" % (error.strerror or error, failure)
-            )
 
     def _commit(self) -> None:
         raw, later = self._raw, self._later
@@ -445,8 +467,8 @@ class Change:
         self._sync()
         self._step = _COMMITTING
         _write(raw, OPTIONS, later[0][1][OPTIONS : OPTIONS + 1])  # commit point
-        self._step = _DONE
         self._sync()
+        self._step = _DONE
         with suppress(OSError):  # else the next append drops the unused bytes
             raw.truncate(self._end)
         self._mark()

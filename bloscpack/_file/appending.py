@@ -124,6 +124,9 @@ Target = FileObjectTarget | LockedFile
 
 # Number of bytes by which the metadata of an array may get longer when its shape grows.
 MORE_DIGITS = 20
+# Number of unused bytes behind the last chunk from which they are cut off before a
+# change: a change keeps in memory what it writes over them.
+MAX_UNUSED = 16 * 2**20
 # Minimum number of bytes in new chunks, besides the last chunk that is filled up, for
 # which threads are started: starting one takes longer than compressing less.
 WORTH_THREADS = 64 * 2**10
@@ -209,6 +212,8 @@ def append_chunks(
         how.expect(wanted if new_size else 0)
     new_header = plan.header.encode()
     log_dropped(unused, getattr(target, "path", None))
+    if unused > MAX_UNUSED:
+        fp.truncate(boundaries[-1])
     metadata = beginning.metadata if plan.section is None else plan.section.value
     trailer = _begin_trailer(plan, boundaries, metadata)
     with target.change() as change:
@@ -286,7 +291,7 @@ def _read_appendable(
 def _check_in_place(target: Target, header: BloscpackHeader) -> None:
     """Raise `NotInPlace` if a crash during a change would leave a damaged file.
 
-    Nobody reads a file object during a change, or after a crash.
+    A change of a file object of the caller is not protected from crashes.
     """
     if isinstance(target, LockedFile):
         check_in_place(header)

@@ -180,8 +180,8 @@ def log_dropped(nbytes: int, path: Path | None = None) -> None:
     if nbytes:
         name = "" if path is None else "'%s': " % os.fsdecode(path)
         log.notice(
-            "%sdropping '%d' bytes behind the last chunk, which belong to none"
-            % (name, nbytes)
+            "%sdropping '%d' bytes behind the last chunk, which belong to none: an "
+            "interrupted append may have left them" % (name, nbytes)
         )
 
 

@@ -27,9 +27,6 @@ from ..serializers import is_array, is_grid, replaced_metadata
 from .sections import Beginning, Section, encode_again
 from .shard import inner_size
 
-# The (start, stop) of bytes of a file.
-Extent = tuple[int, int]
-
 # The default value of `metadata` parameters: None is a valid value of metadata.
 UNCHANGED: object = object()
 

@@ -17,6 +17,7 @@ from commit.steps import (
     OLD,
     ROWS,
     SETTINGS,
+    STATES,
     InMemory,
     OnDisk,
     Stop,
@@ -31,7 +32,8 @@ from crash.watched_disk import WatchedDisk, replaced_disk
 import bloscpack as bp
 from bloscpack._commit import undo
 from bloscpack._commit.locking import open_locked
-from bloscpack.append import rewrite_metadata
+from bloscpack._commit.snapshot import Snapshot
+from bloscpack.append import append_fp, rewrite_metadata
 from bloscpack.exceptions import UsageError
 from bloscpack.verify import verify_fp
 
@@ -172,6 +174,40 @@ def test_interruption_at_every_line(tmp_path, kind):
     assert {"a": 3} == bp.info(path).user_metadata
 
 
+class Interrupting(WatchedDisk):
+    """A disk that is interrupted after some of its calls, which are numbered."""
+
+    def __init__(self, *numbers):
+        self.numbers, self.count = numbers, 0
+
+    def _after(self, result):
+        self.count += 1
+        if self.count in self.numbers:
+            raise Stop
+        return result
+
+    def do(self, kind, call, *arguments):
+        return self._after(super().do(kind, call, *arguments))
+
+    def do_write(self, raw, data, call, offset):
+        return self._after(call(data))
+
+
+@pytest.mark.filterwarnings("ignore:.*restored:RuntimeWarning")
+def test_a_second_interruption_while_the_first_is_handled(tmp_path):
+    path, tried = tmp_path / TARGET, 0
+    for first in range(2, 40):
+        for second in range(first + 1, first + 20):
+            path.write_bytes(OLD)
+            disk = Interrupting(first, second)
+            with replaced_disk(disk), contextlib.suppress(Stop):
+                WRITERS["metadata"](path)
+            assert bp.info(path).user_metadata in ({"a": 1}, {"a": 3}), (first, second)
+            assert ARRAY.tobytes() == bp.unpack_bytes_from_file(path)[0]
+            tried += disk.count >= second
+    assert tried > 50
+
+
 def test_what_can_not_be_undone_now(tmp_path):
     path = tmp_path / TARGET
     path.write_bytes(OLD)
@@ -213,11 +249,81 @@ def test_forked_process_neither_commits_nor_undoes(tmp_path):
     assert OLD[:-9] + b"x" * 40 == path.read_bytes()
 
 
-def test_file_that_only_takes_appends(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_process_leaves_a_file_object(tmp_path):
+    """An error in the child process is no error of the change in its parent."""
     (tmp_path / TARGET).write_bytes(OLD)
-    with (tmp_path / TARGET).open("a+b") as fp, pytest.raises(UsageError, match="'a'"):
+    parent = os.getpid()
+
+    def fork(nbytes):
+        if os.getpid() == parent and not children:
+            children.append(os.fork())
+            if not children[0]:
+                raise Stop
+
+    children = []
+    with (tmp_path / TARGET).open("r+b") as fp:
+        new = io.BytesIO(ROWS.tobytes())
+        try:
+            append_fp(fp, new, ROWS.nbytes, nthreads=1, progress=fork)
+        except Stop:
+            os._exit(0)
+        os.waitpid(children[0], 0)
+    assert 200 == len(bp.unpack_ndarray_from_file(tmp_path / TARGET))
+
+
+@pytest.mark.parametrize("content", [OLD, LAST], ids=["sound", "interrupted"])
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_file_that_only_takes_appends(tmp_path, content, buffering):
+    path = tmp_path / TARGET
+    path.write_bytes(content)
+    with path.open("a+b", buffering) as fp, pytest.raises(UsageError, match="'a'"):
         grow(fp)
-    assert OLD == (tmp_path / TARGET).read_bytes()
+    assert content == path.read_bytes()
+
+
+class Small:
+    """A file object with the methods that a change needs, or without one of them."""
+
+    def __init__(self, content, *methods):
+        self._fp = io.BytesIO(content)
+        for name in ("read", "write", "seek", "tell", "seekable", *methods):
+            setattr(self, name, getattr(self._fp, name))
+
+
+def test_file_objects_with_few_methods():
+    small = Small(OLD, "truncate")
+    grow(small)
+    assert 200 == len(bp.unpack_ndarray_from_bytes(small._fp.getvalue()))
+    small = Small(OLD, "flush")
+    with pytest.raises(UsageError, match="'truncate'"):
+        grow(small)
+    assert OLD == small._fp.getvalue()
+
+
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="needs pread")
+def test_a_coarse_clock_hides_no_step(tmp_path):
+    """Size and time are those of the step before; the header shows the bit."""
+    path, before = tmp_path / TARGET, STATES[STATES.index(FLAGGED[0]) - 1]
+    path.write_bytes(before)
+    with path.open("rb") as fp:
+        snapshot = Snapshot(path, fp)
+        times = os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns
+        assert snapshot.is_unchanged()
+        path.write_bytes(FLAGGED[0])
+        os.utime(path, ns=times)
+        assert len(before) == len(FLAGGED[0])
+        assert not snapshot.is_unchanged()
+
+
+def test_many_unused_bytes_are_not_kept_in_memory(tmp_path):
+    path = tmp_path / TARGET
+    path.write_bytes(OLD)
+    os.truncate(path, 2**30)  # sparse
+    with pytest.warns(RuntimeWarning, match="dropping '1073"):
+        bp.append_ndarray_to_file(ROWS, path, **SETTINGS)
+    assert 200 == len(bp.unpack_ndarray_from_file(path))
+    assert path.stat().st_size < 10**5
 
 
 # What is changed in a copy, and names

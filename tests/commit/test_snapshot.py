@@ -71,20 +71,22 @@ class Reading:
         return sink.getvalue(), source.metadata
 
     def result(self):
+        genuine = undo.settled_file
+
         def settled_file(fp):
             self._reached("noted")
-            return undo.settled_file(fp)
+            return genuine(fp)
 
         def snapshot(path, fp):
             self._reached("opened")
             return Snapshot(path, fp)
 
-        snapshot_module.settled_file = settled_file
+        undo.settled_file = settled_file
         snapshot_module.Snapshot = snapshot
         try:
             return read_snapshot(self.path, self.read)
         finally:
-            snapshot_module.settled_file = undo.settled_file
+            undo.settled_file = genuine
             snapshot_module.Snapshot = Snapshot
 
 

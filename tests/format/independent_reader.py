@@ -117,7 +117,7 @@ def content_of(data: bytes) -> bytes:
     found.update(data[start:end])
     check("X3", found.digest() == digest)
     first, length, count = struct.unpack_from("<8sqq", data, start)
-    check("X4", first == magic and 32 <= length <= start and 0 < count <= 64)
+    check("X4", first == magic and 32 <= length <= start - 16 and 0 < count <= 64)
     at, done, old = start + 24 + 16 * count, 0, bytearray(data[:length])
     check("X4", at <= end)
     for begin, nbytes in struct.iter_unpack("<qq", data[start + 24 : at]):
