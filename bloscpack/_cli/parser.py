@@ -243,7 +243,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def _user_defaults(parser: ArgumentParser, word: str | None) -> UserDefaults | None:
     """Set the defaults of the user for a verb; return None if there are none."""
-    if word is None or not os.environ.get(options.DEFAULTS_VARIABLE):
+    # Help is where a user looks who has set the variable wrongly.
+    if word in (None, "help") or not os.environ.get(options.DEFAULTS_VARIABLE):
         return None
     from .user_defaults import UserDefaults
 

@@ -1,6 +1,6 @@
 """The verbs of ``blpk``: one record for each.
 
-The parser, the dispatcher, the man page and the completion scripts read this table. A
+The parser, the dispatcher and the man page read this table. A
 new verb needs a row here and the module ``verbs/NAME.py``, nothing else. That module
 defines ``HELP``, ``add_arguments(parser)`` and ``run(args)``. It may define
 ``writes_data(args)``, which is called before the first message: whether standard output

@@ -566,7 +566,10 @@ def why_not_native(document: JsonObject) -> str | None:
 
 
 def is_unsharded(document: JsonObject) -> bool:
-    """Return whether an array has no shards: damage makes no such array of ours."""
+    """Return whether the first codec of an array is `bytes`: there are no shards then.
+
+    Damage makes no such array of ours.
+    """
     codecs = document.get("codecs")
     first = codecs[0] if isinstance(codecs, list) and codecs else None
     return "bytes" in (first, first.get("name") if isinstance(first, dict) else None)

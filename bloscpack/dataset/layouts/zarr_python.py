@@ -67,7 +67,7 @@ BLOSC = "bloscpack.blosc"
 CODEC_PREFIX = "numcodecs."
 CODECS = frozenset(
     (
-        *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zfpy", "zlib", "zstd"),
+        *("blosc", "bz2", "gzip", "lz4", "lzma", "pcodec", "zlib", "zstd"),
         *("adler32", "crc32", "crc32c", "fletcher32", "jenkins_lookup3"),
         *("astype", "base64", "bitround", "categorize", "delta", "fixedscaleoffset"),
         *("json2", "msgpack2", "packbits", "quantize", "shuffle"),
