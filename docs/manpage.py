@@ -224,9 +224,8 @@ def _foot() -> list[str]:
     lines += [_section("ENVIRONMENT")]
     lines += _tagged(
         bold(DEFAULTS_VARIABLE),
-        "Options in front of those of the command line, which win: for example "
-        "'--auto -n 4'. Options that the command does not have, but another, are left "
-        "out.",
+        "Default options, for example '--auto -n 4'; the command line wins. Options "
+        "that the command does not have, but another command has, are left out.",
     )
     lines += [_section("EXAMPLES")]
     for text, commands in EXAMPLES:

@@ -243,7 +243,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def _user_defaults(parser: ArgumentParser, word: str | None) -> UserDefaults | None:
     """Set the defaults of the user for a verb; return None if there are none."""
-    # Help is where a user looks who has set the variable wrongly.
+    # A user who has set the variable wrongly needs the help.
     if word in (None, "help") or not os.environ.get(options.DEFAULTS_VARIABLE):
         return None
     from .user_defaults import UserDefaults

@@ -51,7 +51,7 @@ def _parsed(
 
 
 class UserDefaults:
-    """The options of the variable, as defaults of a parser and that of a verb."""
+    """Makes the options of the variable defaults of the parser, and of one verb."""
 
     def __init__(self, parser: ArgumentParser, word: str) -> None:
         """Set the defaults; `word` is the name of the verb, or its letter."""

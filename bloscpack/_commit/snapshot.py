@@ -82,7 +82,7 @@ class Snapshot:
             self.fp = settled_file(self._real_fp)
 
     def _beginning(self) -> bytes:
-        """Return the header as it is now, without the buffer of the file object."""
+        """Return the present header, past the buffer of the file object."""
         if hasattr(os, "pread"):
             return os.pread(self._real_fp.fileno(), BLOSCPACK_HEADER_LENGTH, 0)
         self._real_fp.seek(0, os.SEEK_END)  # drops the buffer
@@ -159,7 +159,7 @@ def read_snapshot(
     `path` may be a URL, for which `storage_options` are settings of fsspec. `parts`
     says that `read` needs only some bytes, and `limits` are those that it checks.
     Every response is checked to be of the same version of the file, so `check` does
-    nothing. Without `undo` the file is read as it is, also with an undo record.
+    nothing. Without `undo` an undo record is not applied.
 
     Raises `StorageError` if the file changed during every attempt, or, at a URL, at
     all.

@@ -208,7 +208,7 @@ def settled(storage: Storage) -> Storage:
 def settled_file(fp: File) -> File:
     """Return a file object with the content that counts, from its position on.
 
-    One that can't seek is returned as it is.
+    An object that can't seek is returned unchanged.
     """
     if bytes_left(fp) is None:
         return fp
@@ -247,7 +247,7 @@ def _unbuffered(fp: BinaryFile) -> BinaryFile:
 
 
 def _flush(fp: BinaryFile) -> None:
-    """Flush a file object of the caller, which may have no such method."""
+    """Flush a file object, unless it has no method `flush`."""
     flush = getattr(fp, "flush", None)
     if flush is not None:
         flush()

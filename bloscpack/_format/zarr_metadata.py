@@ -568,7 +568,7 @@ def why_not_native(document: JsonObject) -> str | None:
 def is_unsharded(document: JsonObject) -> bool:
     """Return whether the first codec of an array is `bytes`: there are no shards then.
 
-    Damage makes no such array of ours.
+    Damage never turns one of our arrays into an array without shards.
     """
     codecs = document.get("codecs")
     first = codecs[0] if isinstance(codecs, list) and codecs else None
