@@ -106,14 +106,14 @@ def references(
     if name is None:
         name = base.removesuffix(".blp").removesuffix(".npy") or "data"
     if location is not None:
-        place = location.rstrip("/") + "/" + base
+        address = location.rstrip("/") + "/" + base
     else:
-        place = file if is_url(file) else os.path.abspath(file)
-    if MARK in place:
-        place = with_lower_schemes(place)
+        address = file if is_url(file) else os.path.abspath(file)
+    if MARK in address:
+        address = with_lower_schemes(address)
     with open_parts(file, cache_nbytes=0, storage_options=storage_options) as opened:
         array = _array_of(opened, shown_name(file))
-        chunks = _chunks_of(opened, array, place)
+        chunks = _chunks_of(opened, array, address)
         labels = Labels(opened.user_metadata, len(array.shape))
     if dims is None:
         dims = labels.dims or default_dims(len(array.shape))
@@ -164,7 +164,7 @@ class _Array:
     chunk_shape: tuple[int, ...]
     checksum: str
 
-    def places(self) -> list[tuple[int, ...]]:
+    def indexes(self) -> list[tuple[int, ...]]:
         """Return the place of each chunk in the grid, in the order of the file."""
         counts = [
             -(-n // size) for n, size in zip(self.shape, self.chunk_shape, strict=True)
@@ -224,12 +224,12 @@ def _array_of(opened: OpenedFile, file: str) -> _Array:
     return _Array(file, dtype, shape, order, chunk_shape, checksum)
 
 
-def _chunks_of(opened: OpenedFile, array: _Array, place: str) -> list[Json]:
+def _chunks_of(opened: OpenedFile, array: _Array, address: str) -> list[Json]:
     """Return a reference for each chunk with its digest, in the order of the file."""
     if not opened.nbytes:
         return []
     chunks: list[Json] = [
-        [place, start, stop - start] for start, stop in opened.extents()
+        [address, start, stop - start] for start, stop in opened.extents()
     ]
     full = math.prod(array.chunk_shape) * array.dtype.itemsize
     start, stop = opened.span(opened.nchunks - 1)
@@ -278,8 +278,8 @@ def _format_2(
         front + ".zarray": json.dumps(document),
         front + ".zattrs": json.dumps({**attrs, "_ARRAY_DIMENSIONS": dims}),
     }
-    for place, chunk in zip(array.places(), chunks, strict=True):
-        refs[front + (".".join(map(str, place)) or "0")] = chunk
+    for index, chunk in zip(array.indexes(), chunks, strict=True):
+        refs[front + (".".join(map(str, index)) or "0")] = chunk
     return refs
 
 
@@ -313,8 +313,8 @@ def _format_3(
         ZARR_JSON: json.dumps(group_document()),
         front + ZARR_JSON: json.dumps(document),
     }
-    for place, chunk in zip(array.places(), chunks, strict=True):
-        refs["/".join((front + "c", *map(str, place)))] = chunk
+    for index, chunk in zip(array.indexes(), chunks, strict=True):
+        refs["/".join((front + "c", *map(str, index)))] = chunk
     return refs
 
 

@@ -103,8 +103,8 @@ def save(
     ['days', 'prices']
     """
     check_place(file, "save(file, array)", or_object=True)
-    place: dict[str, Any] = {"sync": sync, "storage_options": storage_options}
-    checked = ArchiveSettings({**settings, **place, "auto": auto})
+    how: dict[str, Any] = {"sync": sync, "storage_options": storage_options}
+    checked = ArchiveSettings({**settings, **how, "auto": auto})
     if isinstance(arrays, Mapping):
         if metadata is not None and not isinstance(metadata, dict):
             raise UsageTypeError(
@@ -124,7 +124,7 @@ def save(
     if not isinstance(file, (str, bytes, os.PathLike)):
         pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)
         return
-    with replacing(file, **place) as fp:
+    with replacing(file, **how) as fp:
         sink = CompressedFPSink(fp, new=True)
         pack_ndarray(array, sink, metadata=metadata, **packing)
 

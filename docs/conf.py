@@ -25,7 +25,7 @@ highlight_language = "python"
 default_role = "code"
 
 autodoc_member_order = "bysource"
-# Types are shown as the source writes them: most are imported by type checkers only.
+# Types are shown as the source writes them.
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 # Types with a name of their own are shown by that name.
@@ -36,6 +36,9 @@ autodoc_type_aliases = {
         "StorageOptions",
         "Buffer",
         "DType",
+        "DTypeLike",
+        "ArrayLike",
+        "Key",
         "SpacedPieces",
         "Progress",
     )
@@ -53,7 +56,8 @@ nitpick_ignore_regex = [
         r"(DType|JsonObject|PlainTask|BinaryFile|BloscpackHeader|StorageOptions)",
     ),
     ("py:class", r"Any\w+|\w+Keywords|RowStream|TypeAliasForwardRef"),
-    ("py:class", r"ArrayLike|OtherNames|DataArray|SpacedPieces"),
+    ("py:class", r"ArrayLike|DTypeLike|OtherNames|DataArray|SpacedPieces"),
+    ("py:class", r"numpy\._typing\..*|types\.EllipsisType"),
     ("py:class", r"bloscpack\._types\..*|(.*\.)?DatasetInfo"),
     ("py:class", r"bloscpack\.(headers|_check|_file|_storage|dataset\.node)\..*"),
     ("py:class", r"bloscpack\.abstract_io\.MemorySink"),

@@ -105,15 +105,15 @@ class Finding(Record):
     optional = ("region",)
 
     def __str__(self) -> str:
-        place = [] if self.member is None else ["member '%s'" % self.member]
-        place.append("section '%s'" % self.section)
+        parts = [] if self.member is None else ["member '%s'" % self.member]
+        parts.append("section '%s'" % self.section)
         if self.chunk is not None:
-            place.append("chunk %d" % self.chunk)
+            parts.append("chunk %d" % self.chunk)
         if self.offset is not None:
-            place.append("byte %d" % self.offset)
-        place += plain_place(self.span, self.rows, self.region)
+            parts.append("byte %d" % self.offset)
+        parts += plain_place(self.span, self.rows, self.region)
         file = "" if self.file is None else "'%s': " % self.file
-        text = self.severity, file, self.message, ", ".join(place)
+        text = self.severity, file, self.message, ", ".join(parts)
         return "%s: %s%s (%s)" % text
 
     def __repr__(self) -> str:

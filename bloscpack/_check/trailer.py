@@ -235,16 +235,16 @@ class _TrailerCheck:
         with suppress(FormatError):
             head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
             places.append(places[0] + head.ctbytes + self.inspection.checksum.size)
-        for place in places:
-            if whole.read_at(place, len(MAGIC)) == MAGIC:
+        for position in places:
+            if whole.read_at(position, len(MAGIC)) == MAGIC:
                 message = (
                     "'%d' bytes lie behind the shard index: another packed file begins "
                     "there, and is not read"
                 )
-                message %= whole.size - place
-                extent = place, whole.size
+                message %= whole.size - position
+                extent = position, whole.size
                 self.report.note("chunks", ANOTHER, message, extent=extent)
-                return place
+                return position
         return whole.size
 
     def check(self) -> None:
@@ -311,7 +311,7 @@ class _TrailerCheck:
             wrong = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]
             number, places = at // ENTRY.size + wrong[0][0], wrong[0][1:]
             message = "the shard index says that inner chunk %d has %s, but it has %s"
-            message %= number, *(_place(*place) for place in places)
+            message %= number, *(_place(*position) for position in places)
             if len(wrong) > 1:
                 message += "; '%d' more entries are wrong" % (len(wrong) - 1)
             at = self.index_start + ENTRY.size * number

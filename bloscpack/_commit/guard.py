@@ -245,9 +245,9 @@ def complete(pending: Pending) -> bool:
     if not pending.files and not pending.documents and not pending.removed:
         return False
     contents = {}
-    for name, place in pending.files.items():
+    for name, staged in pending.files.items():
         with suppress(FileNotFoundError):  # it has its name already
-            contents[name] = store.read(place)[0]
+            contents[name] = store.read(staged)[0]
     for name, content in {**contents, **pending.documents}.items():
         found = store.object_version(name)
         store.check_version(JOURNAL, version)  # after it: see `ObjectChange.begin`

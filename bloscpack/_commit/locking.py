@@ -302,12 +302,12 @@ def _holder_of(status: os.stat_result) -> str:
     Linux lists the locks of processes that this one may see.
     """
     device = "%02x:%02x" % (os.major(status.st_dev), os.minor(status.st_dev))
-    place = "%s:%d" % (device, status.st_ino)
+    inode = "%s:%d" % (device, status.st_ino)
     try:
         with open(LOCKS, encoding="ascii") as locks:
             for line in locks:
                 _, kind, *fields = line.split()
-                if kind == "FLOCK" and fields[3] == place and int(fields[2]) > 0:
+                if kind == "FLOCK" and fields[3] == inode and int(fields[2]) > 0:
                     with open("/proc/%s/comm" % fields[2], errors="replace") as name:
                         text = name.read(MAX_NAME).strip()  # any characters
                         return " (process %s, %r)" % (fields[2], text)
@@ -348,9 +348,9 @@ class FolderLock(Lock):
         if os.name == "nt":  # no locks, and folders can't be opened
             Owner.__init__(self)
             return
-        place = folder.root if held.number is None else "."
+        path = folder.root if held.number is None else "."
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        self._descriptor = os.open(place, flags, dir_fd=held.number)
+        self._descriptor = os.open(path, flags, dir_fd=held.number)
         try:
             locked = "another writer%s has opened this folder"
             super().__init__(self._descriptor, folder.root, locked, shared=shared)

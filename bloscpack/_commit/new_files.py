@@ -197,16 +197,16 @@ def decode_json(text: bytes, path: str) -> Json:
 
 
 class UnfinishedFile:
-    """A new file for the name `name`, which is open, and still has the name `place`.
+    """A new file for the name `name`, which is open, and still has the name `staged`.
 
     It gets the access `like`, or the usual access.
     """
 
     def __init__(
-        self, name: str, place: str, fp: BinaryIO, like: FileAccess | None = None
+        self, name: str, staged: str, fp: BinaryIO, like: FileAccess | None = None
     ) -> None:
         self.name = name
-        self.place = place
+        self.staged = staged
         self.fp = fp
         self.like = like
 
@@ -344,8 +344,8 @@ class FolderChange(Change):
 
     def staged_identity(self, name: str) -> object:
         """Return the identity of a staged file, which a rename does not change."""
-        place = self._staged.get(name)
-        return None if place is None else self.store.identity(place)
+        staged = self._staged.get(name)
+        return None if staged is None else self.store.identity(staged)
 
     def remove(self, name: str) -> None:
         """Remove a file when the change is committed."""
@@ -401,9 +401,9 @@ class FolderChange(Change):
         """Give a file its name, `at_once` like `write`, or else like `stage`."""
         self._close(file)
         if at_once:
-            self._rename(file.place, file.name)
+            self._rename(file.staged, file.name)
         else:
-            self._staged[file.name] = file.place
+            self._staged[file.name] = file.staged
 
     def _close(self, file: UnfinishedFile) -> None:
         with file.fp:
@@ -415,7 +415,7 @@ class FolderChange(Change):
         """Close and remove files."""
         super().abandon(*files)
         for file in files if self.owner.is_here else ():
-            self.store.remove(file.place)
+            self.store.remove(file.staged)
 
     def _rename(self, temporary: str, name: str) -> None:
         self.store.rename(temporary, name)
@@ -451,7 +451,7 @@ class FolderChange(Change):
         self._close(journal)
         self._folders.add(CHANGES)
         self._sync_folders()
-        self._rename(journal.place, JOURNAL)  # commit point
+        self._rename(journal.staged, JOURNAL)  # commit point
         self._sync_folders()
 
     def _sync_folders(self) -> None:
@@ -487,8 +487,8 @@ def complete(pending: Pending, sync: bool = True) -> None:
             store.remove(name)
             folders.add(folder_of(name))
     if sync:
-        for place in sorted(folders):
-            store.sync_folder(place)
+        for folder in sorted(folders):
+            store.sync_folder(folder)
     if store.exists(JOURNAL):
         store.remove(JOURNAL)
         if sync:

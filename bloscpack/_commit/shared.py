@@ -116,9 +116,9 @@ class SharedChange(ParallelChange):
     def close(self) -> None:
         """Remove what was not committed, and let other writers in."""
         with self._locks:
-            for place in self._staged.values() if self.owner.is_here else ():
+            for staged in self._staged.values() if self.owner.is_here else ():
                 with suppress(FileNotFoundError):
-                    self.store.remove(place)
+                    self.store.remove(staged)
 
 
 class ShardLock(Lock):

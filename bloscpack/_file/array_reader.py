@@ -161,8 +161,8 @@ class ChunkSource(ABC):
 
         def room(number: int) -> memoryview | None:
             if size and first < number < last:
-                place = number * size - start
-                return view[place : place + size]
+                position = number * size - start
+                return view[position : position + size]
             begin, after = self.span(number)
             inside = start <= begin and after <= stop
             return view[begin - start : after - start] if inside else None
@@ -172,8 +172,8 @@ class ChunkSource(ABC):
                 return  # it was decompressed there
             begin, after = needs(number)
             if after - begin < len(plain):
-                place = self.span(number)[0] + begin - start
-                view[place : place + after - begin] = plain[begin:after]
+                position = self.span(number)[0] + begin - start
+                view[position : position + after - begin] = plain[begin:after]
 
         self.load(numbers, use, room=room, needs=needs)
         return stop - start

@@ -576,10 +576,10 @@ class ChunkReader:
         """
         if run.plain is not None:
             number = run.chunks[0][0]
-            place = room(number) if room is not None else None
-            if place is not None:
-                place[:] = run.plain
-            yield number, memoryview(run.plain) if place is None else place
+            target = room(number) if room is not None else None
+            if target is not None:
+                target[:] = run.plain
+            yield number, memoryview(run.plain) if target is None else target
             return
         content, base = self._content(run), run.offset
         joint = None
@@ -592,9 +592,9 @@ class ChunkReader:
                 self._decode(chunk, frame, joint[done : done + size], needs, keep_from)
                 done += size
                 continue
-            place = room(number) if room is not None else None
-            wanted = needs if place is None else None
-            yield number, self._decode(chunk, frame, place, wanted, keep_from)
+            target = room(number) if room is not None else None
+            wanted = needs if target is None else None
+            yield number, self._decode(chunk, frame, target, wanted, keep_from)
         if joint is not None:
             yield run.chunks[0][0], joint
 
@@ -602,11 +602,11 @@ class ChunkReader:
         self,
         extent: Extent,
         frame: memoryview,
-        place: memoryview | None,
+        target: memoryview | None,
         needs: Needs | None,
         keep_from: int,
     ) -> memoryview:
-        """Return the plain bytes of a chunk, in `place` if that is given.
+        """Return the plain bytes of a chunk, in `target` if that is given.
 
         Otherwise they are put into the cache if the chunk is one of those from
         `keep_from` on; the memory is valid until this thread calls the method again.
@@ -616,23 +616,23 @@ class ChunkReader:
         part = None
         try:
             header = self._check_frame(number, frame, stop - offset)
-            keep = place is None and number >= keep_from
-            if place is None:
+            keep = target is None and number >= keep_from
+            if target is None:
                 check_plain_size(header, size)  # before memory is allocated
-                place = new_memory(size) if keep else self._plain_workspace.view(size)
+                target = new_memory(size) if keep else self._plain_workspace.view(size)
             if (
                 needs is not None
                 and 2 * header.blocksize <= size
                 and (not keep or self._cache.is_first_part(number))
             ):
                 part = partial(needs, number)
-            is_whole = decompress_into(frame[: header.ctbytes], place, header, part)
+            is_whole = decompress_into(frame[: header.ctbytes], target, header, part)
         except FormatError as error:
             error.locate(number, offset)
             raise
         if keep and is_whole:
-            self._cache.put(number, place.toreadonly())
-        return place
+            self._cache.put(number, target.toreadonly())
+        return target
 
     def read_part(self, number: int, start: int, view: memoryview) -> bool:
         """Fill `view` with the plain bytes of a chunk from `start` on.

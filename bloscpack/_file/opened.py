@@ -279,10 +279,10 @@ class OpenedFile(Closing, ChunkSource):
             start, stop = self.span(number)
             part = plain[: stop - start]
             if room is not None and len(part) < len(plain):
-                place = room(number)
-                if place is not None:
-                    place[:] = part
-                    part = place
+                target = room(number)
+                if target is not None:
+                    target[:] = part
+                    part = target
             use(number, part)
 
         reader.each(numbers, use_part, room=room_of_size, nthreads=self._nthreads)

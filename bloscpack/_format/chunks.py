@@ -225,8 +225,8 @@ def _decompress_part(
     if not 0 < 2 * (after - first) <= header.nblocks:
         return False
     if header.is_copy:
-        place = slice(BLOSC_HEADER_LENGTH + start, BLOSC_HEADER_LENGTH + stop)
-        destination[start:stop] = memoryview(compressed)[place]
+        span = slice(BLOSC_HEADER_LENGTH + start, BLOSC_HEADER_LENGTH + stop)
+        destination[start:stop] = memoryview(compressed)[span]
         return True
     ctypes = own_settings.ctypes
     begin = ctypes.c_char.from_buffer(destination, first * size)

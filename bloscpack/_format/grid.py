@@ -101,10 +101,10 @@ class Grid:
             shard, slot = shard * nshards + i, slot * count + j
         return shard * self.slots + slot
 
-    def position(self, place: Shape) -> int:
+    def position(self, index: Shape) -> int:
         """Return the position of an item in the chunks, which are all of full size."""
-        position = self.number(place)
-        for i, n in zip(place, self.chunk, strict=True):
+        position = self.number(index)
+        for i, n in zip(index, self.chunk, strict=True):
             position = position * n + i % n
         return position
 
@@ -138,8 +138,8 @@ class Grid:
             return range(first, first + math.prod(found))
         steps = strides(self.per_shard)
         return [
-            first + sum(map(int.__mul__, place, steps))
-            for place in product(*map(range, found))
+            first + sum(map(int.__mul__, index, steps))
+            for index in product(*map(range, found))
         ]
 
     def count_grown(self, old: Shape) -> int:

@@ -357,13 +357,13 @@ def has_trailer(
     read = _reading_once(storage, first, at + ENTRY.size)
     offset, nbytes = ENTRY.unpack(read(at, ENTRY.size))
     if offset == MISSING:
-        place = start - len(SEPARATOR)
+        position = start - len(SEPARATOR)
     elif offset + nbytes == start:  # the padded copy
-        place = offset - len(SEPARATOR)
+        position = offset - len(SEPARATOR)
     else:
-        place = offset + nbytes
-    inside = first <= place <= start - len(SEPARATOR)
-    return inside and read(place, len(SEPARATOR)) == SEPARATOR
+        position = offset + nbytes
+    inside = first <= position <= start - len(SEPARATOR)
+    return inside and read(position, len(SEPARATOR)) == SEPARATOR
 
 
 def _reading_once(

@@ -65,12 +65,12 @@ def _decode_block(
         if length <= 0 or position > len(chunk):
             raise ValueError("a stream ends behind the end of the chunk")
         stream = chunk[after_length:position]
-        place = block[first : first + size]
+        target = block[first : first + size]
         if length == size:  # stored
-            place[:] = stream
+            target[:] = stream
             continue
         try:
-            found = codec.decompress_raw_into(bytes(stream), place)
+            found = codec.decompress_raw_into(bytes(stream), target)
         except Exception as error:  # an error class of the codec
             raise ValueError(str(error)) from error
         if found != size:

@@ -3,7 +3,7 @@
 Strategy: every call that decides whether data survive a crash is a method of `disk`.
 Tests put another `Disk` in its place, which fails at, or stops before, any call.
 
-A name may be a path, or a `Place`: a name in a folder that is held open.
+A name may be a path, or a `NameInFolder`: a name in a folder that is held open.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 
 
-class Place(str):
+class NameInFolder(str):
     """The path of a name in an open folder, in which `disk` finds the name.
 
     Nothing looks the path up: it is for messages.
@@ -44,16 +44,16 @@ class Place(str):
     last: str
     folder: Held
 
-    def __new__(cls, path: str, last: str, folder: Held) -> Place:
-        place = super().__new__(cls, path)
-        place.last = last
-        place.folder = folder
-        return place
+    def __new__(cls, path: str, last: str, folder: Held) -> NameInFolder:
+        name = super().__new__(cls, path)
+        name.last = last
+        name.folder = folder
+        return name
 
 
 def _at(name: str) -> tuple[str, int | None]:
     """Return the name for a system call, and the descriptor of its folder."""
-    if isinstance(name, Place):
+    if isinstance(name, NameInFolder):
         return name.last, name.folder.number
     return name, None
 
@@ -69,8 +69,10 @@ class _naming:
         pass
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        has_place = isinstance(self._name, Place) or isinstance(self._new, Place)
-        if isinstance(error, OSError) and has_place:
+        in_folder = isinstance(self._name, NameInFolder) or isinstance(
+            self._new, NameInFolder
+        )
+        if isinstance(error, OSError) and in_folder:
             error.filename = str(self._name)
             if self._new is not None:
                 error.filename2 = str(self._new)
@@ -139,8 +141,8 @@ class Disk:
             return
         try:
             last, number = _at(path)
-            place = "." if number is not None else os.path.dirname(last) or "."
-            folder = os.open(place, os.O_RDONLY, dir_fd=number)
+            path = "." if number is not None else os.path.dirname(last) or "."
+            folder = os.open(path, os.O_RDONLY, dir_fd=number)
             try:
                 os.fsync(folder)
             finally:

@@ -22,7 +22,7 @@ from typing import BinaryIO, TypeVar
 
 from ..exceptions import StorageError
 from .base import Storage
-from .disk import Place, disk
+from .disk import NameInFolder, disk
 from .paths import is_checked_name, is_missing, is_safe_part
 from .store import Store, too_long
 
@@ -95,7 +95,7 @@ class Held:
     def at(self, last: str) -> str:
         """Return the path that the functions of `disk` get for a name."""
         path = os.path.join(self.path, last)
-        return path if self.number is None else Place(path, last, self)
+        return path if self.number is None else NameInFolder(path, last, self)
 
     def subfolder(self, last: str) -> Held:
         """Open a folder in this one."""

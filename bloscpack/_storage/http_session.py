@@ -269,7 +269,7 @@ class BoundedSession:
             sock_read=given.sock_read,
         )
         response = await self._own.request(method, **settings)
-        # `S3Place` counts the bytes of a range itself.
+        # `S3File` counts the bytes of a range itself.
         if wanted < 0 or response.status not in (200, 206):
             _bound_response(response, "", MAX_OF_DOCUMENT)
         return response

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from .._engine.threads import for_each
 from .._types import StorageOptions
 from ..exceptions import StorageError
-from . import places
+from . import remote_files
 from .base import Storage
 from .file_systems import IgnoresRanges, Location, is_s3, status_of
 from .http_session import MAX_UNANNOUNCED
@@ -66,7 +66,7 @@ class ObjectStore(Store):
         self._existing: dict[str, Storage] = {}
 
     @property
-    def place(self) -> tuple[str, StorageOptions | None]:
+    def address(self) -> tuple[str, StorageOptions | None]:
         """The URL, with its credentials, and the settings."""
         return self._url, self._options
 
@@ -114,7 +114,7 @@ class ObjectStore(Store):
 
     def open_end(self, name: str, nbytes: int) -> Storage:
         """Open a file of which at least `nbytes` bytes at the end are read first."""
-        return self._open(name, whole=None, end=max(nbytes, places.HEAD_SIZE))
+        return self._open(name, whole=None, end=max(nbytes, remote_files.HEAD_SIZE))
 
     def prepare(self, names: Iterable[str]) -> None:
         """Look for files at once that are going to be opened next."""
@@ -212,7 +212,7 @@ class ObjectStore(Store):
             entries = []
         for info in entries:
             versions = [
-                str(info[key]) for key in places.VERSION_FIELDS if info.get(key)
+                str(info[key]) for key in remote_files.VERSION_FIELDS if info.get(key)
             ]
             found.append([info["name"], *versions])
         known = found and all(files[1:] for files in found)

@@ -1,7 +1,7 @@
 """Remote files: URLs as a `Storage`, through fsspec.
 
-Strategy: a `Place` makes single requests; this module repeats those that failed for a
-time, limits how many run at once, and names the URL in every error without its
+Strategy: a `RemoteFile` makes single requests; this module repeats those that failed
+for a time, limits how many run at once, and names the URL in every error without its
 credentials. The first 64 KiB are read when the storage is made, and kept: header,
 metadata and offset table usually need no further request; or the end with the index of
 a shard. fsspec is imported when the first URL is opened.
@@ -26,7 +26,7 @@ from .base import FileObjectStorage, Storage, StorageFile, naming_errors
 from .file_systems import ARCHIVES, NO_RANGES, IgnoresRanges, Location, open_archive
 from .http_session import MAX_SIZE, MAX_UNANNOUNCED
 from .paths import MARK
-from .places import HEAD_SIZE, place_for
+from .remote_files import HEAD_SIZE, remote_file_for
 from .urls import split_chain
 
 Result = TypeVar("Result")
@@ -109,16 +109,16 @@ class RemoteStorage(Storage):
         from fsspec.asyn import get_loop
 
         self._loop, self._pid = get_loop(), os.getpid()
-        self._place = place_for(fs, path, self._location)
-        self._opened.callback(self._place.close)
+        self._file = remote_file_for(fs, path, self._location)
+        self._opened.callback(self._file.close)
         try:
             # The offset of the bytes that are kept, and these.
             self._kept = self._open(whole, end)
         except BaseException:
             self.close()
             raise
-        self.size = self._place.size
-        if version := self._place.version:
+        self.size = self._file.size
+        if version := self._file.version:
             self.identity = self.version = (self.name, self.size, *version)
 
     def _open_whole_archive(self, url: str) -> tuple[Any, str]:
@@ -140,14 +140,14 @@ class RemoteStorage(Storage):
         """
         if end and not whole:
             try:
-                return self._wait(lambda: self._place.open(end))
+                return self._wait(lambda: self._file.open(end))
             except StorageError as error:
                 # The server may not know the end of a file, or fail for a time.
                 if error.errno in (errno.ENOENT, errno.EACCES):
                     raise
         if not whole:
             try:
-                return self._wait(lambda: self._repeat(self._place.open))
+                return self._wait(lambda: self._repeat(self._file.open))
             except IgnoresRanges:
                 if whole is not None:
                     raise
@@ -194,11 +194,11 @@ class RemoteStorage(Storage):
         """Copy the file to a spool, in memory or in a temporary file."""
         import tempfile
 
-        await self._place.find()
+        await self._file.find()
         with ExitStack() as failing:
             spool = failing.enter_context(tempfile.SpooledTemporaryFile(MAX_IN_MEMORY))
             head, bound = b"", MAX_UNANNOUNCED
-            async with aclosing(self._place.blocks()) as blocks:
+            async with aclosing(self._file.blocks()) as blocks:
                 async for block in blocks:
                     if len(head) < BLOSCPACK_HEADER_LENGTH:
                         head += block[:BLOSCPACK_HEADER_LENGTH]
@@ -212,7 +212,7 @@ class RemoteStorage(Storage):
             self._opened.push(failing.pop_all())
         spool.seek(0)
         self._whole = FileObjectStorage(spool)
-        self._place.size = self._whole.size
+        self._file.size = self._whole.size
         return 0, b""
 
     def _largest(self, head: bytes) -> int:
@@ -222,7 +222,7 @@ class RemoteStorage(Storage):
         """
         limits = self._limits
         if limits is None or limits.nbytes is None:
-            return MAX_UNANNOUNCED if self._place.size < 0 else self._place.size
+            return MAX_UNANNOUNCED if self._file.size < 0 else self._file.size
         try:
             header = decode_header(head)
         except FormatError:  # a reader says so
@@ -282,7 +282,7 @@ class RemoteStorage(Storage):
 
         async def fetch(start: int, stop: int) -> bytes:
             async with free:
-                return await self._repeat(lambda: self._place.fetch(start, stop))
+                return await self._repeat(lambda: self._file.fetch(start, stop))
 
         tasks = [asyncio.ensure_future(fetch(*span)) for span in spans]
         try:

@@ -67,7 +67,7 @@ class Store:
     compares_versions = False
 
     @property
-    def place(self) -> tuple[str, StorageOptions | None]:
+    def address(self) -> tuple[str, StorageOptions | None]:
         """What opens the store again: a path or a URL, and settings for fsspec."""
         return self.root, None
 

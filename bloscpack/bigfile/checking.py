@@ -56,8 +56,8 @@ class TreeFinding(Finding):
     rows: tuple[Pair, ...] = ()  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        place = self.block if self.file is None else self.block + "/" + self.file
-        return "%s: %s: %s" % (self.severity, place, self.message)
+        where = self.block if self.file is None else self.block + "/" + self.file
+        return "%s: %s: %s" % (self.severity, where, self.message)
 
 
 @dataclass(eq=False, repr=False)
@@ -203,8 +203,8 @@ class _FileCheck:
 
     def _add(self, section: str, kind: str, message: str, rows: Rows) -> None:
         file = FILE_NAME % self._number
-        place = {"block": self._block, "file": file, "rows": tuple(rows)}
-        self._report.add(section, kind, message, **place)
+        where = {"block": self._block, "file": file, "rows": tuple(rows)}
+        self._report.add(section, kind, message, **where)
 
     def add_unwritten(self, rows: Rows) -> None:
         """Report rows of the file that no writer has finished."""

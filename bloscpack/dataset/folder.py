@@ -92,7 +92,7 @@ class Folder:
         self._held: Storage | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (*self.store.place, self.prefix)
+        return _reopen, (*self.store.address, self.prefix)
 
     @property
     def is_remote(self) -> bool:
@@ -168,10 +168,10 @@ class Folder:
         around = parent_of(self.store)
         return None if around is None else (type(self)(around[0]), around[1])
 
-    def place_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
+    def address_of(self, name: str = "") -> tuple[str, StorageOptions | None]:
         """Return what opens the dataset, or the dataset in a folder inside."""
         full = self.full(name) if name else self.prefix[:-1]
-        return (self.store.subfolder(full) if full else self.store).place
+        return (self.store.subfolder(full) if full else self.store).address
 
     def full(self, name: str) -> str:
         """Return the name of a file, relative to the dataset."""
@@ -430,6 +430,6 @@ def _check_exists(store: FolderStore, path: Path) -> None:
         raise
 
 
-def _reopen(place: str, options: StorageOptions | None, prefix: str) -> Folder:
+def _reopen(address: str, options: StorageOptions | None, prefix: str) -> Folder:
     """Return a folder that was pickled, as it is now."""
-    return Folder.open(place, options)._part(prefix)
+    return Folder.open(address, options)._part(prefix)

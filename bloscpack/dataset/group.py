@@ -147,29 +147,29 @@ class OpenMembers(NamedLocks):
         self._lock = allocate_lock()
 
     @contextmanager
-    def closed_at(self, place: str) -> Iterator[None]:
+    def closed_at(self, address: str) -> Iterator[None]:
         """Close the members at a path and inside of it; keep the other threads away."""
         while True:
             # Outside of the lock: a change that a member waits for may use the group.
-            self.close(place)
-            with self.at(place):
-                if not self._inside(place):
+            self.close(address)
+            with self.at(address):
+                if not self._inside(address):
                     yield
                     return
 
-    def get(self, place: str) -> Any:
+    def get(self, address: str) -> Any:
         """Return the member at a path; None if it is not open."""
         with self._lock:
-            member = self._opened.get(place)
+            member = self._opened.get(address)
         return None if member is None or member.closed else member
 
-    def put(self, place: str, member: Node) -> None:
+    def put(self, address: str, member: Node) -> None:
         """Note that a member is open."""
         with self._lock:
-            self._opened[place] = member
+            self._opened[address] = member
 
-    def _inside(self, place: str) -> list[Node]:
-        start = place.rstrip(self.end) + self.end
+    def _inside(self, address: str) -> list[Node]:
+        start = address.rstrip(self.end) + self.end
         with self._lock:
             opened = list(self._opened.items())
         return [
@@ -178,9 +178,9 @@ class OpenMembers(NamedLocks):
             if (path + self.end).startswith(start) and member.keeps_writers_away
         ]
 
-    def close(self, place: str) -> None:
+    def close(self, address: str) -> None:
         """Close the members at a path and inside of it."""
-        for member in self._inside(place):
+        for member in self._inside(address):
             member.close()
 
 
@@ -228,7 +228,7 @@ class Group(Node, Mapping[str, Node]):
     def close(self) -> None:
         """Close the group, and its members that are open for changes."""
         self._closed = True
-        self._members.close(self._layout.folder.place_of()[0])
+        self._members.close(self._layout.folder.address_of()[0])
         super().close()
 
     # Members
@@ -274,19 +274,19 @@ class Group(Node, Mapping[str, Node]):
     def _open_member(self, name: str) -> Array | Table | Group | None:
         if not is_member_name(name):
             return None
-        place, options = self._layout.folder.place_of(name)[0], self._options
-        with self._members.at(place) if options.writable else nullcontext():
+        address, options = self._layout.folder.address_of(name)[0], self._options
+        with self._members.at(address) if options.writable else nullcontext():
             found = layouts.find_member(self._layout.folder, name)
             if found is None:
                 return None
-            opened: Array | Table | Group | None = self._members.get(place)
+            opened: Array | Table | Group | None = self._members.get(address)
             if opened is not None:
                 return opened
             in_child = self._writer is not None and not self._writer.owner.is_here
             if not found.writable or in_child:
                 options = opening.Options(options.allow_pickle)
             member = waiting(lambda: open_node(found, options), DROPPED_WAIT)
-            return self._adopted(place, member)
+            return self._adopted(address, member)
 
     def _adopted(self, path: str, member: Kind) -> Kind:
         """Note that a member was opened or created, and return it."""
@@ -444,12 +444,14 @@ class Group(Node, Mapping[str, Node]):
             group = self.require_group("/".join(outer))
             return group._created(create, last, *data, **options)
         folder = self._layout.folder
-        place, storage_options = folder.place_of(last)
+        address, storage_options = folder.address_of(last)
         options.setdefault("sync", self._options.sync)
         options["storage_options"] = storage_options
         replaces = options.get("mode") == "w"
-        with self._members.closed_at(place) if replaces else self._members.at(place):
-            member = self._adopted(place, create(place, *data, **options))
+        with (
+            self._members.closed_at(address) if replaces else self._members.at(address)
+        ):
+            member = self._adopted(address, create(address, *data, **options))
         if self._closed:
             member.close()
         return member
@@ -479,7 +481,7 @@ class Group(Node, Mapping[str, Node]):
             raise KeyError(key)
         else:
             folder, sync = self._layout.folder, self._options.sync
-            with self._members.closed_at(folder.place_of(last)[0]):
+            with self._members.closed_at(folder.address_of(last)[0]):
                 if last not in self:  # another thread has removed it
                     raise KeyError(key)
                 drop_copies(self.layout, folder, sync)

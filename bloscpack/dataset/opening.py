@@ -115,7 +115,7 @@ def _open_to_change(found: Found, options: Options, writer: Writer) -> Array | T
             )
         opened = Array(array, writer)
         if options.shared:
-            opened.reopens = partial(_open_again, options), folder.place_of()
+            opened.reopens = partial(_open_again, options), folder.address_of()
         return opened
     # In a store without locks, another writer may be changing it.
     attempts = ATTEMPTS if folder.is_remote else 0

@@ -211,7 +211,7 @@ class FolderTarget(Target):
     def __init__(self, path: Path, mode: str, sync: bool) -> None:
         root = os.path.abspath(os.fsdecode(path))
         super().__init__(root, mode, sync)
-        self.place = _start(root) + os.urandom(8).hex()
+        self.hidden_name = _start(root) + os.urandom(8).hex()
         self._inode = 0
         self._new_access()
 
@@ -229,7 +229,7 @@ class FolderTarget(Target):
 
     def hidden(self) -> FolderStore:
         """Return the hidden folder."""
-        return self.name.parent.subfolder(self.place)
+        return self.name.parent.subfolder(self.hidden_name)
 
     def staged(self) -> FolderStore:
         """Return the folder of the dataset until it is committed."""
@@ -244,7 +244,9 @@ class FolderTarget(Target):
         earlier = [name for name in around.names() if name.startswith(start)]
         with naming_dataset(self.root, self.hidden().root):
             like = access.of_folder("")
-            around.make_folder(self.place, 0o777 if like is None else PRIVATE_FOLDER)
+            around.make_folder(
+                self.hidden_name, 0o777 if like is None else PRIVATE_FOLDER
+            )
             try:
                 hidden = self.hidden()
                 held = hidden.hold()
@@ -290,7 +292,7 @@ class FolderTarget(Target):
     def abandon(self) -> None:
         """Remove the hidden folder, unless a process is committing the dataset."""
         name = self.name
-        remove_leftover(name.parent, self.place, name)
+        remove_leftover(name.parent, self.hidden_name, name)
 
     def _is_staged(self) -> bool:
         """Return whether the dataset has not got its name.
@@ -348,7 +350,7 @@ class ShardChange(ParallelChange):
             self.abandon(file)
             return
         self._close(file)
-        self.store.rename(file.place, file.name, self._hidden)
+        self.store.rename(file.staged, file.name, self._hidden)
         self._folders.add(file.name.rpartition("/")[0])
 
     def abandon(self, *files: UnfinishedFile) -> None:
@@ -357,7 +359,7 @@ class ShardChange(ParallelChange):
             with suppress(OSError):  # closing writes the buffer: the disk may be full
                 file.fp.close()
             with suppress(FileNotFoundError):  # the hidden folder was removed
-                self._hidden.remove(file.place)
+                self._hidden.remove(file.staged)
 
 
 class WriteAfterCommit(StorageError):

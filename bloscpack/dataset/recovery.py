@@ -161,9 +161,9 @@ class _Saver:
                 group, _, last = inner.rpartition("/")
                 if group != name:
                     continue
-                place = NewName(change.store, last, DATASETS, change.model_of(last))
+                new_name = NewName(change.store, last, DATASETS, change.model_of(last))
                 try:
-                    self.save(inner, place, "x")
+                    self.save(inner, new_name, "x")
                 except (FormatError, UsageError) as error:
                     self.recovery.losses.append(RowLoss(inner, None))
                     self._remark("'%s' could not be recovered: %s" % (inner, error))
@@ -348,14 +348,14 @@ class SavedArray:
                 plain = part.read(number)
                 if plain is None:
                     continue
-                place = items[(*target, ...)]
+                room = items[(*target, ...)]
                 for name in part.fields:
-                    place = place[name]
-                shape_of_part = (*shape, *place.shape[len(shape) :])
-                size = math.prod(shape_of_part) * place.dtype.itemsize
+                    room = room[name]
+                shape_of_part = (*shape, *room.shape[len(shape) :])
+                size = math.prod(shape_of_part) * room.dtype.itemsize
                 plain = plain[:size].ljust(size, b"\0")  # an end may be short
-                found: Array = numpy.frombuffer(plain, place.dtype)
-                place[...] = found.reshape(shape_of_part)[source]
+                found: Array = numpy.frombuffer(plain, room.dtype)
+                room[...] = found.reshape(shape_of_part)[source]
         return items
 
 
@@ -382,8 +382,8 @@ class SavedPart:
         if number // self.source.slots >= self.source.nfiles:  # rows without bytes
             return None
         # The check of the file, if it is damaged.
-        place = bisect_right(self.checks, number, key=lambda c: c.numbers[0]) - 1
-        check = self.checks[place] if place >= 0 else None
+        index = bisect_right(self.checks, number, key=lambda c: c.numbers[0]) - 1
+        check = self.checks[index] if index >= 0 else None
         if check is not None and number not in check.numbers:
             check = None
         if check is not None and number not in check.intact:
@@ -400,22 +400,22 @@ class SavedPart:
 
 def moved(kept: Rows, rows: Rows) -> Rows:
     """Return the places of `rows` in an array that has the rows `kept` only."""
-    found, place = [], 0
+    found, position = [], 0
     for start, stop in kept:
         part = common(rows, [(start, stop)])
-        found += [(a - start + place, b - start + place) for a, b in part]
-        place += stop - start
+        found += [(a - start + position, b - start + position) for a, b in part]
+        position += stop - start
     return union(found)
 
 
 def places_of(kept: Rows, start: int, stop: int) -> Rows:
     """Return where new rows, [start, stop), were before all but `kept` was removed."""
-    found, place = [], 0
+    found, position = [], 0
     for first, last in kept:
-        low, high = max(start, place), min(stop, place + last - first)
+        low, high = max(start, position), min(stop, position + last - first)
         if low < high:
-            found.append((low - place + first, high - place + first))
-        place += last - first
+            found.append((low - position + first, high - position + first))
+        position += last - first
     return found
 
 

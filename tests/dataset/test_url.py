@@ -349,7 +349,7 @@ def test_a_server_that_is_gone(folder, monkeypatch):
 
 def test_changes_by_others(web, folder, monkeypatch):
     """A reader goes on when rows are appended to a shard that it has open."""
-    monkeypatch.setattr("bloscpack._storage.places.HEAD_SIZE", 256)
+    monkeypatch.setattr("bloscpack._storage.remote_files.HEAD_SIZE", 256)
     array = dataset.open(web.url + "/g/in/a b")
     assert ROWS[-1].tolist() == array[-1].tolist()
     with dataset.open(folder / "g/in/a b", "r+") as writer:

@@ -20,7 +20,7 @@ from storage.servers import Content, serving
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._storage import http_session, places, remote
+from bloscpack._storage import http_session, remote, remote_files
 from bloscpack._storage.paths import is_url, public_name, without_url
 from bloscpack._storage.remote import ReadAhead, RemoteStorage
 from bloscpack._storage.urls import last_part
@@ -379,7 +379,7 @@ def test_errors_of_the_client_are_not_repeated(web, number):
 
 
 def test_stall(web, monkeypatch):
-    monkeypatch.setattr(places, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(remote_files, "STALL_SECONDS", 0.2)
     web.answers = [servers.stall()]
     with RemoteStorage(web.url) as storage:
         assert 2 == len(web.requests)
@@ -579,8 +579,8 @@ def test_part_without_an_end(web, number):
 
 
 def test_response_that_comes_too_slowly(web, monkeypatch):
-    monkeypatch.setattr(places, "REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(places, "MIN_SPEED", 10**9)
+    monkeypatch.setattr(remote_files, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(remote_files, "MIN_SPEED", 10**9)
     monkeypatch.setattr(remote, "RETRY_SECONDS", 0)
 
     def answer(handler):

@@ -110,31 +110,31 @@ class _Tree:
         texts = TEXTS_NBYTES // max(1, os.path.getsize(path))
         self.most_texts = min(MAX_TEXTS, max(MIN_TEXTS, texts))
         self._request = request
-        # The place of each object, by its address in the file.
-        self._places = {self._address(file.id): b""}
+        # The path of each object, by its address in the file.
+        self._paths = {self._address(file.id): b""}
         # The address of the scale of each axis of an array, or its label.
         self._axes: list[tuple[ArrayContent, list[Any]]] = []
 
     def _address(self, found: Any) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
 
-    def _lose(self, what: str, place: bytes) -> None:
-        """Note something at a place that has no equal in the contents."""
+    def _lose(self, what: str, path: bytes) -> None:
+        """Note something at a path that has no equal in the contents."""
         is_named = len(self._request.lost) < MAX_NAMED
-        self._request.note_loss(what % text_of(place) if is_named else "more of these")
+        self._request.note_loss(what % text_of(path) if is_named else "more of these")
 
-    def group(self, group: Any, place: bytes, depth: int) -> Content:
-        """Return the contents of a group, which is at a place in the file."""
+    def group(self, group: Any, path: bytes, depth: int) -> Content:
+        """Return the contents of a group, which has a path in the file."""
         if depth > MAX_DEPTH:
             text = "expected at most '%d' groups inside of one another"
             raise UsageValueError(text % MAX_DEPTH)
         members: dict[str, Content] = {}
         narrays = len(self._axes)
         for link in group.id:
-            member = self._member(group, link, place + b"/" + link, depth)
+            member = self._member(group, link, path + b"/" + link, depth)
             if member is not None:
                 members[text_of(link)] = member
-        attrs = self._attributes(group, place)
+        attrs = self._attributes(group, path)
         is_table = attrs.pop(KIND, None) == TABLE
         found = GroupContent(members, attrs)
         if is_table and (table := joined_arrays(found)) is not None:
@@ -143,28 +143,28 @@ class _Tree:
         return found
 
     def _member(
-        self, group: Any, link: bytes, place: bytes, depth: int
+        self, group: Any, link: bytes, path: bytes, depth: int
     ) -> Content | None:
         """Return a member of a group; None, and a note, if there can't be one."""
         h5py = self.h5py
         if group.id.links.get_info(link).type != h5py.h5l.TYPE_HARD:
-            self._lose("the link '%s'", place)
+            self._lose("the link '%s'", path)
             return None
         found = h5py.h5o.open(group.id, link)
-        if self._places.setdefault(self._address(found), place) != place:
-            self._lose("the link '%s'", place)
+        if self._paths.setdefault(self._address(found), path) != path:
+            self._lose("the link '%s'", path)
         elif isinstance(found, h5py.h5g.GroupID):
-            return self.group(h5py.Group(found), place, depth + 1)
+            return self.group(h5py.Group(found), path, depth + 1)
         elif not isinstance(found, h5py.h5d.DatasetID):
-            self._lose("the type '%s'", place)
+            self._lose("the type '%s'", path)
         else:
             try:
-                return self._array(found, place)
+                return self._array(found, path)
             except UsageError as error:
-                self._lose("'%%s' (%s)" % str(error).replace("%", "%%"), place)
+                self._lose("'%%s' (%s)" % str(error).replace("%", "%%"), path)
         return None
 
-    def _array(self, found: Any, place: bytes) -> ArrayContent | None:
+    def _array(self, found: Any, path: bytes) -> ArrayContent | None:
         """Return an array; raise `UsageError` for items that no array has."""
         h5d, settings = self.h5py.h5d, found.get_create_plist()
         # The shape of a virtual dataset may be that of other files.
@@ -177,11 +177,11 @@ class _Tree:
         name = _plain(self._value(dataset, "NAME")) if is_scale else None
         if isinstance(name, str) and name.startswith(NO_VARIABLE):
             return None
-        items = _Items(self, dataset, place)
+        items = _Items(self, dataset, path)
         fill, given = None, settings.fill_value_defined()
         if given == h5d.FILL_VALUE_USER_DEFINED and not items.is_text:
             fill = numpy.asarray(dataset.fillvalue).astype(items.dtype)[()]
-        attrs, shape = self._attributes(dataset, place), dataset.shape + items.inner
+        attrs, shape = self._attributes(dataset, path), dataset.shape + items.inner
         content = ArrayContent(items.dtype, shape, items.rows, attrs, fill)
         content.array, content.may_be_lost = items, True
         if content.row_nbytes > MAX_ROW_NBYTES:
@@ -206,7 +206,7 @@ class _Tree:
                 axes.append(None if labels is None else _plain(labels[axis]))
         return axes
 
-    def _attributes(self, found: Any, place: bytes) -> JsonObject:
+    def _attributes(self, found: Any, path: bytes) -> JsonObject:
         """Return the attributes of an object; a note names those that JSON lacks."""
         attrs: JsonObject = {}
         for name in found.attrs:
@@ -215,7 +215,7 @@ class _Tree:
             value = _plain(self._value(found, name))
             if value is None:
                 text = "the attribute '%s' of '%%s'" % name.replace("%", "%%")
-                self._lose(text, place or b"/")
+                self._lose(text, path or b"/")
             else:
                 attrs[name] = value
         return attrs
@@ -235,7 +235,7 @@ class _Tree:
         """Name the axes of all arrays, after all scales have been seen."""
         for content, axes in self._axes:
             names = [
-                text_of(self._places.get(axis, b"")).rpartition("/")[2]
+                text_of(self._paths.get(axis, b"")).rpartition("/")[2]
                 if isinstance(axis, int)
                 else axis
                 for axis in axes
@@ -306,8 +306,8 @@ class _Items:
         Number of stored bytes.
     """
 
-    def __init__(self, tree: _Tree, dataset: Any, place: bytes) -> None:
-        self._tree, self._place, self._name = tree, place, text_of(place)
+    def __init__(self, tree: _Tree, dataset: Any, path: bytes) -> None:
+        self._tree, self._path, self._name = tree, path, text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.cbytes = dataset.id.get_storage_size()
         self._itemsize = dataset.id.get_type().get_size()
@@ -340,7 +340,7 @@ class _Items:
             nbytes = count * math.prod(self.chunks) * self._itemsize
             slots = min(10 * count + 521, CACHE_SLOTS)
             access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
-        return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._place, access))
+        return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._path, access))
 
     def _blocks(self, dataset: Any) -> Iterator[Array]:
         """Yield the rows in blocks, as h5py returns them."""
@@ -430,16 +430,16 @@ class _Writer:
         self._nscales = 0
 
     def write(
-        self, group: Any, content: Content, scales: Mapping[str, Any], place: str
+        self, group: Any, content: Content, scales: Mapping[str, Any], path: str
     ) -> None:
         """Write a group or a table; `scales` are those of the groups around."""
         attrs, members, scales = content.attrs, content.members, dict(scales)
         if is_table(content):
             attrs, columns = {**attrs, KIND: TABLE}, as_table(content).members
             members = {n: replace(c, dims=[ROW]) for n, c in columns.items()}  # type: ignore
-        self._write_attributes(group, attrs, place)
+        self._write_attributes(group, attrs, path)
         for name, member in sorted(members.items(), key=_order):
-            inner = "%s/%s" % (place, name)
+            inner = "%s/%s" % (path, name)
             if not isinstance(member, ArrayContent) or is_table(member):
                 found = group.create_group(name, track_order=True)
                 self.write(found, member, scales, inner)
@@ -454,12 +454,12 @@ class _Writer:
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
     def _write_array(
-        self, group: Any, name: str, array: ArrayContent, place: str
+        self, group: Any, name: str, array: ArrayContent, path: str
     ) -> Any:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
-            self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, place))
+            self._request.note_loss("the dtype '%s' of '%s'" % (array.dtype, path))
             word = UNITS[numpy.datetime_data(unit)[0]]
             word += " since 1970-01-01" * (unit.kind == "M")
             attrs = {**attrs, "units": word, MASK: int(numpy.iinfo("i8").min)}
@@ -478,7 +478,7 @@ class _Writer:
         dataset = group.create_dataset(
             name, array.shape, stored, fillvalue=fill, **settings
         )
-        self._write_attributes(dataset, attrs, place, stored)
+        self._write_attributes(dataset, attrs, path, stored)
         blocks = self._request.counted(array.rows())
         if not array.shape:
             dataset[()] = items(next(iter(blocks)))[()]
@@ -519,7 +519,7 @@ class _Writer:
         return dataset
 
     def _write_attributes(
-        self, found: Any, attrs: JsonObject, place: str, dtype: DType | None = None
+        self, found: Any, attrs: JsonObject, path: str, dtype: DType | None = None
     ) -> None:
         """Write attributes; a notice names those that HDF5 can't hold."""
         for name, value in attrs.items():
@@ -533,7 +533,7 @@ class _Writer:
                 is_text = stored.dtype.kind == "O"
                 found.attrs.create(name, stored, dtype=self._text if is_text else None)
             except (TypeError, ValueError, OSError, RuntimeError):
-                what = "the attribute '%s' of '%s'" % (name, place or "/")
+                what = "the attribute '%s' of '%s'" % (name, path or "/")
                 self._request.note_loss(what)
 
 

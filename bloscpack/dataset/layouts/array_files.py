@@ -43,7 +43,7 @@ class FileNames:
 
     Attributes
     ----------
-    place
+    prefix
         The folder, relative to the one of the array; empty for that one.
     before, after
         The text in front of the number, and the text behind it.
@@ -52,10 +52,10 @@ class FileNames:
     counts
         Number of files along each axis, in C order: a name has a number for each. The
         first one may be any. Without axes there is one file, which has the name of the
-        place.
+        folder.
     """
 
-    place: str
+    prefix: str
     before: str = ""
     after: str = ""
     first: int = 0
@@ -70,10 +70,10 @@ class FileNames:
     def __call__(self, number: int) -> str:
         """Return the name of a file."""
         parts = [
-            "%s%d%s" % (self.before, place + self.first, self.after)
-            for place in digits(number, self.counts)
+            "%s%d%s" % (self.before, digit + self.first, self.after)
+            for digit in digits(number, self.counts)
         ]
-        return "/".join([self.place, *parts] if self.place else parts)
+        return "/".join([self.prefix, *parts] if self.prefix else parts)
 
     def number(self, entry: str) -> int | None:
         """Return the number in a name without its folder; None for other names."""
@@ -95,8 +95,8 @@ class FileNames:
             return range(count)
         counts = self.counts
         if not counts:
-            return [0] if folder.exists(self.place) else []
-        numbers = self._numbers(folder, self.place)
+            return [0] if folder.exists(self.prefix) else []
+        numbers = self._numbers(folder, self.prefix)
         for axis, n in enumerate(counts[1:], 1):
             if max(counts[axis:]) > 1:
                 found = self._inner(folder, numbers, counts[:axis])
@@ -107,20 +107,20 @@ class FileNames:
         self, folder: Folder, numbers: Iterable[int], counts: Shape
     ) -> Iterator[tuple[int, int]]:
         """Yield numbers of folders, and the numbers of what each of them has."""
-        names = FileNames(self.place, counts=counts)
+        names = FileNames(self.prefix, counts=counts)
         for number in numbers:
             for inner in self._numbers(folder, names(number)):
                 yield number, inner
 
-    def _numbers(self, folder: Folder, place: str) -> list[int]:
+    def _numbers(self, folder: Folder, prefix: str) -> list[int]:
         """Return the numbers that the names in a folder have."""
-        found = map(self.number, self._entries(folder, place))
+        found = map(self.number, self._entries(folder, prefix))
         return [number for number in found if number is not None]
 
-    def _entries(self, folder: Folder, place: str) -> Iterator[str]:
+    def _entries(self, folder: Folder, prefix: str) -> Iterator[str]:
         """Yield the names in a folder, with those that a committed change adds."""
-        yield from folder.names(place)
-        start = folder.prefix + (place + "/" if place else "")
+        yield from folder.names(prefix)
+        start = folder.prefix + (prefix + "/" if prefix else "")
         for name in folder.pending.files:
             if name.startswith(start):
                 yield name[len(start) :].partition("/")[0]
@@ -170,9 +170,9 @@ class ChunkFiles(ChunkSource):
         self._check_description = check_description
         self._cache = ChunkCache(CACHE_NBYTES)
 
-    def has_file(self, place: Shape) -> bool:
-        """Return whether the array has the file at a place in the names."""
-        return all(map(int.__lt__, place, self.cut.counts)) and bool(self.nchunks)
+    def has_file(self, index: Shape) -> bool:
+        """Return whether the array has the file with an index in the names."""
+        return all(map(int.__lt__, index, self.cut.counts)) and bool(self.nchunks)
 
     def stored(self) -> Sequence[int]:
         """Return the numbers of the files that exist, ascending."""
@@ -218,12 +218,12 @@ class ChunkFiles(ChunkSource):
         raise NotImplementedError
 
 
-def placed(plain: memoryview, place: memoryview | None) -> memoryview:
-    """Return plain bytes, in `place` if that is given."""
-    if place is None:
+def placed(plain: memoryview, room: memoryview | None) -> memoryview:
+    """Return plain bytes, in `room` if that is given."""
+    if room is None:
         return plain
-    place[:] = plain
-    return place
+    room[:] = plain
+    return room
 
 
 def allocate_checked(

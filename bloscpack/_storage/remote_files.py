@@ -188,7 +188,7 @@ def _version_in(info: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple("%s=%s" % field for field in fields if field[1])
 
 
-class FilePlace(RemoteFile):
+class FsspecFile(RemoteFile):
     """A file in a file system whose methods block.
 
     A thread makes the calls: they may use the thread of fsspec, like those of an
@@ -224,7 +224,7 @@ class FilePlace(RemoteFile):
             self._fp.close()
 
 
-class HttpPlace(RemoteFile):
+class HttpFile(RemoteFile):
     """A file on a web server. Every response is judged by its headers."""
 
     size_with_part = True
@@ -367,7 +367,7 @@ class HttpPlace(RemoteFile):
             raise self._changed()
 
 
-class S3Place(RemoteFile):
+class S3File(RemoteFile):
     """An object in a store with the interface of S3, by the client of s3fs."""
 
     size_with_part = True
@@ -430,13 +430,13 @@ def _range(start: int, stop: int) -> str:
     return "bytes=%d-%d" % (start, stop - 1) if stop else "bytes=%d" % start
 
 
-def place_for(fs: Any, path: str, location: Location) -> RemoteFile:
+def remote_file_for(fs: Any, path: str, location: Location) -> RemoteFile:
     """Return the place for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
     if is_s3(fs):
-        return S3Place(fs, path, location)
+        return S3File(fs, path, location)
     if "fsspec.implementations.http.HTTPFileSystem" in class_names(fs):
-        return HttpPlace(fs, path, location)
-    kind = RemoteFile if isinstance(fs, AsyncFileSystem) else FilePlace
+        return HttpFile(fs, path, location)
+    kind = RemoteFile if isinstance(fs, AsyncFileSystem) else FsspecFile
     return kind(fs, path, location)
