@@ -158,7 +158,7 @@ def _report_header(error: FormatError, prefix: bytes, report: Report) -> Section
     unreadable = error if isinstance(error, (NotReadable, Unsupported)) else None
     kind = "header"
     if isinstance(error, FormatVersionMismatch):
-        kind = "layout"
+        kind = "version"
     elif not prefix.startswith(MAGIC):
         kind = "magic"
     elif unreadable is not None:
