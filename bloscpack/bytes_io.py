@@ -24,7 +24,7 @@ WORTH_A_WRITER = 2**20
 
 
 class CompressedBytesSource(SectionsSource):
-    """Reads a file of any layout from a buffer, which holds the whole file.
+    """Reads a file of any version from a buffer, which holds the whole file.
 
     It yields views of the buffer. Parameters, attributes and errors are those of
     `bloscpack.file_io.CompressedFPSource`, except for the buffer.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # First bytes of a Bloscpack file and of a .npy file.
 MAGIC = b"blpk"
 NPY_MAGIC = b"\x93NUMPY"
-# Layout of the files that are written.
+# Version of the files that are written.
 FORMAT_VERSION = 3
 # Largest number that the version byte of a file header can store.
 MAX_FORMAT_VERSION = 255

@@ -121,7 +121,7 @@ class DamageError(FormatError, RuntimeError):
 class Unsupported(FormatError):
     """Raised if a file or dataset can't be read here, although it may be undamaged.
 
-    It has an unknown layout, needs a codec that the installed Blosc lacks, exceeds a
+    It has an unknown version, needs a codec that the installed Blosc lacks, exceeds a
     limit, holds no array, or is a Zarr array of a structure that is not read here.
     """
 
@@ -258,7 +258,7 @@ class ChecksumLengthMismatch(DamageError):
 
 
 class FormatVersionMismatch(Unsupported, RuntimeError):
-    """Raised if the layout of a file is unknown, or too old to be appended to.
+    """Raised if the version of a file is unknown, or too old to be appended to.
 
     It is a ``RuntimeError``, its base in 0.16.
     """

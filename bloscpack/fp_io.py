@@ -41,7 +41,7 @@ WORTH_ANOTHER_THREAD = 64 * 2**10
 
 
 class SectionsSource(abstract_io.CompressedSource):
-    """Reads a file of any layout; the base of the sources over files and buffers.
+    """Reads a file of any version; the base of the sources over files and buffers.
 
     The constructor reads the sections in front of the chunks and raises `FormatError`
     if they are damaged or exceed the limits.
@@ -116,7 +116,7 @@ class SectionsSource(abstract_io.CompressedSource):
 
 
 class CompressedFPSource(SectionsSource):
-    """Reads a file of any layout from a file object, which may be a pipe.
+    """Reads a file of any version from a file object, which may be a pipe.
 
     The constructor reads the sections in front of the chunks. After the last chunk the
     file object is positioned at its end, so that another file may follow.
@@ -188,7 +188,7 @@ class CompressedFPSource(SectionsSource):
 
 
 class CompressedFPSink(abstract_io.CompressedSink):
-    """Writes a file of layout 3 to a file object.
+    """Writes a file of version 3 to a file object.
 
     If the number of chunks is not known at the start, the header is completed at the
     end. A file object that can't seek gets neither that header nor an offset table.

@@ -1,6 +1,6 @@
 """The records of fixed size: the file header and the metadata header.
 
-Each record and layout has one `struct.Struct`. Decoding checks every rule of
+Each record and version has one `struct.Struct`. Decoding checks every rule of
 docs/format.rst and raises `FormatError`. A constructor checks the values of the caller
 and raises `UsageError`.
 """
@@ -64,7 +64,7 @@ HEADER_V1 = struct.Struct("<4sB3sq")
 HEADER_V2_V3 = struct.Struct("<4sBBBBiiqq")
 METADATA_HEADER = struct.Struct("<8sBBBBIII8s")
 
-# Size in bytes of the file header, by layout.
+# Size in bytes of the file header, by version.
 HEADER_LENGTHS = {
     0: HEADER_V0.size,
     1: HEADER_V1.size,
@@ -72,7 +72,7 @@ HEADER_LENGTHS = {
     3: HEADER_V2_V3.size,
 }
 
-# Position in bytes of each field of the file header, by layout.
+# Position in bytes of each field of the file header, by version.
 _FIELD_OFFSETS_V2_V3 = {
     "format_version": 4,
     "options": 5,
@@ -232,15 +232,15 @@ def decode_metadata_options(options: str) -> dict[str, bool]:
 
 
 class BloscpackHeader(MutableMappingObject):
-    """The header of a file of any layout (docs/format.rst, Header).
+    """The header of a file of any version (docs/format.rst, Header).
 
-    In ``chunk_size``, ``last_chunk`` and ``nchunks``, -1 means unknown. Layouts 0 and 1
-    store ``nchunks`` alone.
+    In ``chunk_size``, ``last_chunk`` and ``nchunks``, -1 means unknown. Versions 0
+    and 1 store ``nchunks`` alone.
 
     Parameters
     ----------
     format_version
-        Number of the layout, 0 to 255; releases wrote 0 to 3.
+        Number of the format version, 0 to 255; releases wrote 0 to 3.
     offsets
         Whether the file has an offset table.
     metadata
@@ -302,7 +302,7 @@ class BloscpackHeader(MutableMappingObject):
 
     def _check_agreement(self) -> None:
         """Raise `UsageError` if the values contradict each other."""
-        # Layout 2 stores chunk_size 0 for a single chunk, and of two chunks the last
+        # Version 2 stores chunk_size 0 for a single chunk, and of two chunks the last
         # may be the longer one.
         if self.format_version >= 3 and -1 < self.chunk_size < self.last_chunk:
             raise UsageValueError(
@@ -352,7 +352,7 @@ class BloscpackHeader(MutableMappingObject):
         return size if size != -1 else None
 
     def encode(self) -> bytes:
-        """Return the bytes of the header: 8, 16 or 32, depending on the layout."""
+        """Return the bytes of the header: 8, 16 or 32, depending on the version."""
         if self.format_version == 0:
             return HEADER_V0.pack(MAGIC, self.nchunks)
         if self.format_version == 1:
@@ -371,9 +371,9 @@ class BloscpackHeader(MutableMappingObject):
 
     @staticmethod
     def decode(buffer_: bytes) -> BloscpackHeader:
-        """Return the header of layout 2 or 3 that is stored in `buffer_`.
+        """Return the header of version 2 or 3 that is stored in `buffer_`.
 
-        `decode_header` decodes the other layouts too.
+        `decode_header` decodes the other versions too.
 
         Parameters
         ----------
@@ -398,7 +398,7 @@ class BloscpackHeader(MutableMappingObject):
 
     @staticmethod
     def _decode(buffer_: bytes) -> BloscpackHeader:
-        """Return the header of layout 2 or 3 in 32 bytes that begin with the magic."""
+        """Return the header of version 2 or 3 in 32 bytes that begin with the magic."""
         _, version, options, checksum, *sizes = HEADER_V2_V3.unpack(buffer_)
         typesize, chunk_size, last_chunk, nchunks, max_app_chunks = sizes
         if checksum >= len(CHECKSUMS):
@@ -480,11 +480,11 @@ def _not_readable(message: str, prefix: bytes, size: int | None) -> NotReadable:
     return error
 
 
-def find_layout(prefix: bytes, size: int | None = None) -> int:
-    """Return the number of the layout, 0 to 3, of a file that starts with `prefix`.
+def find_version(prefix: bytes, size: int | None = None) -> int:
+    """Return the number of the version, 0 to 3, of a file that starts with `prefix`.
 
-    Layout 0 has no version byte, and its number of chunks may look like a version
-    (docs/format.rst, Telling the layouts apart).
+    Version 0 has no version byte, and its number of chunks may look like a version
+    (docs/format.rst, Telling the versions apart).
 
     Parameters
     ----------
@@ -496,7 +496,7 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
     Raises
     ------
     NotReadable, FormatVersionMismatch
-        This is no Bloscpack file, or a layout that no release wrote.
+        This is no Bloscpack file, or a version that no release wrote.
     """
     if len(prefix) >= len(MAGIC):
         check_magic(prefix, size)
@@ -504,7 +504,7 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
         version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
             prefix, HEADER_V0.size
         )
-        # At the position of ctbytes the other layouts store a part of nchunks, which
+        # At the position of ctbytes the other versions store a part of nchunks, which
         # passes this test only for more chunks than any disk can hold.
         if (
             version == BLOSC_VERSION_FORMAT
@@ -518,16 +518,16 @@ def find_layout(prefix: bytes, size: int | None = None) -> int:
         message = "attempting to decode a bloscpack header of length '%d', not '%d'"
         message %= len(prefix), BLOSCPACK_HEADER_LENGTH
         raise _not_readable(message, prefix, size)
-    layout = prefix[4]
-    # A file of layout 0 has no version byte; its first chunk was recognised above.
-    if layout == 0 or layout not in HEADER_LENGTHS:
+    version = prefix[4]
+    # A file of version 0 has no version byte; its first chunk was recognised above.
+    if version == 0 or version not in HEADER_LENGTHS:
         raise FormatVersionMismatch(
             "format version of file was not '%d' as expected, but '%d'"
-            % (FORMAT_VERSION, layout),
+            % (FORMAT_VERSION, version),
             section="header",
             offset=FIELD_OFFSETS[FORMAT_VERSION]["format_version"],
         )
-    return layout
+    return version
 
 
 def has_undo_record(prefix: bytes) -> bool:
@@ -536,7 +536,7 @@ def has_undo_record(prefix: bytes) -> bool:
     Parameters
     ----------
     prefix
-        The first 32 bytes of the file. A file of layout 0 has its number of chunks in
+        The first 32 bytes of the file. A file of version 0 has its number of chunks in
         the place of version and options.
     """
     options = FIELD_OFFSETS[FORMAT_VERSION]["options"]
@@ -544,12 +544,12 @@ def has_undo_record(prefix: bytes) -> bool:
         len(prefix) >= BLOSCPACK_HEADER_LENGTH
         and prefix[:options] == MAGIC + bytes([FORMAT_VERSION])
         and bool(prefix[options] & OPTION_UNDO)
-        and find_layout(prefix) == FORMAT_VERSION
+        and find_version(prefix) == FORMAT_VERSION
     )
 
 
 def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
-    """Return the header of a file of any layout.
+    """Return the header of a file of any version.
 
     The header occupies ``HEADER_LENGTHS[header.format_version]`` bytes of `prefix`.
 
@@ -563,21 +563,21 @@ def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
     Raises
     ------
     NotReadable, FormatVersionMismatch
-        This is no Bloscpack file, or a layout that no release wrote.
+        This is no Bloscpack file, or a version that no release wrote.
     FormatError
         The bytes are no valid header.
     """
-    layout = find_layout(prefix, size)
-    if layout == 0:
+    version = find_version(prefix, size)
+    if version == 0:
         return BloscpackHeader(
             format_version=0, nchunks=HEADER_V0.unpack_from(prefix)[1]
         )
-    if layout == 1:
+    if version == 1:
         _, _, reserved, nchunks = HEADER_V1.unpack_from(prefix)
         if any(reserved):
             raise FormatVersionMismatch(
-                "the reserved bytes of a layout 1 header must be zero, not %r; this "
-                "is a layout that no release of Bloscpack wrote" % reserved,
+                "the reserved bytes of a version 1 header must be zero, not %r; this "
+                "is a version that no release of Bloscpack wrote" % reserved,
                 section="header",
                 offset=FIELD_OFFSETS[1]["reserved"],
             )

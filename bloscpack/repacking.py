@@ -35,7 +35,7 @@ def repack(
     """Rewrite a file with other settings.
 
     What no setting changes stays the same: the plain bytes, the metadata, owner and
-    access of the file. A file of an old layout gets the current layout. Whatever
+    access of the file. A file of an old version gets the current version. Whatever
     interrupts it, the file is either the old one or the new one (docs/durability.rst).
 
     Parameters

@@ -39,7 +39,7 @@ def verify_fp(
     nthreads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Check a file of any layout, or an archive, from the position of a file object on.
+    """Check a file of any version or an archive from the position of a file object on.
 
     All bytes are read, and every chunk is decompressed. After a damaged chunk, the
     check goes on at the next intact one. The file object is left at its end. One that
@@ -58,7 +58,7 @@ def verify_fp(
     Raises
     ------
     NotReadable, Unsupported
-        The bytes are not a Bloscpack file, or have an unknown layout.
+        The bytes are not a Bloscpack file, or have an unknown version.
     UsageError
         They are an archive whose members another program has compressed or encrypted.
     """

@@ -1,4 +1,4 @@
-Files of the releases before 0.3: layouts 0, 1 and 2.
+Files of the releases before 0.3: versions 0, 1 and 2.
 
   $ awk 'BEGIN { for (i = 1; i <= 1000; i++) print i }' > numbers
 
@@ -43,11 +43,11 @@ Their chunks are like those of today, behind other headers.
   packed:     3.86K (3957 bytes)
   ratio:      0.98
 
-They can't be appended to in place. By default a file of layout 3 replaces them.
+They can't be appended to in place. By default a file of version 3 replaces them.
 
   $ cp v1.blp before
   $ blpk a --no-grow v1.blp numbers
-  blpk: error: format version of file was not '3' as expected, but '1': files of this layout can be read, but not appended to (file 'v1.blp', section 'header')
+  blpk: error: format version of file was not '3' as expected, but '1': files of this version can be read, but not appended to (file 'v1.blp', section 'header')
   [1]
   $ cmp v1.blp before
   $ cp v1.blp new.blp
@@ -56,14 +56,14 @@ They can't be appended to in place. By default a file of layout 3 replaces them.
   layout:     blp 3
   $ rm new.blp
 
-Damage is found where the layout allows it.
+Damage is found where the version allows it.
 
   $ head -c 3000 v0.blp > short.blp
   $ blpk d short.blp
   blpk: error: the file ends too early: * (file 'short.blp', section 'chunks', chunk 1, byte 2024) (glob)
   [3]
 
-Layouts that were never released, or are not known.
+Versions that were never released, or are not known.
 
   $ { printf 'blpk\4'; tail -c +6 v2.blp; } > v4.blp
   $ blpk d v4.blp

@@ -144,11 +144,11 @@ def read_sections(storage: Storage, report: Report) -> Sections:
 
 
 def _decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
-    """Return the header; one of layout 0 must be followed by a chunk."""
+    """Return the header; one of version 0 must be followed by a chunk."""
     header = decode_header(prefix, size)
     chunk_follows = prefix.startswith(BLOSC_PREFIX, HEADER_LENGTHS[0])
     if header.format_version == 0 and not chunk_follows:
-        message = "expected a layout from 1 to 3, found '0'"
+        message = "expected a version from 1 to 3, found '0'"
         raise FormatVersionMismatch(message, section="header", offset=len(MAGIC))
     return header
 
@@ -158,7 +158,7 @@ def _report_header(error: FormatError, prefix: bytes, report: Report) -> Section
     unreadable = error if isinstance(error, (NotReadable, Unsupported)) else None
     kind = "header"
     if isinstance(error, FormatVersionMismatch):
-        kind = "layout"
+        kind = "version"
     elif not prefix.startswith(MAGIC):
         kind = "magic"
     elif unreadable is not None:

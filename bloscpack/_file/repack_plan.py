@@ -104,7 +104,7 @@ META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
 
 
 class Survey:
-    """The sections of a file of any layout, and the sizes of its chunks.
+    """The sections of a file of any version, and the sizes of its chunks.
 
     ``geometry`` is the number of chunks, the chunk size and the size of the last one;
     ``regular`` says whether all chunks have these sizes. ``first`` is the header of the
@@ -210,7 +210,7 @@ class RepackPlan:
         self.blosc_args: BloscArgs | None = None
         typesize = old.header.typesize
         if old.header.format_version < 2 and old.first is not None:
-            typesize = old.first.typesize  # these layouts store none in the header
+            typesize = old.first.typesize  # these versions store none in the header
         recut = self.geometry != old.geometry or self.grid is not None
         if compress or recut or not old.regular:
             self.blosc_args = self._complete(settings, typesize)

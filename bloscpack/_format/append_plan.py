@@ -81,11 +81,11 @@ class ChunksDiffer(UsageError):
 
 
 def check_appendable(header: BloscpackHeader) -> None:
-    """Raise `FormatError` unless the file has the layout that can be appended to."""
+    """Raise `FormatError` unless the file has a version that can be appended to."""
     if header.format_version != FORMAT_VERSION:
         raise FormatVersionMismatch(
             "format version of file was not '%d' as expected, but '%d': files of this "
-            "layout can be read, but not appended to"
+            "version can be read, but not appended to"
             % (FORMAT_VERSION, header.format_version),
             section="header",
         )

@@ -497,7 +497,7 @@ def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
             % (header.last_chunk, found),
             section="chunks",
         )
-    # A last chunk of known size may be longer than the others in layout 2.
+    # A last chunk of known size may be longer than the others in version 2.
     if header.last_chunk == -1 and -1 < header.chunk_size < found:
         raise DamageError(
             "expected a chunk of at most '%d' plain bytes, found '%d'"

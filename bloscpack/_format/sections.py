@@ -105,7 +105,7 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
 
 
 def read_header(cursor: Cursor) -> BloscpackHeader:
-    """Read the header of a file of any layout."""
+    """Read the header of a file of any version."""
     prefix = bytes(cursor.peek(BLOSCPACK_HEADER_LENGTH))
     size = cursor.left()
     if prefix[: len(MAGIC)] != MAGIC:  # the error names the format of the file

@@ -331,7 +331,7 @@ def test_old_layouts_are_cut(nlayout):
     ("offset", "new", "section", "kind"),
     [
         (0, b"BLPK", "header", "magic"),
-        (4, b"\x09", "header", "layout"),
+        (4, b"\x09", "header", "version"),
         (5, b"\xff", "header", "header"),
         (6, b"\xff", "header", "header"),
         (6, b"\x04", "header", "checksum"),

@@ -126,7 +126,7 @@ def test_options_of_wrong_type(options):
 
 # The file header
 
-# The header of each layout: its fields, and the bytes 0.16.0 or its elders write.
+# The header of each version: its fields, and the bytes 0.16.0 or its elders write.
 ENCODED = [
     ({}, "03 00 00 00 ffffffff ffffffff ffffffffffffffff 0000000000000000"),
     (
@@ -155,7 +155,7 @@ ENCODED = [
         "03 01 01 08 00200000 c01d0000 0300000000000000 1e00000000000000",
     ),
     (
-        # A single chunk, which layout 2 called the last of size 0.
+        # A single chunk, which version 2 called the last of size 0.
         {
             "format_version": 2,
             "offsets": True,
@@ -247,7 +247,7 @@ def test_unknown_chunk_size_allows_any_last_chunk():
 
 
 def raw_header(**changes):
-    """Return a valid header of layout 3 with some fields changed, unchecked."""
+    """Return a valid header of version 3 with some fields changed, unchecked."""
     fields = {
         "magic": b"blpk",
         "format_version": 3,
@@ -314,7 +314,7 @@ def test_views_are_headers_too():
     )
 
 
-# Telling the layouts apart
+# Telling the versions apart
 
 CHUNK_OF_100 = struct.pack("<BBBBIII", 2, 1, 0x13, 8, 100, 100, 116)
 
@@ -339,33 +339,33 @@ def version_1(nchunks):
         (2, raw_header(format_version=2, chunk_size=0x08130102, last_chunk=100)),
     ],
 )
-def test_find_layout(expected, prefix):
-    assert expected == headers.find_layout(prefix[:32])
+def test_find_version(expected, prefix):
+    assert expected == headers.find_version(prefix[:32])
 
 
 def test_too_short_to_have_a_layout():
     for length in range(32):
         message = "attempting to decode a bloscpack header of length '%d'" % length
         with pytest.raises(NotReadable, match=message):
-            headers.find_layout(raw_header()[:length])
+            headers.find_version(raw_header()[:length])
 
 
 @pytest.mark.parametrize("prefix", [b"no header", b"\0" * 32, b"BLPK" + bytes(28)])
 def test_no_layout_at_all(prefix):
     with pytest.raises(NotReadable, match="magic marker b'blpk' is missing"):
-        headers.find_layout(prefix)
+        headers.find_version(prefix)
 
 
 def test_unknown_versions():
     for version, prefix in [
         *((version, raw_header(format_version=version)) for version in range(4, 256)),
-        # Layout 0 is known by its first chunk alone.
+        # Version 0 is known by its first chunk alone.
         (0, raw_header(format_version=0)),
         (0, b"blpk" + bytes(28)),
         (0, struct.pack("<4sI", b"blpk", 256) + bytes(24)),
     ]:
         message = "format version of file was not '3' as expected, but '%d'" % version
-        for decode in (headers.find_layout, headers.decode_header):
+        for decode in (headers.find_version, headers.decode_header):
             with pytest.raises(FormatVersionMismatch) as raised:
                 decode(prefix)
             assert message == raised.value.message
@@ -374,7 +374,7 @@ def test_unknown_versions():
 
 
 def test_layout_of_development_states():
-    with pytest.raises(FormatVersionMismatch, match="reserved bytes of a layout 1"):
+    with pytest.raises(FormatVersionMismatch, match="reserved bytes of a version 1"):
         headers.decode_header(raw_header(format_version=1))
 
 

@@ -61,7 +61,7 @@ OTHER_MESSAGES = {
     "expected dtype:": "A12",
     "expected rows of shape:": "A12",
     # The sample has only the beginning of this message.
-    "the reserved bytes of a layout … header must be zero, not b…; this is a layout "
+    "the reserved bytes of a version … header must be zero, not b…; this is a version "
     "that no release of Bloscpack wrote": "L5",
 }
 # Rules of arrays that the package checks behind the header of the first chunk.

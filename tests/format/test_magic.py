@@ -1,4 +1,4 @@
-"""The entry for file(1) and the MIME type: both are shipped and know every layout."""
+"""The entry for file(1) and the MIME type: both are shipped and know every version."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ def told(*arguments):
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("sound", ", layout 3, 2 chunks of 32 bytes, adler32, with metadata"),
-        ("layout-3-two-cln", ", layout 3, unknown number of chunks, adler32"),
-        ("layout-2-two-n", ", layout 2, unknown number of chunks of 32 bytes, adler32"),
-        ("layout-1-stream", ", layout 1, unknown number of chunks"),
-        ("layout-1-258-chunks", ", layout 1, 258 chunks"),
-        ("layout-0-three", ", layout 0, 3 chunks"),
+        ("sound", ", version 3, 2 chunks of 32 bytes, adler32, with metadata"),
+        ("layout-3-two-cln", ", version 3, unknown number of chunks, adler32"),
+        (
+            "layout-2-two-n",
+            ", version 2, unknown number of chunks of 32 bytes, adler32",
+        ),
+        ("layout-1-stream", ", version 1, unknown number of chunks"),
+        ("layout-1-258-chunks", ", version 1, 258 chunks"),
+        ("layout-0-three", ", version 0, 3 chunks"),
     ],
 )
 def test_what_file_tells(name, expected):
@@ -50,11 +53,11 @@ def test_what_file_tells(name, expected):
 
 
 @needs_file
-def test_file_tells_layout_and_chunks_of_golden_files():
+def test_file_tells_version_and_chunks_of_golden_files():
     entries = [entry for entry in golden_files() if "header" in entry]
     lines = told(*(BLP / entry["file"] for entry in entries))
     for entry, line in zip(entries, lines, strict=True):
-        expected = ", layout %d, %d chunks" % (
+        expected = ", version %d, %d chunks" % (
             entry["format_version"],
             entry["header"]["nchunks"],
         )

@@ -245,7 +245,7 @@ def test_example_of_a_document():
     ("title", "record", "names"),
     [
         (
-            "Layout 3",
+            "Version 3",
             "HEADER_V2_V3",
             [
                 "magic",
@@ -259,8 +259,8 @@ def test_example_of_a_document():
                 "max_app_chunks",
             ],
         ),
-        ("Layout 1", "HEADER_V1", ["magic", "version", "reserved", "nchunks"]),
-        ("Layout 0", "HEADER_V0", ["magic", "nchunks"]),
+        ("Version 1", "HEADER_V1", ["magic", "version", "reserved", "nchunks"]),
+        ("Version 0", "HEADER_V0", ["magic", "nchunks"]),
         (
             "Metadata",
             "METADATA_HEADER",

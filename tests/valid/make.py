@@ -495,7 +495,7 @@ FILES: dict[str, Case] = {
     **numpy_text("shard-key-text", "S1", {}, shard="8"),
     **numpy_text("shard-key-true", "S1", {}, shard=True),
     **in_shard("shard-no-key", "S1", {}, key=False, notes=("trailing",)),
-    # Old layouts
+    # Old versions
     "layout-2-reserved": Case(
         "L2", made(plain_of(FIRST, LAST), header(
             format_version=2, options=0xFE, max_app_chunks=2**64 - 1)),
