@@ -235,7 +235,7 @@ def main(argv: list[str] | None = None) -> None:
         text = exit_codes.message_of(error, printable)
         defaults = os.environ.get("BLPK_DEFAULTS", "")
         if code == exit_codes.EXIT_USAGE and defaults and "BLPK_DEFAULTS" not in text:
-            text += " (the default options of BLPK_DEFAULTS are: %s)" % defaults
+            text += " (BLPK_DEFAULTS: '%s')" % printable(defaults)
         console.last_error(text)
     except KeyboardInterrupt:
         code = exit_codes.EXIT_INTERRUPTED

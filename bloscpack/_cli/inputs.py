@@ -17,7 +17,6 @@ import stat
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
 
 from .. import log
 from .._storage.local import begins_with as begins_with
@@ -34,6 +33,11 @@ from .exit_codes import (
     kind_of_folder,
     refuse_kinds_of_folders,
 )
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 
 Job = tuple[str, str]
 

@@ -7,20 +7,12 @@ the same methods, so that a verb need not know which of them it has.
 from __future__ import annotations
 
 import os
-from argparse import Namespace
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import exceptions, log
-from .._check.files import Inspection
-from .._check.findings import Report
 from .._commit.snapshot import read_snapshot
-from .._format.sections import Beginning, read_beginning
+from .._format.sections import read_beginning
 from .._storage.cursor import Cursor
-from .._types import Json, JsonObject, Seekable
 from ..constants import MAGIC
-from ..dataset.file_checks import DatasetRecovery
-from ..recover import Recovery
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from . import inputs
 from .console import (
@@ -36,14 +28,26 @@ from .console import (
 from .display import chunk_rows
 from .exit_codes import EXIT_OK, Refusal, WrongUsage, refuse_kinds_of_folders
 from .info_text import json_text, size_text
-from .named_dataset import NamedDataset
 from .options import blosc_args, blosc_settings, metadata_of_option
-from .progress import Bar
 
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from .._commit.snapshot import Check
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any, TypeAlias
 
-Named: TypeAlias = "NamedFile | NamedDataset"
+    from .._check.files import Inspection
+    from .._check.findings import Report
+    from .._commit.snapshot import Check
+    from .._format.sections import Beginning
+    from .._types import Json, JsonObject, Seekable
+    from ..dataset.file_checks import DatasetRecovery
+    from ..recover import Recovery
+    from .named_dataset import NamedDataset
+    from .progress import Bar
+
+    Named: TypeAlias = "NamedFile | NamedDataset"
+
 
 # Fields that `list` leaves out: their size is not limited, or only `info` shows them.
 LEFT_OUT = (

@@ -10,11 +10,7 @@ read through a `Cursor`; errors name the chunk and its position in the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
-
 from .._engine.blosc_settings import own_settings
-from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from ..exceptions import (
     ChecksumLengthMismatch,
@@ -39,13 +35,18 @@ from .blosc_header import (
 from .codecs import CODECS
 from .sections import check_limit
 
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from .._storage.cursor import Cursor
+    from .._types import Buffer
     from ..args import BloscArgs, Limits
     from ..checksums import Hash
     from ..headers import BloscpackHeader
     from .automatic import Setting
 
+    # Returns start and stop of those plain bytes of a chunk that are needed.
     Part = Callable[[], tuple[int, int]]
 
 

@@ -12,14 +12,20 @@ import io
 import os
 import stat
 from _thread import allocate_lock
-from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
-from .._types import BinaryFile, Buffer, Seekable
 from .base import FileObjectStorage, Storage, StorageFile
 
-Extent = tuple[int, int]
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from .._types import BinaryFile, Buffer, Seekable
+
+    # The (start, stop) of bytes of a chunk.
+    Extent = tuple[int, int]
+
 
 # Size in bytes of a block of the usual file systems.
 BLOCK = 4096

@@ -110,7 +110,7 @@ def test_one_text_for_sizes(run, arguments):
 
 def test_the_text_for_sizes_in_a_variable(run, monkeypatch):
     monkeypatch.setenv("BLPK_DEFAULTS", "-z 1Q")
-    assert run("compress", "in/words")[2].endswith(SIZE)
+    assert SIZE.strip() + " (BLPK_DEFAULTS: '-z 1Q')" in run("compress", "in/words")[2]
     monkeypatch.setenv("BLPK_DEFAULTS", "-z 4KiB")
     assert (0, "", "") == run("compress", "in/words")
 

@@ -103,8 +103,8 @@ def test_only_the_chunks_needed_are_read(capfdbinary, monkeypatch):
     monkeypatch.setattr(FileRange, "read_into", counting)
     size = os.path.getsize("a.blp")
     written(capfdbinary, "--bytes", "9990:11010", "a.blp")
-    # The bit of a change, the header, the offset table, the header of the last chunk,
-    # and three chunks out of twenty.
+    # The header twice, the offset table, the header of the last chunk, and three chunks
+    # out of twenty.
     assert 5 == len(read)
     assert sum(count for _, count in read) < 4 * size / 20
     read.clear()
@@ -293,10 +293,10 @@ def test_memory_for_a_pipe(folder):
 
 
 def test_messages_keep_out_of_the_data(capfdbinary):
-    cli.main(["-d", "cat", "--bytes", "0:3", "a.blp"])
+    cli.main(["-v", "cat", "--bytes", "0:3", "a.blp"])
     said = capfdbinary.readouterr()
     assert PLAIN[:3] == said.out
-    assert b"reading bloscpack header" in said.err
+    assert b"blpk: done\n" in said.err
 
 
 def test_help():
@@ -334,22 +334,20 @@ def test_trailing_bytes_of_another_kind_are_not_reported():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
+    "arguments",
     [
-        (["cat", "empty"], "'empty'"),
-        (["info", "empty"], "'empty'"),
-        (["cat", "-"], "Standard input"),
-        (["decompress", "-", "-"], "Standard input"),
-        (["-d"], "Standard input"),
-        (["verify", "-"], "Standard input"),
+        ["cat", "empty"],
+        ["info", "empty"],
+        ["cat", "-"],
+        ["decompress", "-", "-"],
+        ["-d"],
     ],
 )
-def test_empty_file(arguments, name):
+def test_empty_file(arguments):
     open("empty", "wb").close()
     done = blpk(*arguments)
     assert (1, b"") == (done.returncode, done.stdout)
-    expected = "%s is empty; a Bloscpack file begins with a header of 32 bytes." % name
-    assert done.stderr.decode().splitlines()[-1].endswith(expected)
+    assert b"header of length '0', not '32'" in done.stderr
 
 
 def blpk(*arguments, input_=b""):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from ..._storage.paths import shown_name
 from ..._types import JsonObject
@@ -17,8 +18,11 @@ from ..display import say_json
 from ..exit_codes import EXIT_DAMAGED, EXIT_OK, for_each_file
 from ..info_text import UNKNOWN, size_text
 from ..inputs import is_dataset, packed_files
-from ..named import Named, named
+from ..named import named
 from ..options import add, add_packed_files
+
+if TYPE_CHECKING:
+    from ..named import Named
 
 # Plain size, compressed size, ratio, number, state.
 ROW = "%8s  %8s  %8s  %8s  %s"

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-
-from ..._types import JsonObject
 from ...describe import ratio_of
 from ...log import printable
 from ..console import console
@@ -14,6 +11,13 @@ from ..info_text import UNKNOWN, array_text, short, size_text, table
 from ..inputs import packed_files
 from ..named import named
 from ..options import add, add_packed_files
+
+TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from ..._types import JsonObject
+
 
 TITLES = ("plain", "packed", "ratio", "codec", "chunks", "checksum", "array", "name")
 SET_LEFT = (3, 5, 6)
