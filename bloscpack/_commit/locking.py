@@ -29,7 +29,7 @@ from .._types import BinaryFile, Path
 from ..exceptions import StorageError, UsageError, UsageTypeError
 from .ownership import FileAccess, copy_attributes, may_read
 from .temporary import LOCKED, TemporaryFile, remove_leftovers, try_lock, unlocking
-from .undo import Change, restore
+from .undo import FileChange, restore
 
 Result = TypeVar("Result")
 # The file in which Linux lists all locks.
@@ -60,7 +60,7 @@ class LockedFile:
         self.fp = fp
         self.owner = Owner()
         self.sync = sync
-        self.begun: Change | None = None
+        self.begun: FileChange | None = None
         self.temporary: TemporaryFile | None = None
         self._has_synced_name = False
         self.target = os.path.realpath(os.fsdecode(path))
@@ -69,9 +69,9 @@ class LockedFile:
         self.mtime = status.st_mtime_ns
         self.size = status.st_size
 
-    def change(self) -> Change:
+    def change(self) -> FileChange:
         """Return a change of the file in place, to be used in a ``with`` statement."""
-        self.begun = Change(self.fp, self.synced, self.mark_changed)
+        self.begun = FileChange(self.fp, self.synced, self.mark_changed)
         return self.begun
 
     def synced(self) -> None:
@@ -188,7 +188,7 @@ class LockedFile:
                 self.mtime = after
 
     def undo(self, error: BaseException) -> None:
-        """Undo what was begun and not committed; see `Change.undo`."""
+        """Undo what was begun and not committed; see `FileChange.undo`."""
         if self.temporary is not None:
             self.temporary.discard()
             self.temporary = None

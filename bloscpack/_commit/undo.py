@@ -1,6 +1,6 @@
 """The undo record: a file that is changed in place carries its old bytes itself.
 
-docs/format.rst (Undo record) has the layout. A `Change` takes these steps:
+docs/format.rst (Undo record) has the layout. A `FileChange` takes these steps:
 
 1. New bytes go to their final position behind the old end, except for the first `GUARD`
    bytes there, which stay zero: no program must take them for a chunk (rule C7).
@@ -312,11 +312,11 @@ class FileObjectTarget:
 
     def __init__(self, fp: BinaryFile) -> None:
         self.fp = fp
-        self.begun: Change | None = None
+        self.begun: FileChange | None = None
 
-    def change(self) -> Change:
+    def change(self) -> FileChange:
         """Return a change of the file in place, to be used in a ``with`` statement."""
-        self.begun = Change(self.fp, partial(_flush, self.fp))
+        self.begun = FileChange(self.fp, partial(_flush, self.fp))
         return self.begun
 
 
@@ -337,7 +337,7 @@ def changeable(fp: BinaryFile) -> Iterator[FileObjectTarget]:
         raise
 
 
-class Change:
+class FileChange:
     """A context manager whose block changes a file: completely, or not at all.
 
     The block writes only by `overwrite` and `truncate`, and each byte once. What it
@@ -397,7 +397,7 @@ class Change:
         """Cut the file to `length` bytes."""
         self._end = length
 
-    def __enter__(self) -> Change:
+    def __enter__(self) -> FileChange:
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *rest: object) -> None:

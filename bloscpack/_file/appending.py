@@ -4,8 +4,8 @@ All checks come before the first write. Their time does not grow with the data: 
 entries of the offset table are compared with each other, and the headers of the last
 two chunks with the last two entries; the digest of the last chunk is verified. Only if
 these contradict each other are the headers of all chunks read, to find the reason. The
-plan is a pure function (`plan_append`). All writes belong to one `undo.Change`: after a
-failure the file has its old bytes.
+plan is a pure function (`plan_append`). All writes belong to one `undo.FileChange`:
+after a failure the file has its old bytes.
 
 In a file without an offset table, or whose header does not state its chunks, the chunks
 are found by their headers, and the new header states them.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import log
 from .._commit.locking import LockedFile
-from .._commit.undo import Change, FileObjectTarget, changeable
+from .._commit.undo import FileChange, FileObjectTarget, changeable
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import for_each
 from .._format.append_plan import (
@@ -445,7 +445,7 @@ def _grid_chunks(
 
 
 def _write_chunks(
-    change: Change,
+    change: FileChange,
     plan: AppendPlan,
     plain_chunks: Iterator[Buffer],
     blosc_args: BloscArgs,
@@ -510,7 +510,7 @@ def replace_metadata(target: Target, metadata: object) -> None:
         overwrite_section(change, section)
 
 
-def overwrite_section(change: Change, section: Section) -> None:
+def overwrite_section(change: FileChange, section: Section) -> None:
     """Write a metadata section over the one in the file."""
     position = BLOSCPACK_HEADER_LENGTH
     for block in section.blocks():

@@ -196,7 +196,7 @@ def _named(path: str) -> Iterator[None]:
         raise DamageError(text, filename=path) from error
 
 
-class File:
+class SourceFile:
     """The bytes of a file, of which zarr 3 takes slices."""
 
     def __init__(self, storage: Storage, convert: Callable[[bytes], object]) -> None:
@@ -246,7 +246,7 @@ class Files(dict[str, object]):
         if isinstance(storage, MemoryStorage) and storage.size > self.most:
             raise too_long(self.most, folder.path(name), storage.size)
         if self.convert is not None:
-            return File(storage, self.convert)
+            return SourceFile(storage, self.convert)
         return bytes(storage.read_at(0, storage.size))
 
     def __contains__(self, name: object) -> bool:
