@@ -196,8 +196,8 @@ class FileInfo(InfoRecord):
     ----------
     file
         Name of the file.
-    layout
-        Number of the layout, 0 to 3.
+    format_version
+        Number of the version of the format, 0 to 3.
     nbytes
         Number of plain bytes.
     cbytes
@@ -232,7 +232,7 @@ class FileInfo(InfoRecord):
     """
 
     file: str
-    layout: int
+    format_version: int
     nbytes: int
     cbytes: int
     ratio: float
@@ -320,7 +320,7 @@ def _read_info(
         sizes.take_from_header(header, cbytes)
     described = FileInfo(
         file=name,
-        layout=header.format_version,
+        format_version=header.format_version,
         nbytes=sizes.nbytes,
         cbytes=cbytes,
         ratio=ratio_of(sizes.nbytes, cbytes),

@@ -4,7 +4,7 @@ What a compressed file says about itself.
   $ blpk c -l 0 -t 1 -z 1K numbers
   $ blpk info numbers.blp
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
   nchunks:    4
   chunk size: 1.0K (1024 bytes), the last chunk 821 bytes
   block size: 1.0K (1024 bytes), not split
@@ -22,7 +22,7 @@ With metadata, which have room to grow.
   $ blpk -f c -z 2K -k sha256 -m meta numbers
   $ blpk i numbers.blp
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
   nchunks:    2
   chunk size: 2.0K (2048 bytes), the last chunk 1.8K (1845 bytes)
   block size: 2.0K (2048 bytes), split by the bytes of the items
@@ -42,7 +42,7 @@ Any name will do, and -v adds little.
   $ blpk -v -n 1 info numbers.dat
   blpk: using 1 thread
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
   nchunks:    1
   chunk size: 3.8K (3893 bytes)
   block size: 3.8K (3888 bytes), not split
@@ -61,7 +61,7 @@ An array, with the label of a dataset for each fact.
   $ blpk c --npy a.npy a.blp
   $ blpk info a.blp
   kind:       array
-  layout:     blp 3
+  format:     blp 3
   shape:      (300, 10)
   dtype:      <f8
   nchunks:    1
@@ -97,7 +97,7 @@ The chunks of a file from a pipe are counted, up to the damage.
   $ head -c 2000 piped.blp > cut.blp
   $ blpk info cut.blp
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
   block size: 1.0K (1024 bytes), not split
   typesize:   8
   codec:      blosclz, filter shuffle, the first chunk stored uncompressed

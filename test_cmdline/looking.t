@@ -57,7 +57,7 @@ A file is described like a dataset.
 
   $ blpk info t.blp
   kind:       array
-  layout:     blp 3
+  format:     blp 3
   shape:      (12,)
   dtype:      [('time', '<i8'), ('price', '<f8'), ('name', '<U3')]
   nchunks:    1

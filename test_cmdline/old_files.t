@@ -16,7 +16,7 @@ Their chunks are like those of today, behind other headers.
 
   $ blpk info v0.blp
   kind:       bytes
-  layout:     blp 0
+  format:     blp 0
   nchunks:    2
   chunk size: 1.95K (2000 bytes)
   block size: 1.95K (2000 bytes), not split
@@ -28,10 +28,10 @@ Their chunks are like those of today, behind other headers.
   packed:     3.84K (3933 bytes)
   ratio:      0.99
   $ blpk info v1.blp | sed -n 2p
-  layout:     blp 1
+  format:     blp 1
   $ blpk info v2.blp
   kind:       bytes
-  layout:     blp 2
+  format:     blp 2
   nchunks:    2
   chunk size: 1.95K (2000 bytes), the last chunk 1.85K (1893 bytes)
   block size: 1.95K (2000 bytes), not split
@@ -52,8 +52,8 @@ They can't be appended to in place. By default a file of version 3 replaces them
   $ cmp v1.blp before
   $ cp v1.blp new.blp
   $ blpk a new.blp numbers
-  $ blpk info new.blp | grep layout
-  layout:     blp 3
+  $ blpk info new.blp | grep format
+  format:     blp 3
   $ rm new.blp
 
 Damage is found where the version allows it.

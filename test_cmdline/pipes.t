@@ -58,7 +58,7 @@ Info reads from a pipe too.
 
   $ cat numbers.blp | blpk info /dev/stdin | head -n 3
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
   nchunks:    18
 
   $ rm back from-pipe nothing nothing.blp numbers numbers.blp pipe piped piped.blp \

@@ -8,7 +8,7 @@ A dash is standard input or standard output.
   $ blpk d piped.blp - | cmp - numbers
   $ cat piped.blp | blpk info - | head -n 2
   kind:       bytes
-  layout:     blp 3
+  format:     blp 3
 
 Into a file the true numbers are filled in at the end.
 

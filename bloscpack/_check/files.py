@@ -95,7 +95,7 @@ class Inspection:
 
     def _check_checksum(self, header: BloscpackHeader) -> None:
         found, stated = self.checksum, header.checksum_impl
-        # The headers of layouts 0 and 1 do not state a checksum.
+        # The headers of versions 0 and 1 do not state a checksum.
         offset = FIELD_OFFSETS[header.format_version].get("checksum", len(MAGIC))
         if found is not stated:
             why = "by the digests" if found.size else "as there are no digests"
@@ -184,7 +184,7 @@ class Inspection:
         report.nbytes_intact = sum(sum(chain.sizes) for chain in numbering.chains)
         report.checksum = self.checksum.name
         if header is not None:
-            report.layout = header.format_version
+            report.format_version = header.format_version
             self._check_header(header)
         self._check_sections()
         self._check_chunks()

@@ -144,8 +144,8 @@ class Report(Record):
     ----------
     filename
         The path of the file, None for a file object.
-    layout
-        The layout of the file, 0 to 3, None if the header is damaged, and for an
+    format_version
+        The version of the format, 0 to 3, None if the header is damaged, and for an
         archive.
     findings
         The first thousand findings, in the order of the file.
@@ -162,7 +162,7 @@ class Report(Record):
     """
 
     filename: str | None = None
-    layout: int | str | None = None
+    format_version: int | None = None
     findings: list[Finding] = field(default_factory=list)
     nerrors: int = 0
     nnotes: int = 0

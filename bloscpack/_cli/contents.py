@@ -207,9 +207,9 @@ def describe(found: Opened) -> JsonObject:
     return {**described, "file": found.name}
 
 
-def _described(name: str, content: Content, layout: str) -> JsonObject:
-    members = [_described(key, node, layout) for key, node in content.members.items()]
-    described: JsonObject = {"name": name, "kind": content.kind, "layout": layout}
+def _described(name: str, content: Content, form: str) -> JsonObject:
+    members = [_described(key, node, form) for key, node in content.members.items()]
+    described: JsonObject = {"name": name, "kind": content.kind, "format": form}
     described["nbytes"] = content.nbytes
     if content.attrs:
         described["attributes"] = content.attrs

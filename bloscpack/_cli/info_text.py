@@ -154,6 +154,7 @@ def _axes(dims: Sequence[str | None]) -> str:
 # line whose keys the description lacks is left out.
 FACTS: tuple[tuple[str, tuple[str, ...], Callable[..., str]], ...] = (
     ("kind", ("kind",), str),
+    ("format", ("format",), str),
     ("layout", ("layout",), str),
     ("shape", ("shape",), _shape),
     ("axes", ("dims",), _axes),
@@ -208,7 +209,7 @@ def facts_of_file(info: FileInfo, damage: Exception | None = None) -> JsonObject
     array, chunk, shard = info.array, info.first_chunk, info.shard
     found: dict[str, object] = {
         "kind": "bytes" if array is None else "array",
-        "layout": "blp %d" % info.layout,
+        "format": "blp %d" % info.format_version,
         "nchunks": info.nchunks,
         "checksum": info.checksum,
         "room": _room(info),
@@ -276,8 +277,9 @@ def short(described: JsonObject) -> str:
     """Return what a dataset or a member is, in short form."""
     if "error" in described:
         return "%s that can't be opened: %s" % (described["kind"], described["error"])
+    form = described.get("format") or described["layout"]
     if described["kind"] == "array":
-        return "%s %s" % (array_text({"order": "C", **described}), described["layout"])
+        return "%s %s" % (array_text({"order": "C", **described}), form)
     if described["kind"] == "table":
-        return "table (%s) of %d rows" % (described["layout"], described["rows"])
-    return "%s (%s)" % (described["kind"], described["layout"])
+        return "table (%s) of %d rows" % (form, described["rows"])
+    return "%s (%s)" % (described["kind"], form)

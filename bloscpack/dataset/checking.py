@@ -126,7 +126,7 @@ class DatasetCheck:
     ) -> None:
         folder = Folder.open(path, storage_options)
         found = layouts.detect(folder)
-        self.report = DatasetReport(folder.root, found.layout, kind=found.kind)
+        self.report = DatasetReport(folder.root, layout=found.layout, kind=found.kind)
         self._nthreads = effective_nthreads(nthreads, None)
         self._progress = progress
         self._keep_sound = keep_sound
@@ -157,7 +157,7 @@ class DatasetCheck:
         for attempt in range(1, ATTEMPTS + 1):
             state = _state_of(folder, files.description_files)
             trial = copy(self)
-            trial.report = DatasetReport(self.report.path, layout, kind=kind)
+            trial.report = DatasetReport(self.report.path, layout=layout, kind=kind)
             trial._clear()
             if attempt > 1:
                 trial._progress = None  # it has counted all files

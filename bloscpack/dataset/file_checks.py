@@ -404,6 +404,7 @@ class DatasetReport(findings.Report):
         A `RowLoss` for each run of rows that are not intact.
     """
 
+    layout: str = ""
     kind: str = ""
     narrays: int = 0
     nfiles: int = 0

@@ -91,7 +91,7 @@ def check_golden_file(entry):
         assert ["codec"] == kinds(report), name
         return report
     assert [] == kinds(report), name
-    assert entry["format_version"] == report.layout, name
+    assert entry["format_version"] == report.format_version, name
     assert entry["size"] == report.cbytes, name
     assert report.nchunks == report.nintact, name
     if "header" in entry and "nchunks" in entry["header"]:
@@ -209,7 +209,7 @@ def test_report_of_a_sound_file(tmp_path):
         "nbytes": 1000,
         "nbytes_intact": 1000,
         "cbytes": path.stat().st_size,
-        "layout": 3,
+        "format_version": 3,
         "checksum": "adler32",
         "ok": True,
     } == report.as_dict()
@@ -251,7 +251,7 @@ def harmless(data, position, bit):
     has_metadata, has_offsets = bool(data[5] & 2), bool(data[5] & 1)
     if position == META_LEVEL and has_metadata:
         return data[position] ^ 1 << bit <= 9
-    # Without sections in front of the chunks, layouts 2 and 3 say the same.
+    # Without sections in front of the chunks, versions 2 and 3 say the same.
     return position == 4 and bit == 0 and not has_metadata and not has_offsets
 
 
@@ -321,7 +321,7 @@ def test_old_layouts_are_cut(nlayout):
         data = (BLP / entry["file"]).read_bytes()
         report = report_on(data[:-1])
         assert not report.ok
-        assert entry["format_version"] == report.layout == nlayout
+        assert entry["format_version"] == report.format_version == nlayout
 
 
 # Damage and its name
@@ -558,7 +558,7 @@ def test_last_chunk_of_unknown_size_may_be_the_longer_one():
     assert (True, True) == (report_on(known).ok, reads(known))
     unknown = builders.layout(3, chunks, nchunks=-1, chunk_size=10)
     assert (False, False) == (report_on(unknown).ok, reads(unknown))
-    # In layout 2 the header may state it.
+    # In version 2 the header may state it.
     stated = builders.layout(2, chunks, nchunks=-1, chunk_size=10, last_chunk=20)
     assert (True, True) == (report_on(stated).ok, reads(stated))
 

@@ -50,7 +50,7 @@ def test_file_and_dataset_alike(info):
     assert {label: folder[label] for label in same} == {
         label: file[label] for label in same
     }
-    assert ("blp 3", "lz4, filter shuffle") == (file["layout"], file["codec"])
+    assert ("blp 3", "lz4, filter shuffle") == (file["format"], file["codec"])
     assert ("zarr", "lz4, level 3, filter shuffle") == (
         *(folder["layout"], folder["codec"]),
     )
@@ -165,11 +165,11 @@ OTHERS = [
     # (name, lines, line of ``list``)
     (
         "a.npy",
-        {"kind": "array", "layout": "npy", "shape": "(2, 3)", "dtype": "<i4"},
+        {"kind": "array", "format": "npy", "shape": "(2, 3)", "dtype": "<i4"},
         "<i4 (2, 3) npy",
     ),
     ("a.npz", {"kind": "group", "members": "2"}, "group (npz)"),
-    ("a.zip", {"kind": "group", "layout": "archive"}, "group (archive)"),
+    ("a.zip", {"kind": "group", "format": "archive"}, "group (archive)"),
     (
         "a.csv",
         {"kind": "table", "rows": "2", "columns": "2", "plain": "32 bytes"},

@@ -46,7 +46,7 @@ def test_description(folder):
     found = describe("a.blp")
     size = os.path.getsize("a.blp")
     assert (3, 25_600, size, 3) == tuple(
-        found[name] for name in ("layout", "nbytes", "cbytes", "nchunks")
+        found[name] for name in ("format_version", "nbytes", "cbytes", "nchunks")
     )
     assert round(25_600 / size, 4) == found["ratio"]
     assert {"k": 1} == found["metadata"]

@@ -36,7 +36,7 @@ def run(data: bytes, folder: Path) -> object:
             report = outcome(lambda: verify.verify_fp(io.BytesIO(data), nthreads=1))
         except exceptions.UsageError as error:  # a member is compressed by ZIP itself
             report = error
-        sound = not isinstance(report, Exception) and report.layout is None
+        sound = not isinstance(report, Exception) and report.format_version is None
         if sound and report.ok and isinstance(found, Exception):
             raise Broken("nothing found, but %s" % found)
         try:

@@ -228,7 +228,7 @@ def test_info_of_a_file(path):
     assert (300, 1, 3, "adler32") == (
         found.nbytes,
         found.nchunks,
-        found.layout,
+        found.format_version,
         found.checksum,
     )
     assert path.stat().st_size == found.cbytes

@@ -36,7 +36,7 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_packed_files(parser, "files of any layout, datasets, or folders")
+    add_packed_files(parser, "files of any version, datasets, or folders")
     form = parser.add_mutually_exclusive_group()
     add(form, "--bytes", "show sizes in bytes, without suffix")
     add(form, "--json", "print a list of objects")

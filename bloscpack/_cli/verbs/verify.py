@@ -41,7 +41,7 @@ examples:
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the options of the verb."""
-    add_packed_files(parser, "files of any layout, datasets, or folders of them")
+    add_packed_files(parser, "files of any version, datasets, or folders of them")
     add(parser, "--json", "print a list of objects")
 
 
