@@ -159,7 +159,7 @@ class Evidence:
             return self.count_confirmed and (unlike or self.is_marked(size))
         return self.is_whole and numbers == [number]
 
-    def place(self, chain: Chain, i: int) -> int | None:
+    def best_number(self, chain: Chain, i: int) -> int | None:
         """Return the number of chunk `i` that fits the table best, None if none does.
 
         The numbers compared are those where the table has the rarest of the next
@@ -411,7 +411,7 @@ class ChunkGeometry(NamedTuple):
             differs = differs or a != b
         return tuple(found)
 
-    def place(
+    def location(
         self, first: int, stop: int
     ) -> dict[str, int | Pair | tuple[Pair, ...] | None]:
         """Return number, span and items of chunks, as arguments of a finding."""

@@ -271,7 +271,7 @@ class Inspection:
             message = "chunk %d is missing" % first
             if stop - first > 1:
                 message = "chunks %d to %d are missing" % (first, stop - 1)
-            where = self.geometry.place(first, stop)
+            where = self.geometry.location(first, stop)
             extent = start, max(start, end)
             self.report.add("chunks", "missing", message, extent=extent, **where)
 
@@ -285,7 +285,7 @@ class Inspection:
             kind = "chunk-header"
         stop = min(end if stop is None else stop, max(end, chunk.start))
         message = "damaged" if chunk.error is None else chunk.error.message
-        where = self.geometry.place(number, number + 1)
+        where = self.geometry.location(number, number + 1)
         self.report.add("chunks", kind, message, extent=(chunk.start, stop), **where)
 
     def _check_end(self, number: int, end: int, damaged: list[DamagedChunk]) -> None:
@@ -343,7 +343,7 @@ class Inspection:
                 "where the item size, here '%d', does not divide the chunk size"
                 % (expected % itemsize, itemsize)
             )
-        where = self.geometry.place(first + i, first + i + 1)
+        where = self.geometry.location(first + i, first + i + 1)
         extent = chain.offsets[i], chain.stop_of(i)
         self.report.add("chunks", kind, message, extent=extent, **where)
 
@@ -422,7 +422,7 @@ class Inspection:
             offset, where, guessed = None, {}, proof.first_guessed
             if guessed is not None:
                 offset = guessed.chain.start
-                where = self.geometry.place(guessed.number, guessed.number + 1)
+                where = self.geometry.location(guessed.number, guessed.number + 1)
             elif self.numbering.chains:
                 offset = self.numbering.chains[-1].stop
             self.report.note("chunks", "guess", message, offset=offset, **where)

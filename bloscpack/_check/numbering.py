@@ -353,13 +353,13 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
     table lacks the extent of the last chunk, so another chunk may be in its place.
     """
     chain, ndamaged = piece.chain, piece.ndamaged
-    begin, number = 0, evidence.place(chain, 0)
+    begin, number = 0, evidence.best_number(chain, 0)
     for i in range(1, len(chain)):
         expected = following = None if number is None else number + i - begin
         if evidence.entries and (
             expected is None or not evidence.fits(chain, i, expected)
         ):
-            best = evidence.place(chain, i)
+            best = evidence.best_number(chain, i)
             following = expected if best is None else best
         is_last = following == len(evidence.entries) - 1
         may_be_another = is_last and chain.extent_of(i) in evidence.numbers_of

@@ -113,10 +113,10 @@ def opened(name: str, nthreads: int, **settings: Any) -> Iterator[Opened]:
         found, content = _read(path, request)
         for number, member in enumerate(members):
             if member not in content.members:
-                place = "/".join([shown_name(path), *members[:number]])
+                inside = "/".join([shown_name(path), *members[:number]])
                 names = shorten(", ".join(content.members) or "no members", MOST_SHOWN)
                 text = "there is no '%s' in '%s', which has %s"
-                raise Refusal(text % (member, place, names))
+                raise Refusal(text % (member, inside, names))
             content = content.members[member]
         yield Opened(plain_name(name), path, "/".join(members), found, content)
 

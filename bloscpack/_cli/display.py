@@ -85,16 +85,16 @@ def parse_size(text: str) -> int:
 
 
 def chunk_rows(
-    numbers: Iterable[int], intact: Mapping[int, tuple[int, int]], **place: str
+    numbers: Iterable[int], intact: Mapping[int, tuple[int, int]], **where: str
 ) -> Iterator[JsonObject]:
     """Yield a row for each chunk: its number, and its plain and compressed size.
 
-    `intact` has both sizes for the intact chunks; the sizes of others are None. `place`
+    `intact` has both sizes for the intact chunks; the sizes of others are None. `where`
     are more fields of each row.
     """
     for number in numbers:
         nbytes, cbytes = intact.get(number, (None, None))
-        yield {**place, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
+        yield {**where, "chunk": number, "nbytes": nbytes, "cbytes": cbytes}
 
 
 # Help

@@ -57,22 +57,22 @@ def is_dataset(path: str) -> bool:
 
     A plain folder that contains datasets is one, too, unless it contains `.blp` files.
     """
-    place = os.fsdecode(local_path(path))
-    if is_url(place):
+    location = os.fsdecode(local_path(path))
+    if is_url(location):
         from ..verify import is_dataset_at
 
-        return is_dataset_at(place)
-    if not os.path.isdir(place):
-        outer = place  # the path of a ZIP file, and perhaps a name in it
+        return is_dataset_at(location)
+    if not os.path.isdir(location):
+        outer = location  # the path of a ZIP file, and perhaps a name in it
         while outer and not os.path.exists(outer):
             outer = os.path.dirname(outer)
-        return begins_with(outer, ZIP_MAGIC) and _is_zip_store(place)
+        return begins_with(outer, ZIP_MAGIC) and _is_zip_store(location)
     from .. import dataset
 
-    found = dataset.find(place)
+    found = dataset.find(location)
     if found is None or found[0] != "folder":
         return found is not None
-    return not any(name.endswith(EXTENSION) for name in os.listdir(place))
+    return not any(name.endswith(EXTENSION) for name in os.listdir(location))
 
 
 def _is_zip_store(path: str) -> bool:
@@ -287,8 +287,8 @@ def plan(args: Namespace, output_name: Callable[[str], str]) -> list[Job]:
         raise WrongUsage("--output is for one input, but there are %d" % len(found))
     unreadable = [name for name, _ in found if args.recursive and os.path.isdir(name)]
     jobs = [
-        (name, _output(name, place, args, output_name))
-        for name, place in found
+        (name, _output(name, relative, args, output_name))
+        for name, relative in found
         if name not in unreadable
     ]
     _check_outputs_differ(jobs)
@@ -369,12 +369,12 @@ def _found(
             yield name, last_part(name) if is_url(name) else os.path.basename(name)
             continue
         for path in walk(name, True, packed, args.suffix, left_out):
-            place = name if path == name else os.path.relpath(path, name)
-            yield path, place
+            relative = name if path == name else os.path.relpath(path, name)
+            yield path, relative
 
 
 def _output(
-    name: str, place: str, args: Namespace, output_name: Callable[[str], str]
+    name: str, relative: str, args: Namespace, output_name: Callable[[str], str]
 ) -> str:
     if args.output is not None:
         return str(args.output)
@@ -382,7 +382,7 @@ def _output(
         return STREAM
     if args.output_dir is None:
         return output_name(name)
-    return os.path.join(args.output_dir, output_name(place))
+    return os.path.join(args.output_dir, output_name(relative))
 
 
 def run_jobs(

@@ -222,13 +222,13 @@ class ArrayIndex:
         self._dims: list[int | None] = []
         lengths: list[int] = []
         entries = key if isinstance(key, tuple) else (key,)
-        place = self._resolve([_entry(entry) for entry in entries], lengths)
+        position = self._resolve([_entry(entry) for entry in entries], lengths)
         self.axes: list[Steps | PositionList] = self._picks
         if self._arrays:
             self._joint = self._broadcast()
             if not isinstance(key, Outer):
-                lengths[place:place] = self._joint
-                self._dims[place:place] = range(-1, -1 - len(self._joint), -1)
+                lengths[position:position] = self._joint
+                self._dims[position:position] = range(-1, -1 - len(self._joint), -1)
             self._combine(lengths)
         self.shape = tuple(lengths)
 
@@ -257,7 +257,7 @@ class ArrayIndex:
         # With an ellipsis, the result is an array even without axes.
         self._is_scalar = not nellipses
         combined: list[int] = []  # the numbers of integers and arrays
-        axis = place = 0
+        axis = position = 0
         for i, entry in enumerate(entries if nellipses else [*entries, Ellipsis]):
             if entry is None:
                 self._dims.append(None)
@@ -276,7 +276,7 @@ class ArrayIndex:
                 lengths.append(steps.count)
                 axis += 1
             else:
-                place = place if combined else len(self._dims)
+                position = position if combined else len(self._dims)
                 combined.append(i)
                 if isinstance(entry, int):
                     size = self._array_shape[axis]
@@ -293,7 +293,7 @@ class ArrayIndex:
         # NumPy treats integers beside an array as arrays, and puts the axes of arrays
         # that are not neighbours in front.
         apart = combined and combined[-1] - combined[0] >= len(combined)
-        return 0 if apart else place
+        return 0 if apart else position
 
     def _add_array(self, axis: int, entry: Array) -> None:
         """Add the positions that an array selects, from `axis` on."""

@@ -242,8 +242,8 @@ def open_s3_session(*arguments: Any, **settings: Any) -> Any:
             "'_get_session', through which responses are limited; install an older one"
         )
 
-    async def find_bounded(*place: Any) -> BoundedSession:
-        return BoundedSession(await find(*place))
+    async def find_bounded(*key: Any) -> BoundedSession:
+        return BoundedSession(await find(*key))
 
     session._get_session = find_bounded
     return session

@@ -273,17 +273,17 @@ class DatasetCheck:
 
     def _check_changes(self, folder: Folder, member: str) -> None:
         """Note what an interrupted writer has left."""
-        place = member or "."
+        shown = member or "."
         folder.pending.read()
         if folder.pending.is_there:
             message = "a change was committed, and the next writer completes it"
-            self.report.note("files", "change", message, file=place)
+            self.report.note("files", "change", message, file=shown)
         elif folder.lists and folder.is_folder(CHANGES) and folder.names(CHANGES):
             message = (
                 "files of a change that was not committed, or is being made: the next "
                 "writer removes them"
             )
-            self.report.note("files", "change", message, file=place)
+            self.report.note("files", "change", message, file=shown)
 
     # Arrays
 
@@ -337,8 +337,8 @@ class DatasetCheck:
             if stop > length:
                 rows = max(start, length), stop
                 message = "the document was altered, and does not reach these rows"
-                place = joined_name(member, file)
-                self.report.note("files", "unreached", message, file=place, rows=rows)
+                shown = joined_name(member, file)
+                self.report.note("files", "unreached", message, file=shown, rows=rows)
                 self.unreached.append(RowLoss(name, rows))
         return names
 
@@ -377,8 +377,8 @@ class DatasetCheck:
         for name, error in (table.unopened or {}).items():
             report.losses.append(RowLoss(joined_name(member, name), None))
             if _is_unsupported(error):
-                place = joined_name(member, name)
-                report.add("metadata", "unsupported", str(error), file=place)
+                shown = joined_name(member, name)
+                report.add("metadata", "unsupported", str(error), file=shown)
             else:
                 self._description_failed(error)
         used = set(table.unopened or ())
@@ -473,10 +473,10 @@ def _lost_chunks(checks: list[FileCheck]) -> Iterator[tuple[int, int]]:
             yield first * slots, last * slots + slots - 1
 
 
-def _strays(folder: Folder, place: str, used: set[str]) -> Iterator[tuple[str, str]]:
+def _strays(folder: Folder, prefix: str, used: set[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that are not in `used`, with the reason; no link is followed."""
-    for last, kind in folder.entries(place):
-        name = place + "/" + last if place else last
+    for last, kind in folder.entries(prefix):
+        name = prefix + "/" + last if prefix else last
         if name in used or name == CHANGES:
             continue
         if kind == stat.S_IFLNK:

@@ -336,12 +336,12 @@ def _plan_array(
     tasks = [
         task(
             target,
-            tuple(each[i] for each, i in zip(starts, place, strict=True)),
-            tuple(sizes[i] for sizes, i in zip(array.chunks, place, strict=True)),
+            tuple(each[i] for each, i in zip(starts, index, strict=True)),
+            tuple(sizes[i] for sizes, i in zip(array.chunks, index, strict=True)),
             dtype,
             block,
         )
-        for place, block in numpy.ndenumerate(array.to_delayed())
+        for index, block in numpy.ndenumerate(array.to_delayed())
         if array.size
     ]
     return tasks, length

@@ -176,12 +176,12 @@ def _check_shareable(found: Found) -> None:
             array._layout.stage(change, layout.grid, (), extends=True)
 
 
-def _open_again(options: Options, *place: Any) -> Array | Table:
+def _open_again(options: Options, *address: Any) -> Array | Table:
     """Return an array that was pickled while it had several writers.
 
     A library may keep such a copy for long: it is locked only while it is changed.
     """
-    found = open_array_or_table(detect(Folder.open(*place)), options)
+    found = open_array_or_table(detect(Folder.open(*address)), options)
     found._check_writer().unlock()
     return found
 

@@ -339,10 +339,10 @@ class ShardChange(ParallelChange):
 
     def begin(self, name: str) -> UnfinishedFile:
         """Return a new file in the hidden folder."""
-        place = "%s-%d" % (self._token, next(self._numbers))
+        staged = "%s-%d" % (self._token, next(self._numbers))
         like = self._access.of_file(name)
-        fp = self._hidden.create(place, 0o666 if like is None else PRIVATE)
-        return UnfinishedFile(name, place, fp, like)
+        fp = self._hidden.create(staged, 0o666 if like is None else PRIVATE)
+        return UnfinishedFile(name, staged, fp, like)
 
     def finish(self, file: UnfinishedFile, *, at_once: bool) -> None:
         """Give a shard its name; remove any other file."""

@@ -280,9 +280,9 @@ def _rows_of_fortran(
             flat = block.reshape((len(part), columns), order="F")
             for first in range(0, columns, at_a_time):
                 # The map of each part is removed, and its pages with it.
-                place = offset + first * shape[0] * dtype.itemsize
+                position = offset + first * shape[0] * dtype.itemsize
                 size = shape[0], min(at_a_time, columns - first)
-                some = numpy.memmap(file, dtype, "r", place, size, "F")
+                some = numpy.memmap(file, dtype, "r", position, size, "F")
                 flat[:, first : first + at_a_time] = some[part.start : part.stop]
                 del some
             yield block

@@ -67,8 +67,8 @@ def is_only_tree(path: str) -> bool:
     If so, it may be replaced by another tree.
     """
     has_block = False
-    for place, folders, files in os.walk(path):
-        if any(os.path.islink(os.path.join(place, n)) for n in (*folders, *files)):
+    for folder, folders, files in os.walk(path):
+        if any(os.path.islink(os.path.join(folder, n)) for n in (*folders, *files)):
             return False
         if HEADER not in files:
             if not {ATTRIBUTES, LEGACY}.issuperset(files):
@@ -78,7 +78,7 @@ def is_only_tree(path: str) -> bool:
         if not all(name in names or is_data_file(name) for name in files):
             return False
         try:
-            with open(os.path.join(place, HEADER), "rb") as fp:
+            with open(os.path.join(folder, HEADER), "rb") as fp:
                 header.decode(fp.read(MAX_TEXT))
         except FormatError:
             return False

@@ -193,8 +193,8 @@ def _is_table(content: Content, layout: str) -> bool:
     return is_table(content) and not (is_array and array_class(layout).by_field)
 
 
-def _write(content: Content, request: Request, path: str, place: str = "") -> None:
-    """Write contents to a free path, without syncing; `place` is that in the target."""
+def _write(content: Content, request: Request, path: str, inside: str = "") -> None:
+    """Write contents to a free path, without syncing; `inside` is the path in it."""
     layout = request.layout
     if isinstance(content, GroupContent):
         group = layout if "group" in LAYOUTS[layout].kinds else "zarr"
@@ -202,7 +202,7 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
         for name, member in content.members.items():
             if not is_member_name(name):
                 raise UsageValueError(BAD_NAME % ("member", name))
-            inner = join(place, name)
+            inner = join(inside, name)
             try:
                 _write(member, request, join(path, name), inner)
             except UsageError as error:
@@ -220,7 +220,7 @@ def _write(content: Content, request: Request, path: str, place: str = "") -> No
         _write_table(table, request, path)
     else:
         assert isinstance(content, ArrayContent)
-        if place:
+        if inside:
             ndim = len(content.shape)
             chunks = _lengths(request.chunks, ndim)
             shards = _lengths(request.shards, ndim)

@@ -100,22 +100,22 @@ MAX_DEPTH = 100
 
 
 @lru_cache
-def load(place: str) -> Any:
+def load(dotted: str) -> Any:
     """Return what an entry of `LAYOUTS` names."""
-    module, name = place.split(".")
+    module, name = dotted.split(".")
     return getattr(import_module("." + module, __name__), name)
 
 
 def _class(layout: str, kind: str) -> Any:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
-    place = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
-    if place is None:
+    dotted = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
+    if dotted is None:
         having = [name for name, found in LAYOUTS.items() if kind in found.kinds]
         raise UsageValueError(
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    return load(place)
+    return load(dotted)
 
 
 def array_class(name: str) -> type[ArrayLayout]:
@@ -187,12 +187,12 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
     if not folder.lists:
         return None
     places = [folder]
-    for searched, place in enumerate(places):
+    for searched, candidate in enumerate(places):
         if searched == MAX_SEARCHED:
             break
         with suppress(*skipped):
-            for name in place.folders():
-                inner = place.subfolder(name)
+            for name in candidate.folders():
+                inner = candidate.subfolder(name)
                 with suppress(*skipped, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")

@@ -438,10 +438,12 @@ class TableLayout(NodeLayout):
         """Return the columns by name; `places` has the folder of each."""
         columns = {}
         files = self.array_class.description_files
-        self.folder.prepare(place + "/" + f for place in places.values() for f in files)
-        for name, place in places.items():
+        self.folder.prepare(
+            column_prefix + "/" + f for column_prefix in places.values() for f in files
+        )
+        for name, column_prefix in places.items():
             try:
-                columns[name] = self._open_column(name, place)
+                columns[name] = self._open_column(name, column_prefix)
             except (FormatError, UsageError, OSError) as error:
                 if self.unopened is None:
                     raise
@@ -449,15 +451,15 @@ class TableLayout(NodeLayout):
         self.folder.prepare(())
         return columns
 
-    def _open_column(self, name: str, place: str) -> ArrayLayout:
-        if not self.folder.is_folder(place):
-            found = "no folder" if self.folder.exists(place) else "none"
+    def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
+        if not self.folder.is_folder(column_prefix):
+            found = "no folder" if self.folder.exists(column_prefix) else "none"
             raise DamageError(
                 "expected the folder of the column '%s', found %s" % (name, found),
                 section="metadata",
-                filename=self.folder.path(place),
+                filename=self.folder.path(column_prefix),
             )
-        folder = self.folder.child(place)
+        folder = self.folder.child(column_prefix)
         try:
             return self.array_class(folder, allow_pickle=self.allow_pickle)
         except FileNotFoundError as error:

@@ -489,10 +489,10 @@ def _blz_place(stored: JsonObject, name: str) -> str:
     Old files have longer paths, of which only the last part counts.
     """
     places = stored.get("dirs")
-    place = places.get(name) if isinstance(places, dict) else None
-    if not isinstance(place, str):
+    folder_name = places.get(name) if isinstance(places, dict) else None
+    if not isinstance(folder_name, str):
         return name
-    return place.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return folder_name.replace("\\", "/").rstrip("/").rpartition("/")[2]
 
 
 class BlzArray(BcolzArray):
@@ -513,7 +513,7 @@ class BlzTable(BcolzTable):
     def places_of(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         places = {name: _blz_place(stored, name) for name in stored["names"]}
-        for place in places.values():
-            if not is_safe_part(place):
-                refuse("'dirs' to be folders", place)
+        for folder_name in places.values():
+            if not is_safe_part(folder_name):
+                refuse("'dirs' to be folders", folder_name)
         return places

@@ -106,10 +106,10 @@ class FileChunks(ChunkFiles):
         """Return the plain bytes of a chunk, in `room` if there is some."""
         start, stop = self.span(number)
         size = stop - start
-        place = None if room is None else room(number)
+        target = None if room is None else room(number)
         cached = self._cache.get(number)
         if cached is not None:
-            return placed(memoryview(cached), place)
+            return placed(memoryview(cached), target)
         try:
             chunk = self.read_chunk(number)
             header = decode_header(chunk)
@@ -120,18 +120,18 @@ class FileChunks(ChunkFiles):
                     % (size, header.nbytes),
                     number,
                 )
-            if place is not None and header.nbytes == size:
-                decompress_into(chunk[: header.ctbytes], place, header)
-                return place
+            if target is not None and header.nbytes == size:
+                decompress_into(chunk[: header.ctbytes], target, header)
+                return target
             view = self._workspace.view(header.nbytes)
             decompress_into(chunk[: header.ctbytes], view, header)
         except FormatError as error:
             error.locate(number, HEADER.size)
             error.filename = self.path_of(number)
             raise
-        if place is None:
+        if target is None:
             self._cache.put(number, bytes(view[:size]))
-        return placed(view[:size], place)
+        return placed(view[:size], target)
 
     def read_chunk(self, number: int, limit: int | None = 0) -> memoryview:
         """Return the Blosc chunk in a file, with what may follow it.

@@ -351,18 +351,18 @@ class ShardFiles(ChunkFiles):
                     rest, first = buffer, following
             return
         for number in run:
-            place = None if room is None else room(number)
+            target = None if room is None else room(number)
             if number in cached:
-                plain = placed(memoryview(cached[number]), place)
-            elif place is None:
+                plain = placed(memoryview(cached[number]), target)
+            elif target is None:
                 key = number, version
                 plain = self._fill(reading, key, frames[number], view(size))
-            elif len(place) < size:
+            elif len(target) < size:
                 self._decode(number, frames[number], view(size))
-                placed(view(len(place)), place)
+                placed(view(len(target)), target)
             else:
-                self._decode(number, frames[number], place)
-            if place is None:
+                self._decode(number, frames[number], target)
+            if target is None:
                 use(number, plain)
 
     def _fill(

@@ -442,8 +442,8 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
             change.make_folder(name)
         nbytes = cbytes = length = 0
         for name, (new, blocks) in columns.items():
-            place = _make_column(change, "", name)
-            written = write_leaves(change, place, storages[name], blocks)
+            column_prefix = _make_column(change, "", name)
+            written = write_leaves(change, column_prefix, storages[name], blocks)
             cbytes += sum(written.values())
             nbytes += math.prod(new.shape) * storages[name].dtype.itemsize
             length = new.shape[0]
@@ -465,11 +465,11 @@ class SuperchunkTable(SuperchunkNode, TableLayout):
         """Write a column, which the table does not have before `stage_columns`."""
         new, blocks = column
         storage = new_storage(new)
-        place = column_folder(name)
+        column_prefix = column_folder(name)
         if name not in self.columns:
-            self.folder.remove_tree(place)  # of a column that was removed
-        place = _make_column(change, self.folder.prefix, name)
-        write_leaves(change, place, storage, blocks)
+            self.folder.remove_tree(column_prefix)  # of a column that was removed
+        column_prefix = _make_column(change, self.folder.prefix, name)
+        write_leaves(change, column_prefix, storage, blocks)
         self._new[name] = storage, new.attrs
 
     def stage_columns(self, change: Change, names: list[str]) -> None:
@@ -512,9 +512,9 @@ def column_folder(name: str) -> str:
 
 def _make_column(change: Change, prefix: str, name: str) -> str:
     """Make the folder of a column; return its name in the dataset, with a slash."""
-    place = prefix + column_folder(name)
-    change.make_folder(place)
-    return place + "/"
+    column_prefix = prefix + column_folder(name)
+    change.make_folder(column_prefix)
+    return column_prefix + "/"
 
 
 def encode_columns(

@@ -445,8 +445,8 @@ class ZarrArray(ArrayLayout):
             return False  # as after any append
         stored = set(self._stored_shards())
         for number in range(self.grid.nshards if not self.may_lack_files else 0):
-            place = self.grid.corner(number * self.grid.slots)
-            if number not in stored and all(map(int.__lt__, place, grid.shape)):
+            corner = self.grid.corner(number * self.grid.slots)
+            if number not in stored and all(map(int.__lt__, corner, grid.shape)):
                 self._source.file(number)  # raises the error: it is lost
         listed = map(shard_names(grid), self.shards_to_fill(grid))
         # A folder may have lost its last shard.

@@ -226,8 +226,8 @@ class ZarrTable(ZarrNode, TableLayout):
             raise folder.damage(message % (COLUMN_ORDER, shown(names)), ZARR_JSON)
         self.columns = self.open_columns({name: name for name in names})
 
-    def _open_column(self, name: str, place: str) -> ArrayLayout:
-        column = super()._open_column(name, place)
+    def _open_column(self, name: str, column_prefix: str) -> ArrayLayout:
+        column = super()._open_column(name, column_prefix)
         assert isinstance(column, ZarrArray)
         word = column.column_word
         if not self.changed_elsewhere and word not in (None, column_word(name)):

@@ -308,13 +308,13 @@ def file_names(document: JsonObject, grid: Grid, *, is_old: bool) -> FileNames:
         encoding = encoding if isinstance(encoding, dict) else {"name": encoding}
         name = encoding.get("name", "default")
         stated = _object(encoding.get("configuration")).get("separator")
-    place = "" if name == "v2" else "c"
+    folder_name = "" if name == "v2" else "c"
     counts = tuple(max(1, n) for n in grid.counts)
     if not counts:
-        return FileNames(place or "0", counts=counts)
+        return FileNames(folder_name or "0", counts=counts)
     if (stated or SEPARATORS.get(name, "/")) == "/":
-        return FileNames(place, counts=counts)
-    return DottedNames("", before=place and place + ".", counts=counts)
+        return FileNames(folder_name, counts=counts)
+    return DottedNames("", before=folder_name and folder_name + ".", counts=counts)
 
 
 class ZarrChunks(ChunkFiles):
@@ -343,8 +343,8 @@ class ZarrChunks(ChunkFiles):
             if plain is None:
                 plain = self.items(number).tobytes()
                 self._cache.put(number, plain)
-            place = None if room is None else room(number)
-            use(number, placed(memoryview(plain), place))
+            target = None if room is None else room(number)
+            use(number, placed(memoryview(plain), target))
 
     def items(self, number: int) -> Array:
         """Return the items of a chunk, padded with zeros."""
