@@ -192,7 +192,7 @@ class Target:
 
 
 class FolderTarget(Target):
-    """A dataset in a hidden folder, `place`, until it gets its name.
+    """A dataset in a hidden folder, `hidden_name`, until it gets its name.
 
     `begin` creates the dataset without rows, in a hidden folder beside its name. A
     shard is complete in a temporary file before it gets its name, so writing it again,
