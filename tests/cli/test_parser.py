@@ -121,7 +121,7 @@ WRONG = [
     ("there is no subcommand 'a.blp'", ["-d", "a.blp"]),
     ("blpk: error: ", ["-dc", "a.blp"]),
     ("blpk: error: ", ["--clevel", "3", "c", "a"]),
-    ("blpk: error: ", ["compress", "-oa.blp", "a"]),
+    (": error: ", ["compress", "-oa.blp", "a"]),
     ("-c/--codec: invalid choice: 'zst'", ["compress", "-c", "zst", "a"]),
     ("unrecognized arguments: -X", ["-X"]),
     ("unrecognized arguments: --nope", ["verify", "--nope", "a"]),
