@@ -79,12 +79,12 @@ def test_place_of_a_chain_is_found(kinds):
     for length in range(1, 20):
         at = pick.randrange(470)
         moved = chain(told[at : at + length], start=evidence.entries[at] + 3)
-        assert kinds < 5 or at == evidence.place(moved, 0) or length < 3
+        assert kinds < 5 or at == evidence.best_number(moved, 0) or length < 3
 
 
 def test_no_table():
     evidence = evidence_of(())
-    assert evidence.place(chain([30]), 0) is None
+    assert evidence.best_number(chain([30]), 0) is None
     assert not evidence.matches(chain([30]), 0, 0)
 
 
@@ -106,6 +106,6 @@ def test_work_is_linear_for_many_chains_and_equal_extents(found):
         table = Watched(table_of([30] * count))
         evidence = evidence_of(table)
         for i in range(count):
-            evidence.place(chain([*found[:-1], 40 + i], start=i), 0)
+            evidence.best_number(chain([*found[:-1], 40 + i], start=i), 0)
         looked_at.append(table.looked_at)
     assert looked_at[1] < 2.3 * looked_at[0]

@@ -17,7 +17,7 @@ from builders import layout, numbers, packed, text
 
 import bloscpack
 from bloscpack._commit.locking import open_locked
-from bloscpack._commit.undo import Change
+from bloscpack._commit.undo import FileChange
 from bloscpack.append import (
     append,
     append_from,
@@ -710,7 +710,7 @@ def test_a_change_of_metadata_in_place_needs_no_memory_for_the_room(
         raise LookupError("at the end")
 
     if fails:
-        monkeypatch.setattr(Change, "_commit", fail)
+        monkeypatch.setattr(FileChange, "_commit", fail)
     tracemalloc.start()
     try:
         with pytest.raises(LookupError) if fails else nullcontext():
