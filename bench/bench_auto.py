@@ -4,8 +4,8 @@ The trials are those of ``bench_settings.py``. The targets: the choice takes at 
 of the time; the size is within 10 % of the size with the setting of the lowest cost,
 and of the smallest that is as fast; on the tar, size and time are within 15 % of those
 of ``zstd -3``. With the goal 'ratio' the CPU time is at most 30 times that of
-``--auto``. All figures but those of the trials are whole processes with the same number
-of threads. CPU seconds depend less on other load than seconds do.
+``--auto``. All figures except the figures of the trials are whole processes with the
+same number of threads. CPU seconds depend less on other load than seconds do.
 
 The second table is for inputs below 32 MB, of which the sample is a larger part: the
 beginnings of some of the data sets, and regular data, for each goal.

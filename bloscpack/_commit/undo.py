@@ -88,6 +88,8 @@ class UndoRecord:
     """
 
     def __init__(self, whole: Storage) -> None:
+        import hashlib
+
         end = whole.size - FOOTER.size
         footer = whole.read_at(max(0, end), FOOTER.size)
         size, digest, magic = 0, b"", b""
@@ -96,8 +98,6 @@ class UndoRecord:
         if magic != RECORD_MAGIC or not HEAD.size <= size <= end:
             raise _damaged("found none", end)
         start = end - size
-        import hashlib
-
         found = hashlib.blake2b(POSITION.pack(start), digest_size=32)
         head = b""  # of the bytes that are hashed: a writer may be changing the file
         for block in whole.read_blocks(start, end):

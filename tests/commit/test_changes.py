@@ -37,15 +37,6 @@ from bloscpack.append import append_fp, rewrite_metadata
 from bloscpack.exceptions import UsageError
 from bloscpack.verify import verify_fp
 
-
-@pytest.fixture(params=[FLAGGED[0], LAST], ids=["bit set", "all overwritten"])
-def path(request, tmp_path):
-    """A file whose change was interrupted."""
-    path = tmp_path / TARGET
-    path.write_bytes(request.param)
-    return path
-
-
 # Restoring
 
 

@@ -49,14 +49,6 @@ from bloscpack.recover import recover
 from bloscpack.verify import verify
 
 
-@pytest.fixture(params=[FLAGGED[0], LAST], ids=["bit set", "all overwritten"])
-def path(request, tmp_path):
-    """A file whose change was interrupted."""
-    path = tmp_path / TARGET
-    path.write_bytes(request.param)
-    return path
-
-
 def test_steps_of_a_change():
     assert 12 <= len(STATES) <= 25
     assert 6 <= len(FLAGGED) <= 12
