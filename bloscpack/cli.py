@@ -83,7 +83,7 @@ def _answer_quickly(arguments: list[str]) -> int | None:
     Importing argparse takes longer than these commands.
     """
     asks_info = len(arguments) == 2 and arguments[0] in ("info", "i")
-    if asks_info and os.environ.get("BLPK_DEFAULTS"):
+    if asks_info and os.environ.get(exit_codes.DEFAULTS_VARIABLE):
         return None
     if asks_info:
         name = arguments[1]
@@ -233,9 +233,10 @@ def main(argv: list[str] | None = None) -> None:
     except (BloscpackError, OSError, MemoryError) as error:
         code = exit_codes.exit_code(error)
         text = exit_codes.message_of(error, printable)
-        defaults = os.environ.get("BLPK_DEFAULTS", "")
-        if code == exit_codes.EXIT_USAGE and defaults and "BLPK_DEFAULTS" not in text:
-            text += " (BLPK_DEFAULTS: '%s')" % printable(defaults)
+        variable = exit_codes.DEFAULTS_VARIABLE
+        defaults = os.environ.get(variable, "")
+        if code == exit_codes.EXIT_USAGE and defaults and variable not in text:
+            text += " (%s: '%s')" % (variable, printable(defaults))
         console.last_error(text)
     except KeyboardInterrupt:
         code = exit_codes.EXIT_INTERRUPTED

@@ -11,6 +11,7 @@ import sys
 
 from bloscpack._cli import verb_table
 from bloscpack._cli.exit_codes import (
+    DEFAULTS_VARIABLE,
     EXIT_COULD_NOT,
     EXIT_DAMAGED,
     EXIT_INTERRUPTED,
@@ -18,7 +19,6 @@ from bloscpack._cli.exit_codes import (
     EXIT_USAGE,
     SIGNAL_BASE,
 )
-from bloscpack._cli.options import DEFAULTS_VARIABLE
 from bloscpack.version import __version__
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time

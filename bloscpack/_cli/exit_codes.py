@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     Item = TypeVar("Item")
 
+# The environment variable with options that the user wants in every command.
+DEFAULTS_VARIABLE = "BLPK_DEFAULTS"
+
 EXIT_OK = 0
 EXIT_COULD_NOT = 1
 EXIT_USAGE = 2

@@ -64,9 +64,6 @@ def set_help(parser: ArgumentParser, text: str) -> None:
     parser.description, parser.epilog = above or None, examples.strip() + below
 
 
-# The environment variable with options that the user wants in every command.
-DEFAULTS_VARIABLE = "BLPK_DEFAULTS"
-
 INFINITE = float("inf")
 
 # Options of every verb
@@ -179,7 +176,7 @@ AUTO_HELP = (
 
 
 class StoreGiven(Action):
-    """Stores a value, and the name of its attribute in ``given``."""
+    """Stores a value of the command line, and its name in ``given``."""
 
     def __call__(
         self, parser: object, args: Namespace, values: object, option: object = None
@@ -327,6 +324,14 @@ def check_goal(parser: ArgumentParser, arguments: Iterable[str]) -> None:
             parser.error("argument --auto: the goal must follow an equals sign")
 
 
+def chosen(args: Namespace) -> set[str]:
+    """Return the names of the options that the user gave, or has among the defaults.
+
+    ``given`` has those of the command line, ``from_defaults`` those of the variable.
+    """
+    return {*getattr(args, "given", ()), *getattr(args, "from_defaults", ())}
+
+
 def check_type_size(args: Namespace) -> None:
     """Raise `Refusal` if options give a type size for an array, which has its own.
 
@@ -348,13 +353,13 @@ def blosc_settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
     """Return the settings for Blosc as keywords; with ``--auto``, those given stay."""
     if not args.auto:
         return {"blosc_args": settings}
-    given = [name for name in settings if name in getattr(args, "given", ())]
-    return {"blosc_args": {name: settings[name] for name in given}, "auto": args.auto}
+    kept = {name: settings[name] for name in chosen(args) & {*settings}}
+    return {"blosc_args": kept, "auto": args.auto}
 
 
 def refuse_auto(args: Namespace) -> None:
     """Raise `Refusal` if ``--auto`` is given for a dataset; a default is for files."""
-    if args.auto and "auto" not in getattr(args, "given", ()):
+    if args.auto and "auto" not in getattr(args, "from_defaults", ()):
         raise WrongUsage("--auto is for files: '%s' is a dataset" % args.original_file)
 
 

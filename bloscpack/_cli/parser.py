@@ -20,7 +20,7 @@ from ..log import printable
 from . import options, verb_table
 from .console import STREAM, console
 from .display import HelpFormatter
-from .exit_codes import EXIT_USAGE
+from .exit_codes import DEFAULTS_VARIABLE, EXIT_USAGE
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def _user_defaults(parser: ArgumentParser, word: str | None) -> UserDefaults | None:
     """Set the defaults of the user for a verb; return None if there are none."""
     # A user who has set the variable wrongly needs the help.
-    if word in (None, "help") or not os.environ.get(options.DEFAULTS_VARIABLE):
+    if word in (None, "help") or not os.environ.get(DEFAULTS_VARIABLE):
         return None
     from .user_defaults import UserDefaults
 

@@ -14,8 +14,8 @@ from shlex import split
 from typing import Any, NoReturn
 
 from . import verb_table
+from .exit_codes import DEFAULTS_VARIABLE as VARIABLE
 from .exit_codes import WrongUsage
-from .options import DEFAULTS_VARIABLE as VARIABLE
 from .options import check_goal
 
 # Options that end the command, make a filter decompress, or concern one file.
@@ -80,7 +80,7 @@ class UserDefaults:
     def apply(self, args: Namespace) -> None:
         """Let an option that the user gave win over those that it excludes.
 
-        Adds the options of the variable to ``given``.
+        The names of those of the variable that hold become ``args.from_defaults``.
         """
         same = {n for n, value in self._values.items() if getattr(args, n) == value}
         for parser in self._own:
@@ -90,4 +90,4 @@ class UserDefaults:
                     for name in names & same:
                         setattr(args, name, self._before[name])
                     same -= names
-        args.given = sorted({*same, *getattr(args, "given", ())})
+        args.from_defaults = same

@@ -12,7 +12,7 @@ from cli.verb_support import load_manpage
 from support import DOCS, environment
 
 from bloscpack._cli import exit_codes as outcomes
-from bloscpack._cli.options import DEFAULTS_VARIABLE
+from bloscpack._cli.exit_codes import DEFAULTS_VARIABLE
 from bloscpack._cli.parser import create_parser
 from bloscpack._cli.verb_table import VERBS
 from bloscpack._cli.verbs.bigfile import ACTIONS

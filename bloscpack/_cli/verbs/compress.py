@@ -79,12 +79,12 @@ def add_chunk_options(group: _ActionsContainer, *, kept: bool = False) -> None:
     names = "".join(map(join_with_eol, rows)).replace("\n", "\n    ")
     size = None if kept else defaults.DEFAULT_CHUNK_SIZE
     checksum = None if kept else defaults.DEFAULT_CHECKSUM
-    given = {"action": options.StoreGiven}
+    stored = {"action": options.StoreGiven}
     options.add_options(
         group,
         CHUNK_OPTIONS % (size or options.KEPT, names, checksum or options.KEPT),
-        chunk_size={**given, "type": _chunk_size, "default": size},
-        checksum={**given, "choices": CHECKSUMS_AVAIL, "default": checksum},
+        chunk_size={**stored, "type": _chunk_size, "default": size},
+        checksum={**stored, "choices": CHECKSUMS_AVAIL, "default": checksum},
         no_offsets={
             "action": "store_false",
             "dest": "offsets",
@@ -167,13 +167,13 @@ def _is_wanted(in_file: str, args: Namespace) -> bool:
 
 def _settings(args: Namespace, settings: BloscArgs) -> dict[str, Any]:
     """Return the settings that are not left to the library."""
-    given = {name: getattr(args, name) for name in FILE_SETTINGS}
-    if args.shard and "checksum" not in getattr(args, "given", ()):
+    values = {name: getattr(args, name) for name in FILE_SETTINGS}
+    chosen = options.chosen(args)
+    if args.shard and "checksum" not in chosen:
         from ..._format.shard import DEFAULT_SHARD_CHECKSUM
 
-        given["checksum"] = DEFAULT_SHARD_CHECKSUM
-    found = {name: value for name, value in given.items() if value is not None}
-    chosen = getattr(args, "given", ())
+        values["checksum"] = DEFAULT_SHARD_CHECKSUM
+    found = {name: value for name, value in values.items() if value is not None}
     if not args.auto or "chunk_size" in chosen:
         # A size with a suffix is rounded to whole items.
         found["chunk_size"] = "%dB" % args.chunk_size

@@ -21,6 +21,7 @@ from ..exit_codes import WrongUsage
 from ..options import (
     add_codec_options,
     add_options,
+    chosen,
     lengths_of_option,
     rows_or_shape,
 )
@@ -77,8 +78,8 @@ def run(args: Namespace) -> None:
     check_exists("input file", args.source)
     without_url(args.target, "an output of the command")
     _check_target(args)
-    given = getattr(args, "given", ())  # formats have different defaults
-    settings = {name: getattr(args, name) for name in ("cname", "clevel", "shuffle")}
+    # Formats have different defaults.
+    settings = {"cname", "clevel", "shuffle"} & chosen(args)
     dtypes, dtype = _types(args.dtype)
     source = name_of_input(args.source, seekable=True)
     log.verbose("input file is: '%s'" % shown_name(args.source))
@@ -99,7 +100,7 @@ def run(args: Namespace) -> None:
             sync=args.sync,
             progress=bar,
             expect=None if bar is None else bar.expect,
-            **{name: value for name, value in settings.items() if name in given},
+            **{name: getattr(args, name) for name in settings},
         )
     clock.log(done.nbytes)
     if done.lost:
