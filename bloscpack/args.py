@@ -567,7 +567,7 @@ def known_settings(
     fields
         The first names of those that are allowed.
     refusal
-        The beginning of the message for any other, with a place for its name.
+        The beginning of the message for any other, with a ``%%s`` for its name.
     others
         Parameters of the function, which the message may propose.
 

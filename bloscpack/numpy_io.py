@@ -42,7 +42,7 @@ from ._format.shard import (
     with_rows,
 )
 from ._loop import pack, unpack
-from ._storage.paths import check_place
+from ._storage.paths import check_is_path
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
     CompressedSink,
@@ -500,7 +500,7 @@ def pack_ndarray_to_file(
     >>> unpack_ndarray_from_file('zeros.blp').shape
     (1000, 3)
     """
-    check_place(filename, "pack_ndarray_to_file(array, filename)")
+    check_is_path(filename, "pack_ndarray_to_file(array, filename)")
     args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
         sink = CompressedFPSink(fp, new=True)

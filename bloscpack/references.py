@@ -165,7 +165,7 @@ class _Array:
     checksum: str
 
     def indexes(self) -> list[tuple[int, ...]]:
-        """Return the place of each chunk in the grid, in the order of the file."""
+        """Return the position of each chunk in the grid, in the order of the file."""
         counts = [
             -(-n // size) for n, size in zip(self.shape, self.chunk_shape, strict=True)
         ]

@@ -18,7 +18,7 @@ from ._commit.replacing import replacing
 from ._file.archive_writing import ArchiveSettings
 from ._format.shard import row_nbytes
 from ._storage.base import Storage
-from ._storage.paths import check_place, is_url, shown_name
+from ._storage.paths import check_is_path, is_url, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
 from .constants import EXTENSION
@@ -102,7 +102,7 @@ def save(
     >>> sorted(load('two.zip'))
     ['days', 'prices']
     """
-    check_place(file, "save(file, array)", or_object=True)
+    check_is_path(file, "save(file, array)", or_object=True)
     how: dict[str, Any] = {"sync": sync, "storage_options": storage_options}
     checked = ArchiveSettings({**settings, **how, "auto": auto})
     if isinstance(arrays, Mapping):

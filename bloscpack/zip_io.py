@@ -35,7 +35,7 @@ from ._file.array_reader import CACHE_NBYTES, ChunkCache
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Closing, Storage, naming_errors
-from ._storage.paths import check_place, shown_name
+from ._storage.paths import check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, effective_limits
 from .exceptions import UsageError, UsageValueError
@@ -89,7 +89,7 @@ def savez(
     ...     archive.files, archive['ones'][999, 998:].tolist()
     (['arr_0', 'ones'], [1.0, 1.0])
     """
-    check_place(file, "savez(file, *arrays, **named)", or_object=True)
+    check_is_path(file, "savez(file, *arrays, **named)", or_object=True)
     found = {"arr_%d" % i: array for i, array in enumerate(arrays)}
     twice = [name for name in named if name in found]
     if twice:
@@ -151,7 +151,7 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         self._file = ArchiveFile(file, options["storage_options"])
         # The file stays the same if the process goes to another folder.
         name = self._file.name
-        self._place = None if name is None else full_name(name)
+        self._path = None if name is None else full_name(name)
 
     @property
     def files(self) -> list[str]:
@@ -223,15 +223,15 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
 
     def _origin(self, name: str) -> Origin | None:
         """Return how an array is opened again, if the file was opened by name."""
-        if self._place is None:
+        if self._path is None:
             return None
-        return partial(_open_again, self._place, name, self._options)
+        return partial(_open_again, self._path, name, self._options)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Return what opens the archive again, in any process, for reading."""
-        if self._place is None:
+        if self._path is None:
             raise UsageError("only an archive that was opened by name can be pickled")
-        return partial(loadz, self._place, **self._options), ()
+        return partial(loadz, self._path, **self._options), ()
 
 
 def loadz(

@@ -34,7 +34,7 @@ from .scan import Chain, ChunkScan
 
 # Number of chunks compared with the table: as many equal extents identify a chain.
 NCOMPARED = 16
-# Maximum number of places in the table that are compared with one chain.
+# Maximum number of positions in the table that are compared with one chain.
 MAX_PLACES = 32
 # Maximum number of bytes in the extent of a chunk besides its plain bytes.
 LARGEST_OVERHEAD = BLOSC_HEADER_LENGTH + max(checksum.size for checksum in CHECKSUMS)

@@ -60,7 +60,7 @@ class Inspection:
         The statements of the file about its chunks, the chains of intact chunks with
         the numbers that follow from these, and the count and the sizes of all chunks.
     damaged
-        The first places where a chunk should begin but no intact one does.
+        The first offsets where a chunk should begin but no intact one does.
     """
 
     def __init__(

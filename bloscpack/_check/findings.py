@@ -111,7 +111,7 @@ class Finding(Record):
             parts.append("chunk %d" % self.chunk)
         if self.offset is not None:
             parts.append("byte %d" % self.offset)
-        parts += plain_place(self.span, self.rows, self.region)
+        parts += plain_position(self.span, self.rows, self.region)
         file = "" if self.file is None else "'%s': " % self.file
         text = self.severity, file, self.message, ", ".join(parts)
         return "%s: %s%s (%s)" % text
@@ -125,15 +125,15 @@ def counted(count: int, noun: str) -> str:
     return "%d %s%s" % (count, noun, "s" * (count != 1))
 
 
-def plain_place(
+def plain_position(
     span: Pair | None, rows: Pair | None, region: tuple[Pair, ...] | None = None
 ) -> list[str]:
     """Return the plain bytes and the items concerned as texts, if they are known."""
     if region is not None:
         axes = ", ".join("%d:%d" % pair for pair in region)
-        return [*plain_place(span, None), "items [%s]" % axes]
-    places = ("plain bytes", span), ("rows", rows)
-    return ["%s %d to %d" % (name, *pair) for name, pair in places if pair is not None]
+        return [*plain_position(span, None), "items [%s]" % axes]
+    ranges = ("plain bytes", span), ("rows", rows)
+    return ["%s %d to %d" % (name, *pair) for name, pair in ranges if pair is not None]
 
 
 @dataclass(eq=False, repr=False)
@@ -183,7 +183,7 @@ class Report(Record):
     def add(self, section: str, kind: str, message: str, **where: Any) -> None:
         """Add a finding; the arguments are those of `Finding`.
 
-        If its place is an extent, ``offset`` is the start of it.
+        If it concerns an extent, ``offset`` is the start of it.
         """
         if "extent" in where:
             where.setdefault("offset", where["extent"][0])

@@ -111,8 +111,8 @@ def in_order(chains: Sequence[Chain], evidence: Evidence) -> Numbering | None:
     """Return the numbers of the chunks if one chain is all of the file, else None.
 
     If a single entry of the offset table contradicts the order, the entry is wrong. If
-    several do, and the table has the same extents in another order, chunks have changed
-    places.
+    several do, and the table has the same extents in another order, chunks were
+    exchanged.
     """
     if len(chains) != 1 or not evidence.is_complete(chains[0]):
         return None
@@ -350,7 +350,7 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
     """Yield the pieces of a chain: cut it where its numbers can't go on.
 
     They go on if the table does not contradict it, but not behind the last chunk. The
-    table lacks the extent of the last chunk, so another chunk may be in its place.
+    table lacks the extent of the last chunk, so another chunk may be at its position.
     """
     chain, ndamaged = piece.chain, piece.ndamaged
     begin, number = 0, evidence.best_number(chain, 0)
@@ -374,7 +374,7 @@ def _cut(piece: Piece, evidence: Evidence) -> Iterator[Piece]:
 
 
 def by_unique_extents(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
-    """Claim the only place where the table has an extent of a piece."""
+    """Claim the only position where the table has an extent of a piece."""
     for i, piece in enumerate(pieces):
         number, chain = piece.hint, piece.chain
         if number is not None and any(
@@ -402,7 +402,7 @@ def by_count(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
 
 
 def by_table(evidence: Evidence, pieces: Pieces, numbers: Numbers) -> Claims:
-    """Claim the place nearest to a piece where the table has its extents."""
+    """Claim the position nearest to a piece where the table has its extents."""
     for i, piece in enumerate(pieces):
         if piece.hint is not None:
             yield i, piece.hint

@@ -22,7 +22,7 @@ from ..headers import BloscpackHeader
 from ..serializers import is_array, is_grid, replaced_metadata, user_metadata
 from .evidence import ChunkGeometry
 from .files import Inspection
-from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_place
+from .findings import ANOTHER, ERROR, Pair, Record, Report, counted, plain_position
 from .note import with_note
 from .scan import Chain
 
@@ -67,7 +67,7 @@ class Loss(Record):
     def __str__(self) -> str:
         first, last = self.chunks[0], self.chunks[1] - 1
         text = "chunks %d to %d" % (first, last) if first < last else "chunk %d" % first
-        return ", ".join([text, *plain_place(self.span, self.rows, self.region)])
+        return ", ".join([text, *plain_position(self.span, self.rows, self.region)])
 
     def __repr__(self) -> str:
         return "<Loss %s>" % self
@@ -86,8 +86,9 @@ class Recovery(Record):
     decided
         The rule that gave the chunks their numbers: a list of (first, stop, rule).
     certain
-        Whether it is proven that every copied chunk is in its place, and that the file
-        contained nothing else. Otherwise chunks may be at other positions than before.
+        Whether it is proven that every copied chunk is at its position, and that the
+        file contained nothing else. Otherwise chunks may be at other positions than
+        before.
     nsaved, nlost
         The number of chunks that were copied, and of those that are lost.
     losses

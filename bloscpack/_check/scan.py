@@ -98,7 +98,7 @@ class Chain:
 
 
 class DamagedChunk(NamedTuple):
-    """A place where a chunk should begin but no intact chunk does.
+    """A position where a chunk should begin but no intact chunk does.
 
     ``stop`` and ``nbytes`` are the end of the digest and the plain size by the chunk's
     header, None if the header is damaged. ``error`` is the problem, None if unknown.
@@ -185,7 +185,7 @@ class ChunkScan:
             lasts = -1, chain.sizes[-1]
             if chain.offsets != entries or header.last_chunk not in lasts:
                 return False
-            # If a chunk follows, a chunk of the chain may be at a wrong place.
+            # If a chunk follows, a chunk of the chain may be at a wrong position.
             return self.find(chain.stop, chain.stop + 1) is None
         # Files without a table can't have been appended to.
         return self.storage.read_at(chain.stop, len(MAGIC)) == MAGIC

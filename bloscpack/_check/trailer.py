@@ -47,7 +47,7 @@ SECTION = "shard"
 # linear on hostile files; ordinary files have one separator.
 MAX_CANDIDATES = 64
 # Maximum number of bytes whose checksum is computed in this search, as a multiple of
-# the size of the file: the index of one candidate may begin in this many places.
+# the size of the file: the index of one candidate may begin at this many positions.
 MAX_TIMES_READ = 1 + len(CHECKSUMS)
 NO_TRAILER = (
     "the metadata say that the file is a Zarr shard, but no shard index follows the "
@@ -231,11 +231,13 @@ class _TrailerCheck:
         The index has `size` bytes.
         """
         whole = self.inspection.whole
-        places = [self.copy_start + size]
+        positions = [self.copy_start + size]
         with suppress(FormatError):
             head = decode_header(whole.read_at(self.copy_start, BLOSC_HEADER_LENGTH))
-            places.append(places[0] + head.ctbytes + self.inspection.checksum.size)
-        for position in places:
+            positions.append(
+                positions[0] + head.ctbytes + self.inspection.checksum.size
+            )
+        for position in positions:
             if whole.read_at(position, len(MAGIC)) == MAGIC:
                 message = (
                     "'%d' bytes lie behind the shard index: another packed file begins "
@@ -309,9 +311,9 @@ class _TrailerCheck:
                 continue
             pairs = zip(ENTRY.iter_unpack(index), ENTRY.iter_unpack(right), strict=True)
             wrong = [(i, *pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]]
-            number, places = at // ENTRY.size + wrong[0][0], wrong[0][1:]
+            number, extents = at // ENTRY.size + wrong[0][0], wrong[0][1:]
             message = "the shard index says that inner chunk %d has %s, but it has %s"
-            message %= number, *(_place(*position) for position in places)
+            message %= number, *(_shown_extent(*extent) for extent in extents)
             if len(wrong) > 1:
                 message += "; '%d' more entries are wrong" % (len(wrong) - 1)
             at = self.index_start + ENTRY.size * number
@@ -347,7 +349,7 @@ class _TrailerCheck:
         self._add(message, start, stop)
 
 
-def _place(offset: int, nbytes: int) -> str:
+def _shown_extent(offset: int, nbytes: int) -> str:
     if offset == nbytes == MISSING:
         return "no bytes"
     return "'%d' bytes from byte %d on" % (nbytes, offset)

@@ -171,7 +171,7 @@ def attributes_in(
 
 
 def of_another_user(found: FileAccess) -> bool:
-    """Return whether root makes a file in a place that belongs to another user.
+    """Return whether root makes a file in a folder that belongs to another user.
 
     `found` are the attributes of the folder, or of a file in it. The new file then gets
     this access, and root does not own it. False for a folder or file that any user may

@@ -2,8 +2,8 @@
 
 Strategy: an index becomes positions on each axis (`ArrayIndex`); these become the
 numbers of the chunks that hold selected bytes; each chunk is loaded once, in parallel,
-into its place in the result. A chunk that is selected as a whole is decompressed right
-there.
+into its position in the result. A chunk that is selected as a whole is decompressed
+right there.
 
 `ChunkSource` is the base class of everything that stores an array in numbered chunks,
 and `ChunkCache` keeps the plain bytes of the chunks that were used last.

@@ -21,7 +21,7 @@ from .indexing import Piece, PositionList, Steps, independent
 
 
 class AxisPart(NamedTuple):
-    """The part of an entry that is in the chunks at some places of its axes.
+    """The part of an entry that is in the chunks at some positions along its axes.
 
     Attributes
     ----------
@@ -113,11 +113,11 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
     shard_step = strides(grid.counts)[span]
     slot_step = strides(grid.per_shard)[span]
 
-    def part(places: Sequence[int], target: Any, source: tuple[Any, ...]) -> AxisPart:
+    def part(indexes: Sequence[int], target: Any, source: tuple[Any, ...]) -> AxisPart:
         number = 0
-        pairs = zip(places, per_shard, shard_step, slot_step, strict=True)
-        for place, count, of_shard, of_slot in pairs:
-            number += place // count * of_shard * grid.slots + place % count * of_slot
+        pairs = zip(indexes, per_shard, shard_step, slot_step, strict=True)
+        for index, count, of_shard, of_slot in pairs:
+            number += index // count * of_shard * grid.slots + index % count * of_slot
         return AxisPart(number, target, source)
 
     if len(axis.shape) == 1:
@@ -131,10 +131,10 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
         return
     assert isinstance(axis, PositionList)
     where = axis.coordinates()
-    places = [i // n for i, n in zip(where, chunk, strict=True)]
+    indexes = [i // n for i, n in zip(where, chunk, strict=True)]
     # Sorted by shard, then by chunk, and in the same chunk by position.
-    keys = [i % n for i, n in zip(places, per_shard, strict=True)][::-1]
-    keys += [i // n for i, n in zip(places, per_shard, strict=True)][::-1]
+    keys = [i % n for i, n in zip(indexes, per_shard, strict=True)][::-1]
+    keys += [i // n for i, n in zip(indexes, per_shard, strict=True)][::-1]
     order = numpy.lexsort(keys)
     same = numpy.ones(len(order), bool)
     for key in keys:
@@ -142,8 +142,8 @@ def _cut(axis: Steps | PositionList, grid: Grid, span: slice) -> Iterator[AxisPa
     same[:1] = False
     for group in numpy.split(order, numpy.flatnonzero(~same)[1:]):
         if len(group):
-            place = [int(i[group[0]]) for i in places]
+            first = [int(i[group[0]]) for i in indexes]
             source = tuple(
-                i[group] - j * n for i, j, n in zip(where, place, chunk, strict=True)
+                i[group] - j * n for i, j, n in zip(where, first, chunk, strict=True)
             )
-            yield part(place, axis.targets(group), source)
+            yield part(first, axis.targets(group), source)

@@ -7,7 +7,7 @@ The offset table gives the positions in one read; its entries are only compared 
 each other, and each chunk that is loaded is compared with its entry and the next one.
 Without a table that can be true, the headers of all chunks are read, once.
 
-From a local file every worker reads its own runs. From a place where each read is a
+From a local file every worker reads its own runs. From a storage where each read is a
 round trip (`Storage.is_remote`), groups of runs are requested at once; one more thread
 requests the next group while the workers decompress. Only the thread of the caller
 reads a storage that is not ``concurrent``.
@@ -128,7 +128,7 @@ class ChunkIndex:
         return zip(range(first, after), begins, [*begins[1:], -1], sizes, strict=False)
 
     def begins_like(self, other: ChunkIndex) -> bool:
-        """Return whether the chunks of `other` start at the same places in the file."""
+        """Return whether the chunks of `other` start at the same offsets."""
         offsets = self._offsets[: other.nchunks]
         return bool((offsets == other._offsets).all())
 
@@ -352,8 +352,8 @@ class ChunkReader:
                 starts.append(frame.start)
                 nbytes = frame.start + frame.header.nbytes
             self._end = cursor.position
-        places = numpy.array(offsets, "i8"), numpy.array(starts, "i8")
-        return ChunkIndex(*places, nbytes, False)
+        at, first = numpy.array(offsets, "i8"), numpy.array(starts, "i8")
+        return ChunkIndex(at, first, nbytes, False)
 
     # The end of the chunks
 

@@ -249,7 +249,7 @@ class OpenedFile(Closing, ChunkSource):
             self._accepted = state
 
     def _has_witness(self, reader: ChunkReader) -> bool:
-        """Return whether a chunk that was read before is still in its place."""
+        """Return whether a chunk that was read before is still at its offset."""
         if self._witness is None:
             return True
         offset, size, crc = self._witness

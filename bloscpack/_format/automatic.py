@@ -76,7 +76,7 @@ FILTERS_OF_REGULAR = 3
 # Sizes of a piece and of a sample in bytes, and the part of the data that a sample is
 # at most: to compare filters; to compare codecs on data without a filter, filtered
 # data, and very regular data; and to compare slow settings. Many short pieces show more
-# of data that differ from place to place. Filtered data need long pieces: a filter cuts
+# of data that differ from part to part. Filtered data need long pieces: a filter cuts
 # them into a stream for each byte, or each bit, of an item. So do slow settings, which
 # find distant repetitions.
 SHORT = 2**15, 2**17, 128

@@ -215,7 +215,7 @@ def _decompress_part(
     part: Part,
     header: BloscHeader,
 ) -> bool:
-    """Write the plain bytes in a span of a chunk to their places in `destination`.
+    """Write the plain bytes in a span of a chunk to their positions in `destination`.
 
     Return whether this was possible, and worth it.
     """

@@ -75,7 +75,7 @@ class Grid:
         """Return the same chunks and shards for an array of another shape."""
         return Grid(shape, self.chunk, self.per_shard)
 
-    # Numbers to places
+    # Numbers to positions
 
     def corner(self, number: int) -> Shape:
         """Return the position of the first item of a chunk."""
@@ -122,7 +122,7 @@ class Grid:
             return "rows %d to %d" % (box[0].start, box[0].stop)
         return "items [%s]" % ", ".join("%d:%d" % (s.start, s.stop) for s in box)
 
-    # Places to numbers
+    # Positions to numbers
 
     def chunks_of(self, shard: int, shape: Shape | None = None) -> Sequence[int]:
         """Return the numbers of the chunks of a shard, in their order in the file.

@@ -118,7 +118,7 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
 
 
 def check_limit(limits: Limits, nbytes: int, section: str, offset: int) -> None:
-    """Raise `FormatError` at a place if a file has more than its limit of bytes."""
+    """Raise `FormatError` at a position if a file has more than its limit of bytes."""
     try:
         limits.check_nbytes(nbytes)
     except FormatError as error:

@@ -4,13 +4,13 @@ Strategy: code that reads at positions (`Reader`, verify, recover, the sources o
 files, undo records) takes a `Storage` and never seeks. Code that reads forward takes a
 file object; `StorageFile` is one over any storage.
 
-A new place to read from is one new module in this folder, with one subclass of
+A new kind of storage is one new module in this folder, with one subclass of
 `Storage` that
 
 - sets ``size``, in bytes, before the first read;
 - defines `Storage.read_into`, which fills a buffer from an offset and raises `OSError`
-  or `StorageError` if the place can't be read;
-- sets ``identity`` if the place reports a version of its content, like an ETag;
+  or `StorageError` if the storage can't be read;
+- sets ``identity`` if the storage reports a version of its content, like an ETag;
 - sets ``is_remote`` and defines `Storage.read_many` if each read is a round trip;
 - sets ``concurrent`` to False if only one thread may read, or if parallel reads are of
   no use.
@@ -67,10 +67,10 @@ class Storage(Closing):
     size
         Number of bytes when the storage was made.
     identity
-        A value that differs for two storages if their bytes differ; None if the place
+        A value that differs for two storages if their bytes differ; None if the storage
         reports no version of its content.
     version
-        The part of `identity` that is the same on each machine that reaches the place.
+        The part of `identity` that is the same on each machine.
     concurrent
         Whether worker threads may read. If False, the threads that call `for_each`
         read, one at a time.

@@ -213,10 +213,10 @@ def _renamed(old: str, new: str, how: int) -> int:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):  # an old library of C
         return errno.ENOSYS
-    places: list[int | bytes] = []
+    arguments: list[int | bytes] = []
     for name, folder in (_at(old), _at(new)):
-        places += AT_FDCWD if folder is None else folder, os.fsencode(name)
-    failed: int = rename(*places, how)
+        arguments += AT_FDCWD if folder is None else folder, os.fsencode(name)
+    failed: int = rename(*arguments, how)
     return ctypes.get_errno() if failed else 0
 
 

@@ -3,7 +3,7 @@
 Contract: errors and `path` name the URL without credentials. Each object keeps the
 version that it had when it was opened: if another program replaces it, reading more of
 it raises `StorageError`, and it must be opened again. S3 compares versions while it
-stores and removes an object; in other places they are compared before, and some servers
+stores and removes an object; in other stores they are compared before, and some servers
 with the interface of S3 do not compare.
 
 fsspec keeps the file systems, for each process: nothing that it returns is kept here.

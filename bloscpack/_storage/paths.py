@@ -113,7 +113,7 @@ def without_url(name: object, what: str) -> None:
         )
 
 
-def check_place(file: object, call: str, *, or_object: bool = False) -> None:
+def check_is_path(file: object, call: str, *, or_object: bool = False) -> None:
     """Raise `UsageTypeError` unless a caller gave a path, perhaps a file object.
 
     `call` shows the order of the arguments.

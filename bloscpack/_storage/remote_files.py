@@ -431,7 +431,7 @@ def _range(start: int, stop: int) -> str:
 
 
 def remote_file_for(fs: Any, path: str, location: Location) -> RemoteFile:
-    """Return the place for what fsspec returns for a URL."""
+    """Return the storage for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 
     if is_s3(fs):

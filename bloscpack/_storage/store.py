@@ -1,4 +1,4 @@
-"""A store: what the rest of the package may do with named files in one place.
+"""A store: what the rest of the package may do with named files in one folder.
 
 `FolderStore` is a folder that is held open, `ObjectStore` any store of fsspec,
 `ZipStore` a ZIP file, and `MemoryStore` a dictionary. They are siblings.
@@ -38,7 +38,7 @@ def too_long(limit: int, path: str, size: int | None = None) -> DamageError:
 
 
 class Store:
-    """Named files in one place.
+    """Named files in one folder.
 
     Attributes
     ----------

@@ -2,7 +2,7 @@
 
 Contract: `uploading` yields a file object that can be written and sought like a new
 local file. S3 gets the parts while they are made: the object appears with the request
-that completes the upload. Other places get a temporary file in one step at the end.
+that completes the upload. Other storages get a temporary file in one step at the end.
 """
 
 from __future__ import annotations

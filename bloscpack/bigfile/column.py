@@ -1,8 +1,8 @@
 """A block of a tree, a table of rows with attributes.
 
-Strategy: rows become parts of data files, and each part is read into its place in the
-result, an array or a field of records. Memory for a result is allocated only when the
-files are long enough. A `ColumnWriter` writes the rows and the header.
+Strategy: rows become parts of data files, and each part is read into its position in
+the result, an array or a field of records. Memory for a result is allocated only when
+the files are long enough. A `ColumnWriter` writes the rows and the header.
 """
 
 from __future__ import annotations

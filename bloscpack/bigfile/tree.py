@@ -253,15 +253,15 @@ class Tree:
         block and not around the copy. `folder` and `copy` are real paths.
         """
         with os.scandir(folder) as entries:
-            places = [e.path for e in entries if e.is_file(follow_symlinks=False)]
+            paths = [e.path for e in entries if e.is_file(follow_symlinks=False)]
         for around in (Path(folder), *Path(folder).parents):
             if Path(copy).is_relative_to(around):
                 break
-            places.append(str(around))
+            paths.append(str(around))
             if str(around) == self.root:
                 break
         return AccessLimits(
-            *(FileAccess(p, only_access=True) for p in places or [folder])
+            *(FileAccess(p, only_access=True) for p in paths or [folder])
         )
 
     def make_folder(self, name: str) -> str:

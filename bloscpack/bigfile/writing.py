@@ -3,9 +3,9 @@
 A few data files stay open; the others are opened for each access, since a block may
 have more files than a process may open.
 
-Strategy: rows are written straight to their place in the data files, by any number of
-threads and processes at a time, and need no lock as long as these do not write the same
-rows. Threads that write the same rows through one writer wait for each other. The
+Strategy: rows are written straight to their position in the data files, by any number
+of threads and processes at a time, and need no lock as long as these do not write the
+same rows. Threads that write the same rows through one writer wait for each other. The
 header is written once, by `ColumnWriter.commit`, under the lock of the folder: the
 writer adds the sums of its bytes to those in the header, so the order of several
 writers does not matter. If a row is written again, its old bytes are subtracted. So a

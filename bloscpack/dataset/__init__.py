@@ -247,7 +247,7 @@ def find(
 
 
 def _has_files(path: Path, storage_options: StorageOptions | None) -> bool:
-    """Return whether there is something in a place where a dataset can be created."""
+    """Return whether there is something at a path where a dataset can be created."""
     path = local_path(path)
     if not is_url(path):
         return os.path.lexists(path)

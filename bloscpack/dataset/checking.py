@@ -108,7 +108,7 @@ class DatasetCheck:
         The dataset and its members by name, or why one can't be opened.
     files
         The name of the array and the check of each file; without `keep_sound` only of
-        files that are damaged, or whose chunks are in uncertain places.
+        files that are damaged, or whose chunks are at uncertain positions.
     errors
         The errors of descriptions that can't be read.
     unreached
@@ -425,8 +425,8 @@ def _state_of(folder: Folder, files: tuple[str, ...]) -> object:
 
     `files` are the names of the descriptions: of the dataset, and of its columns.
     """
-    places = ["", *(name + "/" for name in folder.folders())]
-    names = [JOURNAL, *(place + file for place in places for file in files)]
+    prefixes = ["", *(name + "/" for name in folder.folders())]
+    names = [JOURNAL, *(prefix + file for prefix in prefixes for file in files)]
     return [(name, folder.identity(name)) for name in names]
 
 

@@ -22,7 +22,7 @@ from .._file.indexing import ArrayIndex, Steps
 from .._format.dtypes import Array as Items
 from .._format.dtypes import DType
 from .._format.grid import Shape
-from .._storage.paths import check_place
+from .._storage.paths import check_is_path
 from .._types import Path, StorageOptions
 from ..exceptions import DoesNotFit, UsageError, UsageTypeError, UsageValueError
 from .array import Array
@@ -109,7 +109,7 @@ def from_dask(
     FileNotFoundError
         If there is no dataset, with `append` or `region`.
     """
-    check_place(path, "from_dask(path, collection)")
+    check_is_path(path, "from_dask(path, collection)")
     is_array = _is_array(collection)
     options = {"layout": layout, "chunks": chunks, "shards": shards, "attrs": attrs}
     options.update(settings, dims=dims)

@@ -376,7 +376,8 @@ class RowLoss(findings.Record):
 
     def __str__(self) -> str:
         text = (
-            ", ".join(findings.plain_place(None, self.rows, self.region)) or "all of it"
+            ", ".join(findings.plain_position(None, self.rows, self.region))
+            or "all of it"
         )
         return "'%s': %s" % (self.member, text) if self.member else text
 
@@ -434,7 +435,7 @@ class DatasetRecovery(findings.Record):
     remarks
         Sentences about other differences between the new and the damaged dataset.
     certain
-        Whether it is proven that all chunks are in their places.
+        Whether it is proven that all chunks are at their positions.
     """
 
     report: DatasetReport

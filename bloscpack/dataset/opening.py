@@ -11,7 +11,7 @@ import numpy
 from .._commit.locking import waiting
 from .._commit.writer import WAIT, Writer
 from .._format.dtypes import Array as Items
-from .._storage.paths import check_place
+from .._storage.paths import check_is_path
 from .._storage.upload import check_writable
 from .._types import Json, JsonObject, Path, StorageOptions
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
@@ -280,7 +280,7 @@ def create_array(
     >>> dataset.open('b')[:].tolist()
     [7.0, 7.0, 0.0]
     """
-    check_place(path, "create_array(path, data)")
+    check_is_path(path, "create_array(path, data)")
     rows = new_rows(data, shape, dtype, fill_value)
     found = array_class(layout)
     found.check_layout()
@@ -369,7 +369,7 @@ def create_table(
     >>> dataset.open('c')[1:].tolist()
     [(2, 1.0), (3, 1.5)]
     """
-    check_place(path, "create_table(path, data)")
+    check_is_path(path, "create_table(path, data)")
     columns, masks, labels = _new_columns(data, dtype, names)
     found = table_class(layout)
     found.check_layout()

@@ -330,7 +330,7 @@ class SavedArray:
         for first, last in written:
             for start in range(first, last, step):
                 stop = min(start + step, last)
-                pieces = [self._rows(*old) for old in places_of(kept, start, stop)]
+                pieces = [self._rows(*old) for old in rows_before(kept, start, stop)]
                 rows = joined(pieces, self.layout.dtype, self._inner)
                 yield from blocks_of(rows, grid, start)
 
@@ -399,7 +399,7 @@ class SavedPart:
 
 
 def moved(kept: Rows, rows: Rows) -> Rows:
-    """Return the places of `rows` in an array that has the rows `kept` only."""
+    """Return the positions of `rows` in an array that has the rows `kept` only."""
     found, position = [], 0
     for start, stop in kept:
         part = common(rows, [(start, stop)])
@@ -408,7 +408,7 @@ def moved(kept: Rows, rows: Rows) -> Rows:
     return union(found)
 
 
-def places_of(kept: Rows, start: int, stop: int) -> Rows:
+def rows_before(kept: Rows, start: int, stop: int) -> Rows:
     """Return where new rows, [start, stop), were before all but `kept` was removed."""
     found, position = [], 0
     for first, last in kept:

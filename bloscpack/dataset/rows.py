@@ -296,12 +296,12 @@ def changed_shards(
             ends: Any = [(entry[0].target, entry[-1].target) for entry in shard]
             box = tuple(slice(first.start, last.stop) for first, last in ends)
             given, origin = items[box], tuple(each.start for each in box)
-        for number, (target, place) in parts.parts(shard):
+        for number, (target, source) in parts.parts(shard):
             if origin is not None:
                 target = inside(target, origin)  # type: ignore[arg-type]
             shape = lengths(grid.box(number))
-            is_box = all(isinstance(i, slice) for i in place)
-            if is_box and place == tuple(slice(0, n, 1) for n in shape):
+            is_box = all(isinstance(i, slice) for i in source)
+            if is_box and source == tuple(slice(0, n, 1) for n in shape):
                 yield number, given[target]
                 continue
             block: Array = numpy.empty(shape, given.dtype)
@@ -309,7 +309,7 @@ def changed_shards(
                 shape = grid.shape if old is None else old
                 kept = part_of(grid.corner(number), grid.chunk, shape)
                 block[tuple(slice(0, n) for n in lengths(kept))] = read(kept)
-            block[place] = given[target]
+            block[source] = given[target]
             yield number, block
 
     for shard in parts.shards():

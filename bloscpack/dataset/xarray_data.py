@@ -103,19 +103,19 @@ def from_xarray(
     attrs = _without_structure(attrs)
     path = local_path(path)
     is_remote = is_url(path)
-    place = nullcontext(path) if is_remote else building(path, mode, sync)
+    opened = nullcontext(path) if is_remote else building(path, mode, sync)
     options: dict[str, Any] = {"mode": mode, "storage_options": storage_options}
     with (
-        place as target,
+        opened as target,
         create_group(target, attrs=attrs, sync=sync and is_remote, **options) as group,
     ):
         for name, variable in variables.items():
             with naming_column(name, "variable"):
                 _write(group, name, variable, {**settings, **given.get(name, {})})
     found = detect(Folder.open(path, storage_options))
-    opened = open_node(found, Options(sync=sync, writable=True))
-    assert isinstance(opened, Group)
-    return opened
+    written = open_node(found, Options(sync=sync, writable=True))
+    assert isinstance(written, Group)
+    return written
 
 
 def _encoded(

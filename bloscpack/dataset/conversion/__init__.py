@@ -470,7 +470,7 @@ def _check_kind(content: contents.Content, wanted: Format, path: str) -> None:
 
 def _not_held(content: contents.Content, wanted: Format) -> Iterator[str]:
     """Yield what a format can't hold of the contents, in words."""
-    # A .blp file of a table has no place for the attributes of columns.
+    # A .blp file of a table has no field for the attributes of columns.
     is_partial = wanted.name == "blp" and isinstance(content, contents.TableContent)
     for name, node in contents.nodes_of(content):
         if node.attrs and (not wanted.attributes or (is_partial and name)):

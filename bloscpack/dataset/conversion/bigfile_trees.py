@@ -1,6 +1,6 @@
 """BigFile trees: a block is an array, or a group if it has no rows.
 
-The attribute `RECORD` of an array or a group keeps what Zarr has no place for: the rows
+The attribute `RECORD` of an array or a group keeps what Zarr has no field for: the rows
 of each data file, the types of items and attributes. With it, the same files come back.
 Without it, an array becomes a block with a data file for 32 Mi rows.
 """

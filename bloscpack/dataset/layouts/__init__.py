@@ -186,8 +186,8 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
         return Found(folder, *found)
     if not folder.lists:
         return None
-    places = [folder]
-    for searched, candidate in enumerate(places):
+    candidates = [folder]
+    for searched, candidate in enumerate(candidates):
         if searched == MAX_SEARCHED:
             break
         with suppress(*skipped):
@@ -196,7 +196,7 @@ def find_any(folder: Folder, *, skip_unreadable: bool = True) -> Found | None:
                 with suppress(*skipped, LinkFound):
                     if find(inner) is not None:
                         return Found(folder, "folder", "group")
-                places.append(inner)
+                candidates.append(inner)
     return None
 
 

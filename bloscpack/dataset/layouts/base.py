@@ -341,8 +341,8 @@ class ArrayLayout(NodeLayout):
         shape
             Returns the shape, when all blocks are written; by default that of `grid`.
         extends
-            Whether the chunks have the items that they have now at the same places, so
-            that the old state remains readable with the new files.
+            Whether the chunks have the items that they have now at the same positions,
+            so that the old state remains readable with the new files.
         """
 
     def stage_length(self, change: Change, length: int) -> None:
@@ -434,16 +434,16 @@ class TableLayout(NodeLayout):
         table.__init__(folder)  # type: ignore[misc]
         return table
 
-    def open_columns(self, places: Mapping[str, str]) -> dict[str, ArrayLayout]:
-        """Return the columns by name; `places` has the folder of each."""
+    def open_columns(self, folders: Mapping[str, str]) -> dict[str, ArrayLayout]:
+        """Return the columns by name; `folders` has the folder of each."""
         columns = {}
         files = self.array_class.description_files
         self.folder.prepare(
-            column_prefix + "/" + f for column_prefix in places.values() for f in files
+            folder + "/" + file for folder in folders.values() for file in files
         )
-        for name, column_prefix in places.items():
+        for name, folder in folders.items():
             try:
-                columns[name] = self._open_column(name, column_prefix)
+                columns[name] = self._open_column(name, folder)
             except (FormatError, UsageError, OSError) as error:
                 if self.unopened is None:
                     raise

@@ -429,10 +429,10 @@ class BcolzTable(BcolzNode, TableLayout):
             if not are_names(stored.get("names"), is_safe_part):
                 found = stored.get("names")
                 refuse("'names' to be different names of folders", found)
-            places = self.places_of(stored)
-        self.columns = self.open_columns(places)
+            folders = self.column_folders(stored)
+        self.columns = self.open_columns(folders)
 
-    def places_of(self, stored: JsonObject) -> dict[str, str]:
+    def column_folders(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
         return {name: name for name in stored["names"]}
 
@@ -476,20 +476,20 @@ def detect_blz(folder: Folder) -> str | None:
             return kind if "bparams" in storage and "cparams" not in storage else None
         stored = folder.read_json(COLUMNS) if kind == "table" else {}
         if "dirs" in stored:  # bcolz had them, too: the first column tells
-            places = [_blz_place(stored, name) for name in stored["names"][:1]]
-            unsafe = not all(map(is_safe_part, places))
-            if unsafe or all(detect_blz(folder.child(p)) == "array" for p in places):
+            parts = [_blz_folder(stored, name) for name in stored["names"][:1]]
+            unsafe = not all(map(is_safe_part, parts))
+            if unsafe or all(detect_blz(folder.child(p)) == "array" for p in parts):
                 return kind
     return None
 
 
-def _blz_place(stored: JsonObject, name: str) -> str:
+def _blz_folder(stored: JsonObject, name: str) -> str:
     """Return the name of the folder of a column.
 
     Old files have longer paths, of which only the last part counts.
     """
-    places = stored.get("dirs")
-    folder_name = places.get(name) if isinstance(places, dict) else None
+    folders = stored.get("dirs")
+    folder_name = folders.get(name) if isinstance(folders, dict) else None
     if not isinstance(folder_name, str):
         return name
     return folder_name.replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -510,10 +510,10 @@ class BlzTable(BcolzTable):
     writable = False
     array_class = BlzArray
 
-    def places_of(self, stored: JsonObject) -> dict[str, str]:
+    def column_folders(self, stored: JsonObject) -> dict[str, str]:
         """Return the name of the folder of each column."""
-        places = {name: _blz_place(stored, name) for name in stored["names"]}
-        for folder_name in places.values():
+        folders = {name: _blz_folder(stored, name) for name in stored["names"]}
+        for folder_name in folders.values():
             if not is_safe_part(folder_name):
                 refuse("'dirs' to be folders", folder_name)
-        return places
+        return folders

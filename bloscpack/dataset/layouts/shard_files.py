@@ -405,7 +405,7 @@ class ShardFiles(ChunkFiles):
             file = file if is_new else self._reopened(shard)
         if file is None:
             return None, [], [0] * len(numbers)
-        starts, sizes = file.places(numbers)
+        starts, sizes = file.extents_of(numbers)
         if 0 in sizes and not (self.sparse or (file.foreign and self._is_foreign)):
             lost = numbers[sizes.index(0)]
             error = self._missing("chunk", shard, self.cut.box(lost))
@@ -415,7 +415,7 @@ class ShardFiles(ChunkFiles):
 
     def _has_items(self, file: ShardIndex, numbers: Sequence[int]) -> bool:
         """Return whether a file has all items of chunks, apart from padding."""
-        if 0 in file.places(numbers)[1]:
+        if 0 in file.extents_of(numbers)[1]:
             return False
         if file.shape is None:
             return True

@@ -366,14 +366,14 @@ class ShardIndex:
         pairs = zip(self.starts, self.sizes, strict=True)
         return [pair if pair[1] else None for pair in pairs]
 
-    def places(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
+    def extents_of(self, numbers: Sequence[int]) -> tuple[list[int], list[int]]:
         """Return offsets and sizes of chunks of the shard, ascending."""
         slots = len(self.starts)
         first, count = numbers[0] % slots, len(numbers)
         if numbers[-1] - numbers[0] < count:
             return self.starts[first : first + count], self.sizes[first : first + count]
-        places = [number % slots for number in numbers]
-        return [self.starts[i] for i in places], [self.sizes[i] for i in places]
+        indexes = [number % slots for number in numbers]
+        return [self.starts[i] for i in indexes], [self.sizes[i] for i in indexes]
 
 
 def largest_frame(nbytes: int) -> int:

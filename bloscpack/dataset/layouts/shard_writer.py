@@ -131,13 +131,13 @@ class NewShard:
         slots = [number % self._slots for number in numbers]
         self._used += slots
         extents = [extent for slot in slots if (extent := file.extents[slot])]
-        # File systems share whole blocks at the same places of both files. So copy the
+        # File systems share whole blocks at the same offsets of both files. So copy the
         # front, too, which `finish` replaces.
         is_first = not self._offsets
         for offset, nbytes in joined(extents):
             front = offset if is_first and offset == self._position else 0
-            place = offset - front, nbytes + front, self._fp, self._position - front
-            copy_extent(file.storage, *place)
+            first, size = offset - front, nbytes + front
+            copy_extent(file.storage, first, size, self._fp, self._position - front)
             self._position, is_first = self._position + nbytes, False
         position = self._position - sum(nbytes for _, nbytes in extents)
         for _, nbytes in extents:

@@ -3,7 +3,7 @@
 ::
 
     ROOT/zarr.json    shape, data type, sizes of chunks and shards, attributes
-    ROOT/c/0/0        a shard, with its place along each axis
+    ROOT/c/0/0        a shard, with its position along each axis
     ROOT/c/1/0        the next one; one that is missing has the fill value everywhere
 
 ``zarr.json`` has the shape, and is replaced last: items that a shard has outside of it
