@@ -7,14 +7,13 @@ import os
 
 import numpy as np
 from dataset import documents
+from dataset.layouts import SHARDED
 
 from bloscpack import dataset
 from bloscpack.dataset.folder import Folder
 from bloscpack.dataset.layouts import array_class
 from bloscpack.dataset.layouts.shard_grid import ShardIndex
 
-SHARDED = ("zarr", "superchunk")
-WRITTEN = (*SHARDED, "bcolz")
 FILL = 7
 
 
@@ -58,11 +57,11 @@ def files_of(path, layout):
     """Return the paths of the files of an array, in order."""
     source = source_of(path, layout)
     names = [source.names(number) for number in source.stored()]
-    place = os.path.join(path, *source.folder.prefix.split("/"))
-    return [os.path.join(place, *name.split("/")) for name in names]
+    folder = os.path.join(path, *source.folder.prefix.split("/"))
+    return [os.path.join(folder, *name.split("/")) for name in names]
 
 
-def chunk_place(path, layout, number):
+def chunk_extent(path, layout, number):
     """Return the file and the extent of a chunk, as (path, start, stop)."""
     files = files_of(path, layout)
     if layout not in SHARDED:
@@ -86,7 +85,7 @@ def flip(path, offset):
 
 def flip_chunk(path, layout, number):
     """Damage a chunk so that it can't be decompressed."""
-    file, start, stop = chunk_place(path, layout, number)
+    file, start, stop = chunk_extent(path, layout, number)
     # Without digests, only some bytes matter: here those of the plain size.
     flip(file, start + 5 if layout not in SHARDED else (start + stop) // 2)
 

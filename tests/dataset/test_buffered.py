@@ -11,6 +11,7 @@ import threading
 
 import numpy as np
 import pytest
+from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
@@ -107,7 +108,7 @@ def test_other_changes_write_the_rows(tmp_path, name):
         assert other[:].tolist() == dataset.open(tmp_path / "a")[:].tolist()
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_tables(tmp_path, layout):
     rows = {"a": np.arange(3), "b": np.zeros((3, 2))}
     cut = {"chunks": {"a": 4, "b": 8}} | ({} if layout == "bcolz" else {"shards": 16})
@@ -290,7 +291,7 @@ def test_refusals(tmp_path):
         array.append([3])
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_copies_have_the_rows_that_wait(tmp_path, layout):
     rows = {"a": [1], "b": [1.5]}
     how = {"layout": layout, "buffered": True, "sync": False}

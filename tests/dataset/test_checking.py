@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dataset import damage_datasets as damage
 from dataset import documents, golden_directories
+from dataset.layouts import LAYOUTS, SHARDED
 from support import as_user, needs_root
 
 import bloscpack
@@ -45,7 +46,7 @@ def test_directories_of_other_programs_are_intact(name):
     assert "no-checksum" in kinds_of(report, "note")
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_intact_array(layout):
     damage.new_array("a", layout)
     seen = []
@@ -65,7 +66,7 @@ def test_an_intact_array(layout):
 
 
 @pytest.mark.parametrize("nthreads", [1, 3])
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_flipped_bit(layout, nthreads):
     damage.new_array("a", layout)
     damage.flip_chunk("a", layout, 4)
@@ -80,17 +81,17 @@ def test_a_flipped_bit(layout, nthreads):
         dataset.open("a")[40:50]
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_missing_file(layout):
     damage.new_array("a", layout)
     os.remove(damage.files_of("a", layout)[1])
     report = dataset.verify("a")
     assert ["missing"] == kinds_of(report)
-    expected = (30, 60) if layout in damage.SHARDED else (10, 20)
+    expected = (30, 60) if layout in SHARDED else (10, 20)
     assert [("", expected)] == rows_of(report)
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("keep", ["half", "nothing"])
 def test_a_file_that_is_too_short(layout, keep):
     damage.new_array("a", layout)
@@ -101,10 +102,10 @@ def test_a_file_that_is_too_short(layout, keep):
     (name, (start, stop)) = rows_of(report)[0]
     assert "" == name
     assert start in (0, 10)
-    assert stop == (30 if layout in damage.SHARDED else 10)
+    assert stop == (30 if layout in SHARDED else 10)
 
 
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 def test_damage_outside_of_chunks_loses_no_row(layout):
     damage.new_array("a", layout)
     file = damage.files_of("a", layout)[0]
@@ -117,11 +118,11 @@ def test_damage_outside_of_chunks_loses_no_row(layout):
     assert dataset.verify("a").ok
 
 
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 def test_a_file_without_its_index(layout):
     damage.new_array("a", layout)
     file = damage.files_of("a", layout)[0]
-    _, _, end = damage.chunk_place("a", layout, 2)
+    _, _, end = damage.chunk_extent("a", layout, 2)
     damage.truncate(file, end)
     report = dataset.verify("a")
     assert ["index"] == kinds_of(report)
@@ -130,7 +131,7 @@ def test_a_file_without_its_index(layout):
         dataset.open("a")[0]
 
 
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 @pytest.mark.parametrize(
     "other", [{"dtype": "f8"}, {"chunks": 15, "shards": 30}, {"shape": (100, 1)}]
 )
@@ -146,7 +147,7 @@ def test_a_file_of_another_array(layout, other):
     assert rows_of(report)
 
 
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 def test_an_older_file_with_fewer_rows(layout):
     damage.new_array("a", layout)
     last = damage.files_of("a", layout)[3]
@@ -168,7 +169,7 @@ def test_a_chunk_of_another_size():
     assert [("", (30, 40))] == rows_of(report)
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_symbolic_link_is_not_followed(layout):
     damage.new_array("a", layout)
     file = damage.files_of("a", layout)[0]
@@ -179,7 +180,7 @@ def test_a_symbolic_link_is_not_followed(layout):
     assert rows_of(report)[0][1][0] == 0
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_symbolic_link_in_place_of_the_chunks(layout):
     """A finding, and no end of the check: other members of a group are checked."""
     dataset.create_group("g").close()
@@ -192,7 +193,7 @@ def test_a_symbolic_link_in_place_of_the_chunks(layout):
     assert ["a/" + folder] == [f.file for f in report.findings if f.severity == "error"]
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_damaged_description(layout):
     damage.new_array("a", layout)
     name = "zarr.json" if layout == "zarr" else "meta/sizes"
@@ -203,7 +204,7 @@ def test_a_damaged_description(layout):
     assert [name] == [f.file for f in report.findings if f.severity == "error"]
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_damage_of_a_column(layout):
     damage.new_table("t", layout)
     assert dataset.verify("t").ok
@@ -213,7 +214,7 @@ def test_damage_of_a_column(layout):
     else:
         os.remove(damage.files_of(place, layout)[1])
     report = dataset.verify("t")
-    expected = (30, 60) if layout in damage.SHARDED else (10, 20)
+    expected = (30, 60) if layout in SHARDED else (10, 20)
     assert [("y", expected)] == rows_of(report)
     assert 2 == report.narrays
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.layouts import LAYOUTS
 
 import bloscpack
 from bloscpack import bigfile, dataset
@@ -70,9 +71,7 @@ def assert_equal(expected, found):
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize(
-    "between", ["npy", "blp", "npz", "bcolz", "zarr", "superchunk"]
-)
+@pytest.mark.parametrize("between", ["npy", "blp", "npz", *LAYOUTS])
 def test_array(name, between):
     array = ARRAYS[name]
     np.save("a.npy", array)

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from dataset.layouts import SHARDED
 from format.agreement import read_here, read_there, without_reasons
 
 from bloscpack import dataset
@@ -546,7 +547,7 @@ def test_creating(place, make, tmp_path):
             assert all(states[-1] == state for state in states)
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_repeating_tasks(layout, tmp_path, monkeypatch):
     """A task is stopped at any call. It and all others are repeated, and succeed."""
 

@@ -15,8 +15,8 @@ import blosc
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
-from dataset.damage_datasets import numbers
-from dataset.test_claims import edit
+from dataset.damage_datasets import edit_json, numbers
+from dataset.layouts import LAYOUTS, SHARDED
 
 import bloscpack as bp
 from bloscpack import bigfile, cli, dataset
@@ -72,7 +72,7 @@ def test_values(name):
             value = value[key]
         value[keys[-1]] = new
 
-    edit("a/" + file, change)
+    edit_json("a/" + file, change)
     tracemalloc.start()
     for act in (dataset.open, dataset.describe):
         with pytest.raises(bp.BloscpackError):
@@ -109,7 +109,7 @@ def test_large_items_are_not_written():
 @pytest.mark.parametrize("name", ["\ud800", "a\udd00"])
 def test_names_that_no_file_system_has(name, capsys):
     dataset.create_table("t", {"x": [1], "y": [2]}, layout="bcolz").close()
-    edit("t/__rootdirs__", lambda value: value.update(names=["x", name]))
+    edit_json("t/__rootdirs__", lambda value: value.update(names=["x", name]))
     with pytest.raises(bp.FormatError, match="'names' to be different names"):
         dataset.open("t")
     for verb in ("info", "list", "verify"):
@@ -126,12 +126,12 @@ def test_names_that_no_file_system_has(name, capsys):
 
 def test_an_array_is_no_group():
     dataset.create_group("g").close()
-    edit("g/zarr.json", lambda value: value.update(node_type="array"))
+    edit_json("g/zarr.json", lambda value: value.update(node_type="array"))
     with pytest.raises(bp.BloscpackError):
         dataset.open("g")
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_attributes_with_nan(layout):
     attrs = {"a": float("nan"), "b": [float("inf")]}
     with dataset.create_array("a", [1, 2], layout=layout, attrs=attrs) as array:
@@ -145,7 +145,7 @@ def test_attributes_with_nan(layout):
             assert str({**attrs, "c": 1}) == str(dict(array.attrs))
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_attributes_of_numpy(layout):
     attrs = {"f": np.float32(1.5), "n": [np.int64(3)], "b": np.bool_(True)}
     attrs["a"] = {"values": np.arange(3), "text": np.array(["x", None], object)}
@@ -198,8 +198,8 @@ def test_a_copy_unpickles_no_more_than_the_original(path):
     ("layout", "kind"),
     [
         # Each layout and each kind has one quick case.
-        pytest.param(layout, kind, marks=[] if i == j else pytest.mark.slow)
-        for i, layout in enumerate(["superchunk", "bcolz", "zarr"])
+        pytest.param(layout, kind, marks=[] if i % 3 == j else pytest.mark.slow)
+        for i, layout in enumerate(LAYOUTS)
         for j, kind in enumerate(["array", "table", "group"])
     ],
 )
@@ -322,7 +322,7 @@ def test_text_of_no_characters():
     """Numbers that a changed dtype makes text; the other layouts state it twice."""
     columns = {"x": np.full(20, -1), "t": np.full(20, "ab")}
     dataset.create_table("t", columns, layout="bcolz").close()
-    edit("t/x/meta/storage", lambda value: value.update(dtype="<U2"))
+    edit_json("t/x/meta/storage", lambda value: value.update(dtype="<U2"))
     with dataset.open("t") as table:
         assert 20 == len(table["x"][:])
         for act in (lambda: table["x"][3], lambda: table["x"][3, ...]):
@@ -350,7 +350,7 @@ def test_no_dataset_has_the_name_of_a_temporary_folder():
 
 def test_recover_a_table_without_columns():
     dataset.create_table("t", {"x": [1]}, layout="bcolz").close()
-    edit("t/__rootdirs__", lambda value: value.update(names=[]))
+    edit_json("t/__rootdirs__", lambda value: value.update(names=[]))
     with pytest.raises(bp.FormatError, match="no columns"):
         dataset.recover("t", "saved")
 
@@ -406,7 +406,7 @@ def test_fill_values_that_are_too_large():
         assert np.isinf(array[:]).all()
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_attributes_that_no_reader_takes(layout):
     """The limits of documents (M7) apply to writers, too."""
     deep, of_arrays = [], np.zeros((1,) * 32)

@@ -13,6 +13,7 @@ import sys
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.layouts import LAYOUTS, SHARDED
 
 from bloscpack import dataset
 from bloscpack._storage.folder_store import HAS_OPEN_FOLDERS, FolderStore, OpenFile
@@ -617,11 +618,11 @@ def test_an_array_that_is_replaced_after_its_kind_was_found(
 
 
 @pytest.mark.parametrize("was_read", [False, True])
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_column_that_is_replaced_while_a_table_is_open(tmp_path, layout, was_read):
     """Files of the new column are never read under the description of the old one."""
     path, old = tmp_path / "t", np.arange(50, dtype="i8")
-    small = {"chunks": 5} if layout == "bcolz" else {"chunks": 5, "shards": 10}
+    small = {"chunks": 5, "shards": 10} if layout in SHARDED else {"chunks": 5}
     with dataset.create_table(path, {"a": old}, layout=layout) as table:
         table.add_column("b", old, **small)
         reader = dataset.open(path)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from dataset import damage_datasets as damage
 from dataset import golden_directories
+from dataset.layouts import LAYOUTS, SHARDED
 
 import bloscpack
 from bloscpack import dataset
@@ -60,16 +61,16 @@ def flip(layout):
 
 def remove(layout):
     os.remove(damage.files_of("a", layout)[1])
-    return [(30, 60) if layout in damage.SHARDED else (10, 20)]
+    return [(30, 60) if layout in SHARDED else (10, 20)]
 
 
 def empty(layout):
     damage.truncate(damage.files_of("a", layout)[0], 0)
-    return [(0, 30) if layout in damage.SHARDED else (0, 10)]
+    return [(0, 30) if layout in SHARDED else (0, 10)]
 
 
 def cut(layout):
-    file, _, stop = damage.chunk_place("a", layout, 5)
+    file, _, stop = damage.chunk_extent("a", layout, 5)
     damage.truncate(file, stop - 5)
     return [(50, 60)]
 
@@ -78,10 +79,10 @@ def link(layout):
     file = damage.files_of("a", layout)[0]
     os.rename(file, "elsewhere")
     os.symlink(os.path.abspath("elsewhere"), file)
-    return [(0, 30) if layout in damage.SHARDED else (0, 10)]
+    return [(0, 30) if layout in SHARDED else (0, 10)]
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("harm", [flip, remove, empty, cut, link])
 @pytest.mark.parametrize("form", ["fill value", "fill", "drop"])
 def test_lost_chunks(layout, harm, form):
@@ -107,7 +108,7 @@ def test_lost_chunks(layout, harm, form):
     assert dataset.open("a").shards == found.shards
 
 
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 def test_damage_outside_of_chunks_loses_nothing(layout):
     damage.new_array("a", layout)
     file = damage.files_of("a", layout)[0]
@@ -117,13 +118,13 @@ def test_damage_outside_of_chunks_loses_nothing(layout):
         assert [] == recovery.losses, place
         check_saved(recovery, damage.numbers(), [])
         damage.flip(file, place)
-    _, _, end = damage.chunk_place("a", layout, 2)
+    _, _, end = damage.chunk_extent("a", layout, 2)
     damage.truncate(file, end)
     recovery = dataset.recover("a", "new", mode="w", sync=False)
     check_saved(recovery, damage.numbers(), [])
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_intact_array(layout):
     damage.new_array("a", layout)
     recovery = dataset.recover("a", "new")
@@ -131,7 +132,7 @@ def test_an_intact_array(layout):
     check_saved(recovery, damage.numbers(), [])
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_table(layout, drop):
     columns = damage.new_table("t", layout)
@@ -142,7 +143,7 @@ def test_a_table(layout, drop):
         else:
             os.remove(damage.files_of("t/" + column, layout)[number])
     recovery = dataset.recover("t", "new", drop=drop, sync=False)
-    step = 30 if layout in damage.SHARDED else 10
+    step = 30 if layout in SHARDED else 10
     x, y = (step, 2 * step), (2 * step, 3 * step)
     assert [("x", x), ("y", y)] == rows_of(recovery)
     found = dataset.open("new")
@@ -289,7 +290,7 @@ def test_fields_of_items():
 
 
 @pytest.mark.parametrize("shape", [(0,), (5, 0), (7, 2, 3)])
-@pytest.mark.parametrize("layout", damage.SHARDED)
+@pytest.mark.parametrize("layout", SHARDED)
 def test_shapes(shape, layout):
     items = np.arange(np.prod(shape)).reshape(shape)
     dataset.create_array("a", items, layout=layout, chunks=2, shards=4).close()
@@ -357,7 +358,7 @@ def harm_at_random(path, layout, random):
                 damage.flip(file, random.randrange(size))
 
 
-@pytest.mark.parametrize("layout", damage.WRITTEN)
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_random_damage(layout):
     damage.new_array("sound", layout)
     items = damage.numbers()
@@ -369,7 +370,7 @@ def test_random_damage(layout):
         assert dataset.verify("new").ok, seed
         lost = {i for loss in recovery.losses for i in range(*loss.rows)}
         wrong = np.flatnonzero(dataset.open("new")[:] != items).tolist()
-        if layout in damage.SHARDED and recovery.certain:
+        if layout in SHARDED and recovery.certain:
             assert set(wrong) <= lost, seed
         assert recovery.report.ok <= (not recovery.losses)
         shutil.rmtree("a")

@@ -481,7 +481,7 @@ def test_a_system_without_open_folders(tmp_path, monkeypatch):
         group.create_table("t", {"x": ITEMS, "y": ITEMS}).close()
         group["t"].remove_column("y")
         del group["bcolz"]
-    assert ["superchunk", "t", "zarr"] == list(dataset.open(path))
+    assert sorted({*LAYOUTS, "t"} - {"bcolz"}) == list(dataset.open(path))
     assert dataset.verify(path).ok
     (path / "zarr" / "c").rename(tmp_path / "c")
     (path / "zarr" / "c").symlink_to(tmp_path / "c")

@@ -13,6 +13,7 @@ from binascii import crc32
 import numpy as np
 import pytest
 from dataset import golden_directories as golden
+from dataset.layouts import LAYOUTS
 from support import environment
 
 from bloscpack import dataset
@@ -44,7 +45,7 @@ def files_of(path):
 # Creating
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["chunks", "shards"])
 def test_numbers_of_rows(tmp_path, layout, name):
     for value in ((4, 2), 2.5, "4", [4.0], True):
@@ -66,7 +67,7 @@ class OtherLibrary:
         return ROUNDED[key]
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_settings_that_fit(tmp_path, layout):
     def size(name, data=ROUNDED, **options):
         path = tmp_path / name
@@ -111,7 +112,7 @@ def test_settings_that_fit_need_little_memory(tmp_path):
 ROW = {"a": [1.5]}
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_names_of_settings(tmp_path, layout):
     for path, settings in (
         ("first", {"cname": "zlib", "clevel": 9}),
@@ -804,7 +805,7 @@ def test_a_dataset_made_meanwhile_is_not_replaced_while_it_is_open(tmp_path):
     assert [7, 8, 9] == dataset.open(tmp_path / "a")[:].tolist()
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"), [("i4", "x"), ("i4", 1.5), ("S3", b"long"), ("U1", "ab")]
 )
@@ -817,7 +818,7 @@ def test_fill_values_that_do_not_fit(tmp_path, layout, dtype, value):
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "value"),
     [("i4", 2.0), ("u1", 255), ("?", 1), ("f4", 0.1), ("S3", b"ab"), ("U2", "ab")],
@@ -882,7 +883,7 @@ def test_tables_that_would_lose_data(tmp_path, arguments, message):
         dataset.create_table(tmp_path / "t", **arguments)
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", ["a/x", "a/c/9", "t/n", "t/v/y"])
 def test_no_dataset_inside_of_another(tmp_path, layout, name):
     dataset.create_array(tmp_path / "a", np.arange(5), layout=layout).close()
@@ -908,7 +909,7 @@ def test_a_closed_group_and_a_name_without_characters(tmp_path, monkeypatch):
     assert [] == list(dataset.open("."))
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_folders_that_are_closed_after_each_use(tmp_path, monkeypatch, layout):
     """As if other threads opened many datasets: one that is in use stays open."""
     path = tmp_path / "t"

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dataset import documents, states
+from dataset.layouts import LAYOUTS, SHARDED
 from support import open_files_in
 
 import bloscpack
@@ -491,7 +492,7 @@ def test_files_that_are_far(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_few_files_are_open(tmp_path, monkeypatch, layout):
     monkeypatch.setattr("bloscpack.dataset.layouts.array_files.LIMIT", 10)
     monkeypatch.setattr("bloscpack._storage.folder_store.LIMIT", 2)
@@ -510,7 +511,7 @@ def test_few_files_are_open(tmp_path, monkeypatch, layout):
     assert [] == open_files_in(path)
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_chunks_of_several_blocks(tmp_path, layout):
     items = np.arange(2**17).reshape(-1, 64)
     settings = {"chunks": 512, "cname": "zstd", "clevel": 1, "layout": layout}
@@ -653,7 +654,7 @@ def test_any_sequence_of_changes(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_closing_closes_the_files(tmp_path, layout):
     """Room of removed files is free again at once, not when garbage is collected."""
     gc.disable()
@@ -672,7 +673,7 @@ def test_closing_closes_the_files(tmp_path, layout):
         gc.enable()
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk", "bcolz"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_errors_name_the_dataset(tmp_path, layout):
     """The limit of the size of a file fails like a full disk, without a name."""
     resource = pytest.importorskip("resource")
@@ -692,7 +693,7 @@ def test_errors_name_the_dataset(tmp_path, layout):
     assert 10 == len(dataset.open(path))
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout):
     path = tmp_path / "a"
     options = {"chunks": 10, "shards": 100, "layout": layout}
@@ -707,7 +708,7 @@ def test_a_reader_does_not_take_removed_chunks_for_missing_ones(tmp_path, layout
             assert [39, 40, 41] == reader[50:53].tolist()
 
 
-@pytest.mark.parametrize("layout", ["zarr", "superchunk"])
+@pytest.mark.parametrize("layout", SHARDED)
 def test_a_reader_does_not_take_the_padding_of_a_chunk_for_rows(tmp_path, layout):
     path = tmp_path / "a"
     options = {"chunks": 10, "shards": 20, "layout": layout}

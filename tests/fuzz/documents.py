@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from dataset.golden_directories import extract
+from dataset.layouts import LAYOUTS
 from fuzz import parts
 from fuzz.outcomes import Broken
 from support import reset_log
@@ -34,7 +35,7 @@ Refusal = (exceptions.BloscpackError, OSError)
 MEMORY = 512 * 2**20
 # Arrays that claim to be larger are not written to another format.
 MOST_CONVERTED = 2**22
-TARGETS = ("zarr", "superchunk", "bcolz", "npz", "npy", "blp", "bigfile")
+TARGETS = (*LAYOUTS, "npz", "npy", "blp", "bigfile")
 COMMANDS = ("info", "list", "verify", "metadata")
 # The files of JSON in all layouts.
 JSON = ("zarr.json", "storage", "sizes", "attributes", "columns", "__attrs__")
