@@ -46,4 +46,5 @@ def test_facts_are_complete():
 
 
 def test_codecs_that_a_program_reads():
-    assert sorted(CODECS) == [*read_by("bcolz")]
+    codecs = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+    assert codecs == read_by("bcolz")

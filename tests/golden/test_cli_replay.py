@@ -42,6 +42,10 @@ REPLACEMENTS = (
     (r"using \d+ threads", "using N threads"),
     (r"default: \d+ \(ncores\)", "default: N (ncores)"),
     (r"bloscpack: '.*' python-blosc: '.*' blosc: '.*'", "the versions"),
+    # Codecs and checksums that are newer than the record.
+    (r"codec number to be 0 to \d+", "codec number to be 0 to N"),
+    (r"(?m)^( +crc32c)(,\s+\w+)*$", r"\1"),
+    (r", crc32c(, \w+)*\)", ")"),
 )
 
 
@@ -104,7 +108,7 @@ def expected_answer(case: dict) -> tuple[int, str, str, dict]:
     return (
         now.get("rc", case["rc"]),
         normal("".join(line for line in lines if line not in errors)),
-        now.get("stderr", "".join(errors) + case.get("stderr", "")),
+        normal(now.get("stderr", "".join(errors) + case.get("stderr", ""))),
         now.get("files", case["files"]),
     )
 
@@ -135,7 +139,7 @@ def check_stderr(expected: str, shown: str) -> None:
         expected, shown = (text.splitlines()[-1] for text in (expected, shown))
         if "(choose from" in expected:
             expected, shown = expected.replace("'", ""), shown.replace("'", "")
-            shown = shown.replace(", crc32c)", ")")  # a new checksum
+            shown = normal(shown)
     assert expected == shown
 
 
@@ -149,7 +153,7 @@ def test_answer(tmp_path: Path, blpk, name: str) -> None:
 
     code, shown, errors = blpk(case["args"])
 
-    check_stderr(stderr, errors)
+    check_stderr(stderr, normal(errors))
     assert rc == code
     found = {}
     for path in tmp_path.iterdir():

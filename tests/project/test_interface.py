@@ -135,7 +135,9 @@ def test_value(module, name, expected):
         assert blosc.compressor_list() == value
     elif isinstance(expected, str):
         old = ast.literal_eval(expected)
-        # A list of names may have grown at its end.
+        # A list of names may have grown at its end, and a table anywhere.
+        if isinstance(value, dict):
+            value = {key: value[key] for key in old}
         assert old == (value[: len(old)] if isinstance(value, list) else value)
         assert type(old) is type(value) or isinstance(value, dict)
     elif "keys" in expected:
