@@ -7,7 +7,7 @@ members inside of a file or a tree, whose names follow its name: ``archive.zip/a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,7 +181,7 @@ def bytes_of(path: str) -> BytesContent:
 class _Bytes:
     """Plain bytes that are read by slices."""
 
-    def __init__(self, read: Any) -> None:
+    def __init__(self, read: Callable[[int, int], bytes]) -> None:
         self._read = read
 
     def __getitem__(self, rows: slice) -> Array:

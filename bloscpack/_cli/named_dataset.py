@@ -132,7 +132,7 @@ class NamedDataset:
     @contextmanager
     def _opened_rows(
         self, mode: str = "r", wait: float = 0, **settings: Any
-    ) -> Iterator[Any]:
+    ) -> Iterator[dataset.Array | dataset.Table]:
         """Open an array or a table; raise `Refusal` for a group."""
         opening = partial(dataset.open, self.path, mode, **settings)
         with waiting(opening, wait) as found:

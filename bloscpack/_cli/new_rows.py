@@ -30,7 +30,9 @@ SUFFIXES = (".csv", ".parquet", ".pq", ".npz", ".zip")
 
 
 @contextmanager
-def rows_of(args: Namespace, new_file: str, found: Any) -> Iterator[Any]:
+def rows_of(
+    args: Namespace, new_file: str, found: dataset.Array | dataset.Table
+) -> Iterator[object]:
     """Yield the rows in a file or another dataset, for the array or table `found`."""
     path = name_of_input(new_file, seekable=True)
     settings: dict[str, object] = {}
@@ -53,7 +55,7 @@ def _has_format(path: str, args: Namespace) -> bool:
     return not args.force and (begins or path.endswith(SUFFIXES))
 
 
-def _rows_in(source: Opened, found: Any) -> Any:
+def _rows_in(source: Opened, found: Any) -> object:
     """Return the rows for a table, and an iterator of blocks for an array."""
     content = contents.without_group(source.content)
     is_of_table = isinstance(found, dataset.Table)

@@ -131,7 +131,7 @@ class _VerbParser(_BaseParser):
     ) -> None:
         self._postponed = add_arguments, kwargs
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         # Called for missing attributes only: all of them before the initialization.
         if "_postponed" not in self.__dict__:
             raise AttributeError(name)
@@ -145,7 +145,7 @@ class _VerbParser(_BaseParser):
         """Return the help of the verb, and where to find the global options."""
         return "%s\n%s\n" % (super().format_help(), GLOBAL_OPTIONS_TEXT)
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(self, args: Any = None, namespace: object = None) -> Any:
         """Return the arguments of the verb, added to the global arguments."""
         if "--auto" in self._option_string_actions:
             options.check_goal(self, args)

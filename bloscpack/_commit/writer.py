@@ -174,7 +174,7 @@ class Writer:
             with self.turn():
                 self.buffer.flush(self)
 
-    def buffered(self, rows: Mapping[Any, Any]) -> bool:
+    def buffered(self, rows: Mapping[Any, object]) -> bool:
         """Let rows of arrays wait in memory; return False if they are to be written."""
         if self.buffer is None:
             return False

@@ -16,7 +16,7 @@ import reprlib
 import sys
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, NoReturn, Protocol, SupportsIndex
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
@@ -36,6 +36,17 @@ DType = numpy.dtype[Any]
 
 # An index of NumPy, which may also have names of fields.
 Key = SupportsIndex | slice | EllipsisType | ArrayLike | Sequence["Key"] | None
+
+
+class AnyArray(Protocol):
+    """An array of any library, which can be sliced by position."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+
 
 Literal = (
     str | int | list["Literal"] | tuple["Literal", ...] | dict["Literal", "Literal"]

@@ -13,13 +13,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._types import StorageOptions
 from ..exceptions import BloscpackError, StorageError, UsageError, install_hint
 from .http_session import Refused, open_s3_session, open_session
 from .paths import MARK, public_name
 from .urls import schemes_of, with_lower_schemes
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 # Errors of connections, by name: importing the classes would need their packages.
 TEMPORARY = {
@@ -98,7 +101,7 @@ class Location:
         self.options = dict(storage_options or {})
         self._url = with_lower_schemes(url)
 
-    def find(self) -> tuple[Any, str]:
+    def find(self) -> tuple[AbstractFileSystem, str]:
         """Return the file system and the path in it that fsspec has for the URL."""
         with self.translating():
             import fsspec.core
@@ -110,7 +113,7 @@ class Location:
                     # Those of the first URL are not in a dictionary for its scheme.
                     own = add(options.get(scheme, {}) if number else options, scheme)
                     options = {**options, scheme: own} if number else own
-            found: tuple[Any, str] = fsspec.core.url_to_fs(self._url, **options)
+            found: tuple[object, str] = fsspec.core.url_to_fs(self._url, **options)
             return found
 
     def error(
@@ -254,7 +257,7 @@ def is_s3(fs: object) -> bool:
     return "s3fs.core.S3FileSystem" in class_names(fs)
 
 
-def open_archive(url: str, location: Location, fp: BinaryIO) -> tuple[Any, str]:
+def open_archive(url: str, location: Location, fp: BinaryIO) -> tuple[object, str]:
     """Return the file system over an archive in a file, and the path in it.
 
     `url` is the first link of the chain at `location`.
@@ -304,14 +307,14 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _with_session(options: dict[str, Any], scheme: str) -> dict[str, Any]:
+def _with_session(options: dict[str, Any], scheme: str) -> dict[str, object]:
     """Return settings of HTTP with our session, around the one of the caller."""
     given = options.get("get_client") or options.get(scheme, {}).get("get_client")
     opens = partial(open_session, given) if given else open_session
     return {**options, "get_client": opens}
 
 
-def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, Any]:
+def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, object]:
     """Return settings of s3fs with those for the client that the caller does not give.
 
     botocore must not check the digest of a whole object: some servers send it with a
@@ -328,7 +331,7 @@ def _with_settings_for_s3(options: dict[str, Any], scheme: str) -> dict[str, Any
         return options  # fsspec raises the error about the missing package
     name = "config_kwargs"
     given = options.get(name, fsspec.config.conf.get("s3", {}).get(name)) or {}
-    own: dict[str, Any] = {}
+    own: dict[str, object] = {}
     if "response_checksum_validation" in Config.OPTION_DEFAULTS:
         own["response_checksum_validation"] = "when_required"
     if "http_session_cls" in signature(AioConfig).parameters:

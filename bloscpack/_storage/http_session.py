@@ -11,9 +11,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import UsageError
+
+if TYPE_CHECKING:
+    from aiobotocore.httpsession import AIOHTTPSession
+    from aiohttp import ClientResponse, ClientSession, StreamReader
+    from yarl import URL
 
 # Maximum number of redirects that are followed for one request.
 MAX_REDIRECTS = 10
@@ -58,7 +63,8 @@ class TooLong(Refused):
 
 
 async def open_session(
-    get_client: Callable[..., Any] | None = None, **settings: Any
+    get_client: Callable[..., Coroutine[object, object, ClientSession]] | None = None,
+    **settings: object,
 ) -> Session:
     """Return a session for fsspec, with the settings `client_kwargs` of the caller.
 
@@ -74,20 +80,20 @@ async def open_session(
 class Session:
     """A session that sends the credentials of the caller only where they belong."""
 
-    def __init__(self, own: Any, settings: Mapping[str, Any]) -> None:
+    def __init__(self, own: ClientSession, settings: Mapping[str, object]) -> None:
         self._own = own
         self._settings = settings
-        self._foreign: Any = None
+        self._foreign: ClientSession | None = None
         # By this name fsspec closes the connections after the end of its thread.
         self._connector = getattr(own, "connector", None)
 
     def get(
-        self, url: object, bound: int | None = None, **settings: Any
+        self, url: str | URL, bound: int | None = None, **settings: object
     ) -> HttpRequest:
         """Request a file, of which `bound` is the maximum number of bytes, if given."""
         return HttpRequest(self._follow("get", url, bound, settings))
 
-    def head(self, url: object, **settings: Any) -> HttpRequest:
+    def head(self, url: str | URL, **settings: object) -> HttpRequest:
         """Request the headers of a file."""
         return HttpRequest(self._follow("head", url, None, settings))
 
@@ -98,8 +104,8 @@ class Session:
         await self._own.close()
 
     async def _follow(
-        self, method: str, url: Any, bound: int | None, settings: dict[str, Any]
-    ) -> Any:
+        self, method: str, url: str | URL, bound: int | None, settings: dict[str, Any]
+    ) -> ClientResponse:
         """Return the response to a request, after its redirects."""
         from yarl import URL
 
@@ -111,7 +117,7 @@ class Session:
         session, url = self._own, URL(url)
         for _ in range(MAX_REDIRECTS + 1):
             send = getattr(session, method)
-            response = await send(url, headers=headers, **settings)
+            response: ClientResponse = await send(url, headers=headers, **settings)
             location = response.headers.get("Location", "")
             if response.status not in REDIRECTS or not location:
                 if method == "get":
@@ -131,7 +137,7 @@ class Session:
         message = "the server redirects more than %d times" % MAX_REDIRECTS
         raise Refused(errno.ELOOP, message)
 
-    def _target(self, url: Any, location: str) -> Any:
+    def _target(self, url: URL, location: str) -> URL:
         """Return the URL that a server redirects to."""
         from yarl import URL
 
@@ -145,7 +151,7 @@ class Session:
             raise Refused(errno.EIO, "the server redirects to no valid URL of HTTP")
         return target
 
-    def _foreign_session(self) -> Any:
+    def _foreign_session(self) -> ClientSession:
         """Return a session without credentials, over the same connections."""
         if self._foreign is None:
             from aiohttp import ClientSession
@@ -160,13 +166,13 @@ class Session:
 class HttpRequest:
     """A request, which can be awaited or be used with ``async with``."""
 
-    def __init__(self, answer: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, answer: Coroutine[object, None, ClientResponse]) -> None:
         self._answer = answer
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[object, None, ClientResponse]:
         return self._answer.__await__()
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> ClientResponse:
         self._response = await self._answer
         return self._response
 
@@ -177,11 +183,11 @@ class HttpRequest:
 class BoundedContent:
     """The content of a response, of which at most some bytes are read."""
 
-    def __init__(self, content: Any, bound: int) -> None:
+    def __init__(self, content: StreamReader, bound: int) -> None:
         self._content = content
         self._left = bound
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._content, name)
 
     async def read(self, size: int = -1) -> bytes:
@@ -201,7 +207,7 @@ class BoundedContent:
             yield block
 
 
-def _refuse_encoding(response: Any) -> None:
+def _refuse_encoding(response: ClientResponse) -> None:
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         response.close()
@@ -230,7 +236,7 @@ def _size_of(range_: str) -> int:
     return ends[1] + 1 - ends[0] if min(ends) >= 0 else -1
 
 
-def open_s3_session(*arguments: Any, **settings: Any) -> Any:
+def open_s3_session(*arguments: object, **settings: object) -> AIOHTTPSession:
     """Return a session for the client of S3, whose responses have an end."""
     from aiobotocore.httpsession import AIOHTTPSession
 
@@ -242,7 +248,7 @@ def open_s3_session(*arguments: Any, **settings: Any) -> Any:
             "'_get_session', through which responses are limited; install an older one"
         )
 
-    async def find_bounded(*key: Any) -> BoundedSession:
+    async def find_bounded(*key: object) -> BoundedSession:
         return BoundedSession(await find(*key))
 
     session._get_session = find_bounded
@@ -252,10 +258,10 @@ def open_s3_session(*arguments: Any, **settings: Any) -> Any:
 class BoundedSession:
     """A session whose responses are limited in time and length."""
 
-    def __init__(self, own: Any) -> None:
+    def __init__(self, own: ClientSession) -> None:
         self._own = own
 
-    async def request(self, method: str, **settings: Any) -> Any:
+    async def request(self, method: str, **settings: Any) -> ClientResponse:
         """Make a request; only one with a range may have a long response."""
         from aiohttp import ClientTimeout
 
@@ -281,9 +287,9 @@ def size_in(text: str) -> int:
     return int(text) if is_number and int(text) <= MAX_SIZE else -1
 
 
-def _origin(url: Any) -> tuple[str, str, int]:
+def _origin(url: URL) -> tuple[str, str | None, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _public(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+def _public(given: Mapping[str, object], names: set[str]) -> dict[str, Any]:
     return {name: given[name] for name in given if name.lower() in names}

@@ -16,7 +16,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._engine.threads import for_each
 from .._types import StorageOptions
@@ -31,7 +31,12 @@ from .store import Store, conflict, too_long
 from .upload import READ_ONLY, check_writable
 from .urls import joined_url, parent_url, scheme_of, with_lower_schemes
 
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
 Result = TypeVar("Result")
+# An object or a folder, as fsspec describes it.
+Entry = dict[str, Any]
 
 # Maximum number of requests for sizes that run at once.
 REQUESTS = 32
@@ -98,7 +103,7 @@ class ObjectStore(Store):
             return path
 
     @contextmanager
-    def _using(self, name: str) -> Iterator[tuple[Any, str]]:
+    def _using(self, name: str) -> Iterator[tuple[AbstractFileSystem, str]]:
         """Yield the file system and the path in it of an object; translate errors."""
         location = self._location_of(name)
         fs, path = location.find()
@@ -233,7 +238,7 @@ class ObjectStore(Store):
             if info["type"] == "file":
                 yield found, info["size"]
 
-    def _list(self, name: str) -> list[tuple[str, dict[str, Any]]]:
+    def _list(self, name: str) -> list[tuple[str, Entry]]:
         """Return name and description of each file and folder in a folder."""
         if not self.lists:
             raise self._location_of(name).error(
@@ -245,7 +250,7 @@ class ObjectStore(Store):
         full = {entry["name"].strip("/"): entry for entry in self._below(name)}
         return [(key.rpartition("/")[2], entry) for key, entry in full.items()]
 
-    def _below(self, name: str, *, recursive: bool = False) -> list[dict[str, Any]]:
+    def _below(self, name: str, *, recursive: bool = False) -> list[Entry]:
         """Return the descriptions of what is in a folder; all files if `recursive`.
 
         Nothing is in a folder that does not exist. Raises `StorageError` if the listing
@@ -258,14 +263,14 @@ class ObjectStore(Store):
 
         location = self._location_of(name)
 
-        async def find(fs: Any, path: str) -> list[dict[str, Any]]:
+        async def find(fs: AbstractFileSystem, path: str) -> list[Entry]:
             if is_s3(fs) and path.strip("/"):
                 return await _list_objects(fs, path, recursive, location)
             if recursive:
                 return list((await fs._find(path, detail=True)).values())
             return list(await fs._ls(path, detail=True))
 
-        async def find_in_time(fs: Any, path: str) -> list[dict[str, Any]]:
+        async def find_in_time(fs: AbstractFileSystem, path: str) -> list[Entry]:
             start = monotonic()
             try:
                 return await asyncio.wait_for(find(fs, path), LIST_SECONDS)
@@ -275,7 +280,7 @@ class ObjectStore(Store):
                 text = "the server takes more than %d seconds for a listing"
                 raise location.error(errno.ETIMEDOUT, text % LIST_SECONDS) from None
 
-        found: list[dict[str, Any]] = []
+        found: list[Entry] = []
         missing = suppress(FileNotFoundError, NotADirectoryError)
         with self._using(name) as (fs, path), missing:
             fs.invalidate_cache()
@@ -389,14 +394,14 @@ def _repeated(call: Callable[[], Result]) -> Result:
     return call()
 
 
-def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
+def _call_each(fs: AbstractFileSystem, method: str, paths: list[str]) -> list[Any]:
     """Call a method of a file system for paths; return None for a missing file."""
     import asyncio
 
     from fsspec.asyn import AsyncFileSystem, sync
 
     if not isinstance(fs, AsyncFileSystem):
-        answers: list[Any] = []
+        answers: list[object] = []
         for path in paths:
             answers.append(None)
             with suppress(FileNotFoundError):
@@ -417,7 +422,7 @@ def _call_each(fs: Any, method: str, paths: list[str]) -> list[Any]:
     return found
 
 
-def _remove_if(fs: Any, path: str, version: str) -> bool:
+def _remove_if(fs: AbstractFileSystem, path: str, version: str) -> bool:
     """Remove an object of S3 in a version; return whether the server can do that."""
     bucket, key, _ = fs.split_path(path)
     try:
@@ -431,8 +436,8 @@ def _remove_if(fs: Any, path: str, version: str) -> bool:
 
 
 async def _list_objects(
-    fs: Any, path: str, recursive: bool, location: Location
-) -> list[dict[str, Any]]:
+    fs: AbstractFileSystem, path: str, recursive: bool, location: Location
+) -> list[Entry]:
     """Return what is below a path: objects, and folders unless it is `recursive`.
 
     Raises `StorageError` if the listing needs more memory than the longest may: it has
@@ -443,7 +448,7 @@ async def _list_objects(
     settings = {"Bucket": bucket, "Prefix": prefix, **fs.req_kw}
     if not recursive:
         settings["Delimiter"] = "/"
-    found: list[dict[str, Any]] = []
+    found: list[Entry] = []
     size = 0
     while True:
         begin = len(found)
@@ -465,9 +470,9 @@ async def _list_objects(
         settings["ContinuationToken"] = token
 
 
-def _entry(bucket: str, key: str, kind: str, item: dict[str, Any]) -> dict[str, Any]:
+def _entry(bucket: str, key: str, kind: str, item: Entry) -> Entry:
     """Return an object or a folder as fsspec describes it."""
-    kept: dict[str, Any] = {
+    kept: Entry = {
         name: item[name] for name in ("ETag", "LastModified") if name in item
     }
     name = "%s/%s" % (bucket, key)

@@ -15,7 +15,7 @@ import os
 from _thread import allocate_lock
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, aclosing, contextmanager, suppress
-from typing import Any, BinaryIO, TypeVar
+from typing import BinaryIO, TypeVar
 
 from .._types import StorageOptions
 from ..args import AnyLimits, effective_limits
@@ -121,7 +121,7 @@ class RemoteStorage(Storage):
         if version := self._file.version:
             self.identity = self.version = (self.name, self.size, *version)
 
-    def _open_whole_archive(self, url: str) -> tuple[Any, str]:
+    def _open_whole_archive(self, url: str) -> tuple[object, str]:
         """Read the archive that a chain of URLs is about; return as fsspec does."""
         first, others = split_chain(url)
         if first.partition(MARK)[0] not in ARCHIVES:
@@ -155,7 +155,7 @@ class RemoteStorage(Storage):
 
     # Requests
 
-    def _wait(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _wait(self, request: Callable[[], Coroutine[object, object, Result]]) -> Result:
         """Return the result of a coroutine that runs in the thread of fsspec."""
         from fsspec.asyn import sync
 

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import StorageError
 from .base import read_up_to
@@ -38,6 +38,10 @@ from .http_session import (
     TooLong,
     size_in,
 )
+
+if TYPE_CHECKING:
+    import aiohttp
+    from fsspec import AbstractFileSystem
 
 # Number of bytes at the start or the end of a file that the first request reads.
 HEAD_SIZE = 64 * 2**10
@@ -86,7 +90,7 @@ class RemoteFile:
     _etag = ""
     _modified = ""
 
-    def __init__(self, fs: Any, path: str, location: Location) -> None:
+    def __init__(self, fs: AbstractFileSystem, path: str, location: Location) -> None:
         self.fs = fs
         self.path = path
         self._fail = location.error
@@ -182,7 +186,7 @@ class RemoteFile:
         """Release what is open."""
 
 
-def _version_in(info: Mapping[str, Any]) -> tuple[str, ...]:
+def _version_in(info: Mapping[str, object]) -> tuple[str, ...]:
     """Return what a description of a file tells about its content."""
     fields = [(name, info.get(name)) for name in VERSION_FIELDS]
     return tuple("%s=%s" % field for field in fields if field[1])
@@ -277,7 +281,7 @@ class HttpFile(RemoteFile):
 
     async def _send(
         self, method: str, headers: Mapping[str, str], nbytes: int = 0
-    ) -> Any:
+    ) -> aiohttp.ClientResponse:
         """Make a request whose response has at most `nbytes` bytes."""
         import aiohttp
 
@@ -299,13 +303,14 @@ class HttpFile(RemoteFile):
             settings["bound"] = nbytes
         session = await self.fs.set_session()
         send = getattr(session, method)
-        return await send(
+        response: aiohttp.ClientResponse = await send(
             self.fs.encode_url(self.path),
             headers={**given, **headers, **condition},
             **settings,
         )
+        return response
 
-    def _judge_status(self, response: Any) -> None:
+    def _judge_status(self, response: aiohttp.ClientResponse) -> None:
         status = response.status
         if status in (200, 206):
             return
@@ -321,7 +326,9 @@ class HttpFile(RemoteFile):
         denied = status in (401, 403, 407)
         raise self._fail(errno.EACCES if denied else errno.EIO, text)
 
-    def _judge_range(self, response: Any, start: int, stop: int) -> tuple[int, int]:
+    def _judge_range(
+        self, response: aiohttp.ClientResponse, start: int, stop: int
+    ) -> tuple[int, int]:
         """Return the extent of the bytes of a response, and note an unknown size."""
         unit, _, rest = response.headers.get("Content-Range", "").partition(" ")
         span, _, total = rest.partition("/")
@@ -430,7 +437,9 @@ def _range(start: int, stop: int) -> str:
     return "bytes=%d-%d" % (start, stop - 1) if stop else "bytes=%d" % start
 
 
-def remote_file_for(fs: Any, path: str, location: Location) -> RemoteFile:
+def remote_file_for(
+    fs: AbstractFileSystem, path: str, location: Location
+) -> RemoteFile:
     """Return the storage for what fsspec returns for a URL."""
     from fsspec.asyn import AsyncFileSystem
 

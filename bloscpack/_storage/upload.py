@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from operator import itemgetter
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .._engine.forks import Owner
 from .._types import Buffer, StorageOptions
@@ -21,6 +21,9 @@ from ..exceptions import BloscpackError, StorageError, UsageError
 from .file_systems import Location, is_s3
 from .paths import public_name
 from .urls import scheme_of
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 READ_ONLY = ("http", "https")
 # Minimum size in bytes of a part of an upload to S3, except for the last.
@@ -87,7 +90,7 @@ def check_writable(url: str) -> None:
         )
 
 
-def _check_free(fs: Any, path: str, location: Location) -> None:
+def _check_free(fs: AbstractFileSystem, path: str, location: Location) -> None:
     """Raise `FileExistsError` if something is stored under a path."""
     with location.translating():
         fs.invalidate_cache()
@@ -104,7 +107,7 @@ class PartsFile(io.RawIOBase):
     divided. Only bytes in the first part may be overwritten.
     """
 
-    def __init__(self, fs: Any, path: str, location: Location) -> None:
+    def __init__(self, fs: AbstractFileSystem, path: str, location: Location) -> None:
         self._fs = fs
         self._location = location
         self._bucket, self._key, _ = fs.split_path(path)

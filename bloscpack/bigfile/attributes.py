@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy
 
+from .._format.dtypes import Array, DType
 from .._storage.base import naming_errors
 from ..exceptions import DamageError, FormatError, UsageTypeError, UsageValueError
-from .header import MAX_NAME, Array, DType, attribute_dtype, name_of
+from .header import MAX_NAME, attribute_dtype, name_of
 from .tree import ATTRIBUTES, LEGACY, Tree, locked_folder
 
 # The type of text: its items are bytes of UTF-8.

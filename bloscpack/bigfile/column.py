@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from .._engine.threads import for_each
 from .._file.indexing import StoredRows
+from .._format.dtypes import Array, DType
 from .._format.rows import Rows, text_of
 from .._storage.base import Closing
 from ..exceptions import DamageError, UsageTypeError, UsageValueError
@@ -27,8 +28,6 @@ from .attributes import AttributeSet
 from .header import (
     FILE_NAME,
     SILENT_CASTS,
-    Array,
-    DType,
     FileRows,
     Header,
     block_dtype,
@@ -39,6 +38,7 @@ from .writing import ColumnWriter, read_header, read_state, threads_for
 
 if TYPE_CHECKING:
     from .file import File
+    from .mpi import Communicator
 
 Index = int | slice | EllipsisType | Array | list[int] | tuple[Any, ...]
 
@@ -152,7 +152,7 @@ class Column(StoredRows, Closing):
         return self._attrs
 
     @property
-    def comm(self) -> Any:
+    def comm(self) -> Communicator | None:
         """The communicator of a block that several processes share, else None."""
         return None
 
@@ -479,12 +479,12 @@ class Column(StoredRows, Closing):
                 raise ColumnClosedError("no block has been opened with this object")
             raise ColumnClosedError("the column '%s' is closed" % self.name)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         tree = self._tree
         self._writer.commit()
         return _reopen, (tree.root, tree.follow_links, self.name, self._nthreads)
 
-    def __dask_tokenize__(self) -> Any:
+    def __dask_tokenize__(self) -> tuple[object, ...]:
         status = os.stat(self._folder)
         return (type(self).__name__, self._folder, status.st_ino, status.st_mtime_ns)
 

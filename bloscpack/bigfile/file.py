@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy
 from numpy.typing import DTypeLike
 
+from .._format.dtypes import AnyArray, Array, DType
 from .._format.rows import Rows, without
 from .._storage.base import Closing, read_up_to
 from .._storage.paths import local_path, without_url
@@ -24,7 +25,7 @@ from .._types import Path
 from ..exceptions import NoSuchBlock, StorageError, UsageTypeError, UsageValueError
 from .attributes import AttributeSet
 from .column import Column, header_of
-from .header import Array, DType, Header, block_dtype, check_convertible, new_header
+from .header import Header, block_dtype, check_convertible, new_header
 from .records import Dataset
 from .tree import Tree, check_new_name, clean_name
 from .writing import finish_block, make_block
@@ -47,14 +48,14 @@ def table_of(array: object) -> Any:
     return array
 
 
-def row_dtype(array: Any) -> DType:
+def row_dtype(array: AnyArray) -> DType:
     """Return the type of a row of a table."""
     nmemb = array.shape[1] if len(array.shape) == 2 else 1
     return numpy.dtype((array.dtype, (nmemb,)))
 
 
 def store(
-    array: Any,
+    array: AnyArray,
     column: Column,
     row: int,
     most: int | None = None,
@@ -71,7 +72,7 @@ def store(
             del part  # before the next one is read
 
 
-def pieces_of(array: Any, most: int) -> Iterator[tuple[int, int]]:
+def pieces_of(array: AnyArray, most: int) -> Iterator[tuple[int, int]]:
     """Yield the rows of a table as ranges of at most `most` bytes, or of one chunk.
 
     They end where chunks end, so that no chunk is decompressed or computed twice.
@@ -100,7 +101,10 @@ class Watched:
     """
 
     def __init__(
-        self, table: Any, dtype: DType | None = None, progress: Progress | None = None
+        self,
+        table: AnyArray,
+        dtype: DType | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._table = table
         self._progress = progress
@@ -448,7 +452,7 @@ class File(Closing):
     def close(self) -> None:
         """Do nothing: a tree has no open files."""
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         tree = self._tree
         return _reopen, (tree.root, tree.follow_links, self._group, self._nthreads)
 

@@ -21,17 +21,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy
 
+from .._format.dtypes import DType
 from .._format.rows import Rows, union
 from ..exceptions import DamageError, Unsupported, UsageTypeError, UsageValueError
-
-DType = numpy.dtype[Any]
-
-Array = numpy.ndarray[Any, DType]
 
 # Maximum number of rows, of items in a row and of bytes: what an offset can express.
 MAX_COUNT = 2**63 - 1

@@ -21,6 +21,7 @@ from .column import NO_ROWS, Column
 from .file import Alone, File, Result
 from .header import Header
 from .tree import Tree
+from .writing import Written
 
 
 class Communicator(Protocol):
@@ -210,7 +211,9 @@ class ColumnMPI(Column):
         if failed and own is None:
             raise StorageError(self._failure)
 
-    def _commit(self, taken: list[Any]) -> None:
+    def _commit(
+        self, taken: list[tuple[Written, dict[bytes, Attribute | None]]]
+    ) -> None:
         self._writer.commit_all(written for written, _ in taken)
         self._attrs.adopt([changes for _, changes in taken])
 

@@ -9,10 +9,9 @@ import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
 from .._file.indexing import StoredRows
-from .._format.dtypes import Key
+from .._format.dtypes import Array, DType, Key
 from ..exceptions import UsageTypeError, UsageValueError
 from .column import Column
-from .header import Array, DType
 
 if TYPE_CHECKING:
     from .file import File

@@ -26,21 +26,14 @@ import numpy
 
 from .._engine.forks import ForkSafeLock, renew_after_fork
 from .._engine.threads import for_each
+from .._format.dtypes import Array
 from .._format.rows import Range, Rows, union, without
 from .._storage.base import naming_errors
 from .._storage.local import FileRange
 from ..defaults import available_cpus
 from ..exceptions import StorageError, UsageValueError
 from . import header
-from .header import (
-    FILE_NAME,
-    MODULUS,
-    PIECE_NBYTES,
-    SILENT_CASTS,
-    Array,
-    FileRows,
-    Header,
-)
+from .header import FILE_NAME, MODULUS, PIECE_NBYTES, SILENT_CASTS, FileRows, Header
 from .tree import ATTRIBUTES, HEADER, UNWRITTEN, Tree, is_data_file, locked_folder
 
 # The sums of the bytes written to each data file, and the rows.

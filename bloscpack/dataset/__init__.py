@@ -70,7 +70,7 @@ def open(
     timeout: float | None = None,
     buffered: bool = False,
     storage_options: StorageOptions | None = None,
-    **creation: Any,
+    **creation: object,
 ) -> Array | Table | Group:
     """Open an array, a table or a group.
 
@@ -268,7 +268,7 @@ def _open(
     timeout: float | None = None,
     buffered: bool = False,
     storage_options: StorageOptions | None = None,
-    **creation: Any,
+    **creation: object,
 ) -> Kind:
     """Open or create a dataset; `wanted` is its class, or None for any."""
     if mode not in MODES:

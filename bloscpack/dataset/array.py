@@ -252,7 +252,7 @@ class Array(StoredArray, ItemsNode):
             raise UsageError("an array without axes can't get another shape")
         return writer
 
-    def append(self, values: Any, axis: int = 0) -> None:
+    def append(self, values: object, axis: int = 0) -> None:
         """Append rows. When this returns, they are in the files.
 
         In an array opened with ``buffered=True``, they may wait in memory. Until they
@@ -291,7 +291,7 @@ class Array(StoredArray, ItemsNode):
         with writer.change(take_over, disturbs=False) as change:
             self.stage_append(change, rows)
 
-    def _append_along(self, writer: Writer, values: Any, axis: int) -> None:
+    def _append_along(self, writer: Writer, values: object, axis: int) -> None:
         check_mask(values)
         items = values if is_array(values) else items_of(values)
         with writer.turn():
@@ -307,8 +307,8 @@ class Array(StoredArray, ItemsNode):
             shape = self._checked_shape((*before, old[axis] + found[axis], *after))
             grid = self._layout.grid.resized(shape)
             index = (slice(None),) * axis + (slice(old[axis], None),)
-            axes, items = ArrayIndex(index, shape).axes, Boxes(items, self.dtype)
-            blocks = changed_blocks(grid, axes, items, self.__getitem__, old)
+            axes, boxes = ArrayIndex(index, shape).axes, Boxes(items, self.dtype)
+            blocks = changed_blocks(grid, axes, boxes, self.__getitem__, old)
             with writer.change(lambda: self._layout.committed(shape)) as change:
                 check_nbytes(shape, self.dtype)
                 self._layout.stage(change, grid, blocks, extends=True)
@@ -463,7 +463,7 @@ class Array(StoredArray, ItemsNode):
         )
 
 
-def _refuse(*operands: object) -> Any:
+def _refuse(*operands: object) -> object:
     """Raise `UsageError`: `==`, for one, would compare objects and not items."""
     raise UsageTypeError(
         "an array in files can't be compared or computed with: read its items first, "

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy
 
 from .._format.dtypes import Array, DType, check_text
 from ..exceptions import UsageTypeError
 
+if TYPE_CHECKING:
+    import pyarrow
+
 # Units of times that Parquet has; others become a finer one.
 UNITS = {"W": "s", "h": "s", "m": "s"}
 FINE_UNITS = ("ms", "us", "ns")
 
 
-def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> Any:
+def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> pyarrow.DataType:
     """Return the type of Arrow for items of a dtype, in rows of the shape `inner`."""
-    pyarrow: Any = import_module("pyarrow")
+    import pyarrow
+
     if inner:
         return pyarrow.list_(arrow_type(dtype, inner[1:], name), inner[0])
     if dtype.kind == "U":
@@ -42,9 +45,12 @@ def arrow_type(dtype: DType, inner: tuple[int, ...], name: str) -> Any:
     )
 
 
-def arrow_array(rows: Array, wanted: Any, name: str, mask: Array | None = None) -> Any:
+def arrow_array(
+    rows: Array, wanted: pyarrow.DataType, name: str, mask: Array | None = None
+) -> pyarrow.Array:
     """Return rows of a column as an array of Arrow; `mask` says which are missing."""
-    pyarrow: Any = import_module("pyarrow")
+    import pyarrow
+
     if rows.ndim > 1:
         flat = rows.reshape(-1, *rows.shape[2:])
         inner = arrow_array(flat, wanted.value_type, name)

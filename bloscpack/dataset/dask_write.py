@@ -13,7 +13,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy
@@ -35,6 +35,9 @@ from .parallel import LOCK_SECONDS, FolderTarget, Target, box_at, target_of
 from .rows import all_columns, check_mask, converted, items_of, joined, naming_column
 from .table import Table
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 # The length of a partition, and the dtype of each column.
 PartitionTypes = tuple[int, dict[str, DType]]
 
@@ -44,19 +47,19 @@ SHARD_NBYTES = 16 * 2**20
 
 def from_dask(
     path: Path,
-    collection: Any,
+    collection: object,
     *,
     layout: str = "zarr",
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
     dims: Any = None,
-    attrs: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, object] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
     compute: bool = True,
     append: bool = False,
-    region: Any = None,
+    region: object = None,
     **settings: Any,
 ) -> Any:
     """Write a collection of Dask as a dataset, or to an existing one, in parallel.
@@ -147,7 +150,7 @@ def from_dask(
     return open_array_or_table(found, Options())
 
 
-def _is_array(collection: Any) -> bool:
+def _is_array(collection: object) -> bool:
     """Return whether a collection is an array; raise `UsageError` for other types."""
     found = type(collection)
     if issubclass(found, import_dask("dask.array").Array):
@@ -229,7 +232,7 @@ class Addition(Existing, FolderTarget):
     def _check_committed(self) -> None:
         """Return: `finish` finds out whether the rows are there."""
 
-    def put(self, start: Any, columns: Mapping[str, Items]) -> object:
+    def put(self, start: int | Shape, columns: Mapping[str, Items]) -> object:
         """Write the items of shards; return the corner, and the digest of each column.
 
         They show `finish` whether these items are in the dataset.
@@ -309,7 +312,7 @@ class RegionTarget(Existing):
 
 def _plan_array(
     array: Any, target: Target, options: dict[str, Any]
-) -> tuple[list[Any], int]:
+) -> tuple[list[object], int]:
     delayed = import_dask("dask").delayed
     if not array.ndim:
         raise UsageError("an array without axes has no parts: compute it first")
@@ -348,8 +351,8 @@ def _plan_array(
 
 
 def _write_block(
-    target: Target, start: Shape, shape: Shape, dtype: DType, block: Any
-) -> Any:
+    target: Target, start: Shape, shape: Shape, dtype: DType, block: object
+) -> object:
     """Write a shard; raise `UsageError` if the block is not what Dask had expected."""
     check_mask(block)
     rows = converted(block, dtype)
@@ -393,7 +396,7 @@ def _plan_table(
     return tasks, sum(lengths)
 
 
-def _describe(part: Any) -> PartitionTypes:
+def _describe(part: DataFrame) -> PartitionTypes:
     """Return the length of a partition, and the dtypes that its columns need."""
     dtypes = {}
     for name, column in items_by_name(part, any_numbers=True).items():
@@ -463,8 +466,8 @@ def _write_frames(
     target: Target,
     start: int,
     dtypes: Mapping[str, DType],
-    pieces: list[tuple[Any, int, int, int]],
-) -> Any:
+    pieces: list[tuple[DataFrame, int, int, int]],
+) -> object:
     """Write rows from some partitions to a shard of each column."""
     parts: dict[str, list[Items]] = {name: [] for name in dtypes}
     for part, length, first, stop in pieces:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -23,6 +22,11 @@ from .arrow_arrays import arrow_array, arrow_type
 from .layouts.shard_files import REMOTE_FILES
 from .rows import check_different, items_of, naming_column
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pandas import DataFrame, Index, Series
+    from pandas.api.extensions import ExtensionArray
+
 # Number of rows at each end of a table, of columns, and of characters of an item that
 # the repr of a table shows at most.
 SHOWN_ROWS = 3
@@ -34,14 +38,14 @@ ADVICE = (
 )
 
 
-def columns_of(rows: object) -> Any:
+def columns_of(rows: object) -> object:
     """Return a DataFrame as arrays by name, and anything else as it is."""
     is_frame = hasattr(rows, "iloc") and hasattr(rows, "columns")
     is_lazy = hasattr(rows, "divisions")  # of Dask
     return items_by_name(rows) if is_frame and not is_lazy else rows
 
 
-def items_by_name(frame: Any, *, any_numbers: bool = False) -> dict[str, Items]:
+def items_by_name(frame: DataFrame, *, any_numbers: bool = False) -> dict[str, Items]:
     """Return the columns of a DataFrame, and in front of them named index levels.
 
     Parameters
@@ -72,7 +76,7 @@ def items_by_name(frame: Any, *, any_numbers: bool = False) -> dict[str, Items]:
     return {column.name: _plain_items(column) for column in series}
 
 
-def _check_index(index: Any, any_numbers: bool = False) -> None:
+def _check_index(index: Index, any_numbers: bool = False) -> None:
     """Raise `UsageError` if a level without a name does not just number the rows."""
     unnamed = [i for i, name in enumerate(index.names) if name is None]
     if not unnamed:
@@ -94,7 +98,7 @@ def _check_index(index: Any, any_numbers: bool = False) -> None:
         )
 
 
-def _plain_items(column: Any) -> Items:
+def _plain_items(column: Series) -> Items:
     """Return the items of a Series; raise `UsageError` if NumPy would change them.
 
     They are masked if some are missing, and the dtype has no value for these.
@@ -198,7 +202,7 @@ def _read_each(
     for_each(columns, read, lambda found: use(*found), nthreads, waits=waits)
 
 
-def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
+def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> DataFrame:
     """Return rows as a DataFrame; raise `UsageError` if a column has several axes."""
     import pandas
 
@@ -217,7 +221,7 @@ def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
     return pandas.DataFrame(data, columns=list(columns))
 
 
-def _series_items(items: Items, mask: Items | None) -> Any:
+def _series_items(items: Items, mask: Items | None) -> Items | ExtensionArray:
     """Return what pandas makes the column of; `mask` says which items are missing."""
     if items.dtype.kind not in "biufcmM":
         items = items.astype(object)
@@ -234,9 +238,12 @@ def _series_items(items: Items, mask: Items | None) -> Any:
     return items
 
 
-def read_arrow(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:
+def read_arrow(
+    columns: Mapping[str, MaskedColumn], rows: slice | Items
+) -> pyarrow.Table:
     """Return rows as a table of Arrow."""
-    pyarrow: Any = import_module("pyarrow")
+    import pyarrow
+
     data: dict[str, object] = {}
     types = {n: arrow_type(c.dtype, c.shape[1:], n) for n, (c, _) in columns.items()}
 

@@ -338,7 +338,7 @@ class Group(Node, Mapping[str, Node]):
         """Return a line for each member, and for those inside of members."""
         return Lines("\n".join([self.name, *shown_members(self._layout.folder)]))
 
-    def to_xarray(self, **options: Any) -> Any:
+    def to_xarray(self, **options: object) -> Any:
         """Return the arrays of the group as a dataset of xarray, which reads them.
 
         `options` are those of ``xarray.open_dataset``: ``chunks={}`` for arrays of
@@ -354,28 +354,28 @@ class Group(Node, Mapping[str, Node]):
 
     # Changing
 
-    def create_array(self, name: str, data: object = None, **options: Any) -> Array:
+    def create_array(self, name: str, data: object = None, **options: object) -> Array:
         """Create an array in the group; `options` are those of ``create_array``.
 
         Groups that the name contains are created, too.
         """
         return self._created(opening.create_array, name, data, **options)
 
-    def create_table(self, name: str, data: object = None, **options: Any) -> Table:
+    def create_table(self, name: str, data: object = None, **options: object) -> Table:
         """Create a table in the group; `options` are those of ``create_table``.
 
         Groups that the name contains are created, too.
         """
         return self._created(opening.create_table, name, data, **options)
 
-    def create_group(self, name: str, **options: Any) -> Group:
+    def create_group(self, name: str, **options: object) -> Group:
         """Create a group in the group; `options` are those of ``create_group``.
 
         Groups that the name contains are created, too.
         """
         return self._created(create_group, name, **options)
 
-    def require_group(self, name: str, **options: Any) -> Group:
+    def require_group(self, name: str, **options: object) -> Group:
         """Return the group of this name; create it if there is none.
 
         Raises `UsageError` if the member is an array or a table.
@@ -383,7 +383,11 @@ class Group(Node, Mapping[str, Node]):
         return self._required(Group, name, lambda: self.create_group(name, **options))
 
     def require_array(
-        self, name: str, shape: int | tuple[int, ...], dtype: DTypeLike, **options: Any
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        dtype: DTypeLike,
+        **options: object,
     ) -> Array:
         """Return the array of this name; create it if there is none.
 
@@ -436,7 +440,7 @@ class Group(Node, Mapping[str, Node]):
         (self.create_table if is_table else self.create_array)(name, rows, mode="w")
 
     def _created(
-        self, create: Callable[..., Kind], name: str, *data: object, **options: Any
+        self, create: Callable[..., Kind], name: str, *data: object, **options: object
     ) -> Kind:
         self._check_writer()
         *outer, last = self._checked_name(name)

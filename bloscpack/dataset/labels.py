@@ -166,7 +166,7 @@ def _name_of_axis(dim: Any) -> str | None:
     return (name or "").rpartition("/")[2] or None
 
 
-def _text(value: Any) -> Any:
+def _text(value: Any) -> object:
     """Return an attribute; text of fixed size, which HDF5 has as bytes, as text."""
     if getattr(value, "dtype", None) is not None and value.dtype.kind == "S":
         with suppress(UnicodeDecodeError):

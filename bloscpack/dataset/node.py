@@ -12,6 +12,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, nullcontext
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._commit.writer import Writer, checked
@@ -46,7 +47,7 @@ def reopened(node_class: Any, layout: NodeLayout, rows: tuple[int, ...] = ()) ->
     return node
 
 
-def import_dask(name: str) -> Any:
+def import_dask(name: str) -> ModuleType:
     """Return a module of Dask; raise `UsageError` if it is not installed."""
     return import_extra(name, "dask")
 
@@ -117,7 +118,7 @@ class Node:
             self._take_layout(self._reopened())
             self._values = {}
 
-    def _reopened(self) -> Any:
+    def _reopened(self) -> object:
         """Return the layout, opened again."""
         reopen, arguments = self._layout.__reduce__()[:2]
         return reopen(*arguments)  # type: ignore[operator, misc]

@@ -212,21 +212,21 @@ def check_changeable(found: Found) -> None:
 
 def create_array(
     path: Path,
-    data: Any = None,
+    data: object = None,
     *,
     layout: str = "zarr",
     shape: int | tuple[int, ...] | None = None,
     dtype: Any = None,
     chunks: int | tuple[int, ...] | None = None,
     shards: int | tuple[int, ...] | None = None,
-    fill_value: Any = None,
+    fill_value: object = None,
     dims: Sequence[str | None] | None = None,
     attrs: Mapping[str, Json] | None = None,
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
     buffered: bool = False,
-    **settings: Any,
+    **settings: object,
 ) -> Array:
     """Create an array, and return it open for changes.
 
@@ -312,10 +312,10 @@ def create_array(
 
 def create_table(
     path: Path,
-    data: Any = None,
+    data: object = None,
     *,
     layout: str = "zarr",
-    dtype: Any = None,
+    dtype: object = None,
     names: Sequence[str] | None = None,
     chunks: object = None,
     shards: object = None,
@@ -325,7 +325,7 @@ def create_table(
     sync: bool = True,
     storage_options: StorageOptions | None = None,
     buffered: bool = False,
-    **settings: Any,
+    **settings: object,
 ) -> Table:
     """Create a table, and return it open for changes.
 
@@ -397,7 +397,7 @@ def create_table(
     return opened
 
 
-def _of_column(given: Any, name: str, columns: Mapping[str, object]) -> Any:
+def _of_column(given: object, name: str, columns: Mapping[str, object]) -> object:
     """Return what a column gets: of all, or of a dictionary by their names."""
     if not isinstance(given, Mapping):
         return given
@@ -407,7 +407,7 @@ def _of_column(given: Any, name: str, columns: Mapping[str, object]) -> Any:
 
 
 def _new_columns(
-    data: Any, dtype: Any, names: Sequence[str] | None
+    data: object, dtype: Any, names: Sequence[str] | None
 ) -> tuple[dict[str, Items], JsonObject, dict[str, tuple[Dims, JsonObject]]]:
     """Return the columns of a new table, the attributes of masks, and the labels."""
     try:

@@ -12,7 +12,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy
 
@@ -40,7 +39,8 @@ from .commit_rules import DATASETS, creating
 from .file_checks import DatasetRecovery, FileCheck, RowLoss
 from .folder import Folder
 from .layouts import LAYOUTS, array_class, blp_files, group_class, table_class
-from .layouts.base import ArrayLayout, Blocks, NewArray, TableLayout
+from .layouts.array_files import ChunkFiles
+from .layouts.base import ArrayLayout, Blocks, NewArray, NodeLayout, TableLayout
 from .layouts.chunk_files import OBJECT
 from .rows import blocks_of, joined
 
@@ -171,7 +171,7 @@ class _Saver:
     def _remark(self, text: str) -> None:
         self.recovery.remarks.append(text)
 
-    def _attributes(self, node: Any, name: str) -> JsonObject:
+    def _attributes(self, node: NodeLayout, name: str) -> JsonObject:
         try:
             found: JsonObject = node.read_attributes()
         except FormatError:
@@ -364,7 +364,7 @@ class SavedPart:
     """The chunks of a part of an array, and the checks of its damaged files."""
 
     fields: tuple[str, ...]
-    source: Any
+    source: ChunkFiles
     checks: list[FileCheck]
 
     def lost_rows(self) -> Rows:

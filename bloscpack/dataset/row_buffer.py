@@ -11,7 +11,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
 from weakref import WeakSet
 
 import numpy
@@ -57,7 +56,7 @@ class RowBuffer:
             text = "'%s' was not closed: '%d' appended rows were not written"
             warnings.warn(text % (self._path, self.count), ResourceWarning, 2, self)
 
-    def put(self, writer: Writer, given: Mapping[ArrayLayout, Any]) -> bool:
+    def put(self, writer: Writer, given: Mapping[ArrayLayout, object]) -> bool:
         """Collect rows for arrays of one length; return whether that was possible.
 
         It is not if they are too many, or of unknown number: the rows that wait are

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy
 from numpy.typing import DTypeLike
@@ -23,7 +23,7 @@ from .._commit.new_files import Change
 from .._file.chunk_parts import AxisPart, ChunkParts
 from .._file.indexing import ArrayIndex, PositionList, Steps
 from .._format.array_metadata import MAX_ITEM_NBYTES, MAX_NBYTES
-from .._format.dtypes import Array, DType
+from .._format.dtypes import AnyArray, Array, DType
 from .._format.grid import Box, Grid, Shape, inside, lengths
 from .._format.grid import part as part_of
 from .._types import JsonObject
@@ -240,13 +240,13 @@ def chunk_shape(value: Any, name: str) -> int | Shape | None:
     return found if isinstance(value, (list, tuple)) else found[0]
 
 
-def blocks_of(rows: Any, grid: Grid, first: int = 0) -> Blocks:
+def blocks_of(rows: AnyArray, grid: Grid, first: int = 0) -> Blocks:
     """Yield the chunks that rows from number `first` on fill, and their numbers.
 
     `rows` may be any array that can be sliced. The array ends with them, and there is
     a chunk that begins with the first one.
     """
-    grid = grid.resized((first + len(rows), *grid.shape[1:]))
+    grid = grid.resized((first + rows.shape[0], *grid.shape[1:]))
     index = ArrayIndex(slice(first, None), grid.shape)
     return changed_blocks(grid, index.axes, rows, None)
 
@@ -317,7 +317,7 @@ def changed_shards(
         yield number, partial(blocks, shard)
 
 
-def blocks_of_fields(grid: Grid, names: Any, values: Any, dtype: DType) -> Blocks:
+def blocks_of_fields(grid: Grid, names: Any, values: object, dtype: DType) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
     shape = grid.shape
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
@@ -360,7 +360,7 @@ def as_columns(
 
 
 def all_columns(
-    rows: Any, names: list[str], masks: Mapping[str, str]
+    rows: object, names: list[str], masks: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the same as `named_columns`; raise `UsageError` for any other names.
 
@@ -393,7 +393,7 @@ def without_mask(items: Any) -> Any:
 
 def with_masks(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns without masks; behind each that has one, the mask is a column."""
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for name, items in columns.items():
         result[name] = items
         if numpy.ma.is_masked(items) and items.ndim == 1:
@@ -472,12 +472,12 @@ def check_same_length(columns: Mapping[str, Array | RowStream]) -> None:
 class Boxes:
     """An array that is not in memory, of which boxes are read and converted."""
 
-    def __init__(self, values: Any, dtype: DType) -> None:
+    def __init__(self, values: AnyArray, dtype: DType) -> None:
         self._values = values
         self._dtype = dtype
 
     def __len__(self) -> int:
-        return len(self._values)
+        return self._values.shape[0]
 
     def __getitem__(self, box: Box) -> Array:
         return converted(numpy.asarray(self._values[box]), self._dtype)
@@ -509,11 +509,11 @@ class RowStream:
 
     def __init__(
         self,
-        pieces: Iterable[Any],
+        pieces: Iterable[object],
         dtype: DType,
         inner: tuple[int, ...],
         length: int | None = None,
-        values: object = None,
+        values: AnyArray | None = None,
     ) -> None:
         self._boxes = None if values is None else Boxes(values, dtype)
         self.dtype = dtype
@@ -590,7 +590,7 @@ class RowStream:
         """Return the next rows: `count`, or an array with all that is read in boxes."""
         if self._boxes is None or grid.is_rows:
             return self.take(count)
-        found, self._boxes = self._boxes, Boxes([], self.dtype)
+        found, self._boxes = self._boxes, Boxes(self._rest[:0], self.dtype)
         return found
 
 
@@ -655,7 +655,7 @@ def stream_of(values: Any, dtype: DType, inner: tuple[int, ...]) -> RowStream:
     return RowStream([rows], dtype, inner, len(rows))
 
 
-def is_array(values: object) -> bool:
+def is_array(values: object) -> TypeGuard[AnyArray]:
     """Return whether values have a shape and a dtype, and can be sliced by position."""
     if isinstance(values, numpy.ndarray):
         return True
@@ -668,7 +668,7 @@ def is_array(values: object) -> bool:
     )
 
 
-def slices_of(values: Any) -> Iterator[Array]:
+def slices_of(values: AnyArray) -> Iterator[Array]:
     """Yield the rows of an array in blocks that fit its own chunks."""
     shape = values.shape
     row = math.prod(shape[1:]) * values.dtype.itemsize
@@ -683,7 +683,9 @@ def slices_of(values: Any) -> Iterator[Array]:
         yield numpy.asarray(values[start : min(start + step, shape[0])])
 
 
-def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
+def new_rows(
+    data: Any, shape: object, dtype: DTypeLike, fill_value: object
+) -> RowStream:
     """Return the rows of a new array.
 
     `data` may be None for `fill_value` in an array of `shape` and `dtype`, which are
@@ -712,7 +714,7 @@ def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> Row
     return _stream_of_array(data, data.dtype if wanted is None else wanted)
 
 
-def _stream_of_array(data: Any, dtype: DType) -> RowStream:
+def _stream_of_array(data: AnyArray, dtype: DType) -> RowStream:
     if data.shape:
         return stream_of(data, dtype, tuple(data.shape[1:]))
     stream = stream_of(numpy.asarray(data[()]).reshape(1), dtype, ())
@@ -721,7 +723,7 @@ def _stream_of_array(data: Any, dtype: DType) -> RowStream:
 
 
 def _new_from_blocks(
-    blocks: Iterator[Any], shape: tuple[int, ...] | None, dtype: DType | None
+    blocks: Iterator[object], shape: tuple[int, ...] | None, dtype: DType | None
 ) -> RowStream:
     """Return the rows of a new array whose blocks an iterator yields."""
     length = None if shape is None else shape[0]

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -20,7 +20,7 @@ from . import frames
 from .array import Array
 from .folder import Folder
 from .layouts.base import NewArray, NewColumn, TableLayout
-from .node import ItemsNode, import_dask
+from .node import ItemsNode, Result, import_dask
 from .rows import (
     MASK_NAME,
     MASK_OF,
@@ -34,7 +34,11 @@ from .rows import (
     naming_column,
 )
 
-ReadAll = Callable[[Any, Any], Any]
+if TYPE_CHECKING:
+    import pyarrow
+    from pandas import DataFrame
+
+Read = Callable[[Mapping[str, frames.MaskedColumn], "slice | Items"], Result]
 
 # Number of rows that iterating over a table reads at a time.
 ITERATION_ROWS = 16384
@@ -242,7 +246,7 @@ class Table(ItemsNode):
 
     def to_pandas(
         self, columns: Sequence[str] | None = None, rows: object = None
-    ) -> Any:
+    ) -> DataFrame:
         """Return the table as a DataFrame; this needs pandas.
 
         Bytes and text become objects of Python. Integers, booleans and text with
@@ -265,7 +269,7 @@ class Table(ItemsNode):
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, rows: object = None
-    ) -> Any:
+    ) -> pyarrow.Table:
         """Return the table as one of Arrow; this needs pyarrow.
 
         The parameters are those of `to_pandas`.
@@ -273,8 +277,8 @@ class Table(ItemsNode):
         return self._read_all("pyarrow", frames.read_arrow, columns, rows)
 
     def _read_all(
-        self, package: str, read: ReadAll, names: Sequence[str] | None, rows: Any
-    ) -> Any:
+        self, package: str, read: Read[Result], names: Sequence[str] | None, rows: Any
+    ) -> Result:
         """Return what `read` returns for columns with their masks, and rows."""
         import_extra(package, "tables")
         key = slice(None) if rows is None else rows
@@ -315,7 +319,7 @@ class Table(ItemsNode):
         """
         return self._read(lambda: self._to_dask(rows, columns))
 
-    def _to_dask(self, rows: int | None, columns: list[str] | None) -> Any:
+    def _to_dask(self, rows: int | None, columns: list[str] | None) -> object:
         dd = import_dask("dask.dataframe")
         names = list(self._with_masks(columns))
         if rows is None:
@@ -434,7 +438,7 @@ class Table(ItemsNode):
         shards: int | None = None,
         fill_value: object = None,
         attrs: dict[str, Json] | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         """Add a column.
 
@@ -589,7 +593,9 @@ def read_table(
     return layout(folder, allow_pickle=allow_pickle)
 
 
-def read_partition(start: int, table: Table, rows: int, columns: Sequence[str]) -> Any:
+def read_partition(
+    start: int, table: Table, rows: int, columns: Sequence[str]
+) -> DataFrame:
     """Return rows of a table as a DataFrame that has their numbers as index.
 
     A task of Dask gets the pickled table, which opens the dataset again.

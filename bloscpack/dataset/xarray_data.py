@@ -48,7 +48,7 @@ def from_xarray(
     mode: str = "x",
     sync: bool = True,
     storage_options: StorageOptions | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Group:
     """Write a dataset of xarray as a group, and return it open for changes.
 
@@ -165,7 +165,7 @@ def _write(
     group.create_array(name, items, attrs=attrs, **settings).close()
 
 
-def _without_structure(attrs: Mapping[Any, Any]) -> JsonObject:
+def _without_structure(attrs: Mapping[Any, object]) -> JsonObject:
     """Return attributes without the ones that describe how a dataset is stored."""
     hidden = {*STRUCTURE["zarr"], COLUMN_ORDER}
     return {name: value for name, value in attrs.items() if name not in hidden}

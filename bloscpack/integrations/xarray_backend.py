@@ -60,7 +60,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         *("name", "dims", *OPENING),
     )
 
-    def guess_can_open(self, filename_or_obj: Any) -> bool:
+    def guess_can_open(self, filename_or_obj: object) -> bool:
         """Return whether a file has the extension or the first bytes of Bloscpack."""
         if isinstance(filename_or_obj, (str, os.PathLike)):
             name = os.fspath(filename_or_obj)
@@ -73,7 +73,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
 
     def open_dataset(
         self,
-        filename_or_obj: Any,
+        filename_or_obj: object,
         *,
         drop_variables: str | Iterable[str] | None = None,
         name: str | None = None,
@@ -123,7 +123,7 @@ class BloscpackBackend(BackendEntrypoint):  # type: ignore[misc]
         return decoded
 
 
-def _close(opened: list[Any]) -> None:
+def _close(opened: list[LazyArray | Stored]) -> None:
     for node in opened:
         node.close()
 
@@ -160,7 +160,7 @@ def _first_bytes(file: Any) -> bytes | None:
     return None
 
 
-def _stem(file: Any) -> str:
+def _stem(file: object) -> str:
     """Return the name of a file without folder and extension."""
     if not isinstance(file, (str, os.PathLike)):
         file = getattr(file, "name", "")
@@ -191,7 +191,12 @@ def _dataset(lazy: LazyArray, name: str, labels: Labels, dropped: set[str]) -> D
     return found.assign_coords(coords)
 
 
-def _variable(dims: Any, array: Any, attrs: Any, blocks: tuple[int, ...]) -> Variable:
+def _variable(
+    dims: Sequence[str],
+    array: LazyArray | dataset.Array,
+    attrs: object,
+    blocks: tuple[int, ...],
+) -> Variable:
     """Return a variable that reads an array, best in blocks of a shape."""
     data = indexing.LazilyIndexedArray(_LazyItems(array))
     found = Variable(dims, data, attrs, fastpath=True)
@@ -217,7 +222,7 @@ def _coordinate(name: str, entry: JsonObject, sizes: dict[str, int]) -> Variable
     return Variable(dims, values, attrs if isinstance(attrs, dict) else None)
 
 
-def _values(data: Any, text: Any) -> Array:
+def _values(data: object, text: object) -> Array:
     """Return the values of a coordinate, with the dtype that a text describes.
 
     In an array of texts each item has the size of the longest one, so that little
@@ -258,7 +263,7 @@ class _LazyItems(BackendArray):  # type: ignore[misc]
 
 
 def _arrays_of(
-    node: Stored, name: str | None, dropped: set[str], refused: dict[str, Any]
+    node: Stored, name: str | None, dropped: set[str], refused: dict[str, object]
 ) -> dict[str, dataset.Array]:
     """Return the arrays of a group, the columns of a table, or an array as `name`.
 
@@ -320,7 +325,7 @@ def metadata_of(array: DataArray) -> JsonObject:
     return found
 
 
-def _plain(attrs: dict[Any, Any]) -> JsonObject:
+def _plain(attrs: dict[object, object]) -> JsonObject:
     """Return attributes with lists and numbers of Python instead of those of NumPy."""
     text = encode_attributes({str(name): value for name, value in attrs.items()})
     found: JsonObject = json.loads(text)

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import numpy
 
 from ..._check.findings import counted
+from ..._format.dtypes import Array, DType
 from ..._storage.stream import seekable_with_size
 from ..._types import JsonObject
 from ...bigfile import Column, File, copy, verify
 from ...bigfile.attributes import FORMATS, AttributeSet, humane
 from ...bigfile.file import RawItems, Watched
-from ...bigfile.header import MODULUS, Array, DType, folded
+from ...bigfile.header import MODULUS, folded
 from ...log import encodable, printable, verbose
 from ..console import STREAM, console
 from ..display import say_json, say_json_list
@@ -221,7 +222,7 @@ def _create(args: Namespace) -> None:
         tree.create_from_array(name, table, nfile).close()
 
 
-def _dtype(given: Any) -> DType:
+def _dtype(given: str | tuple[str, tuple[int]]) -> DType:
     try:
         dtype: DType = numpy.dtype(given)
         return dtype

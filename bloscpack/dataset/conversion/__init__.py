@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike
 
 from ..._commit.access import limits_of
 from ..._commit.replacing import check_apart, check_distinct
-from ..._format.dtypes import check_unit
+from ..._format.dtypes import DType, check_unit
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._storage.paths import is_url, local_path, shown_name, without_url
 from ..._storage.zip_store import find_zip, is_zip
@@ -73,17 +73,18 @@ class Format:
 
     def read(self, path: str, request: Request) -> contents.Content:
         """Return the contents of a file or folder."""
-        found: contents.Content = self._function("read")(path, request)
-        return found
+        return self._function("read")(path, request)
 
     def write(self, content: contents.Content, request: Request) -> None:
         """Write contents to the target of a request."""
         self._function("write")(content, request)
 
-    def _function(self, verb: str) -> Any:
+    def _function(self, verb: str) -> Callable[..., contents.Content]:
         module = import_module("." + self.module, __name__)
-        own = getattr(module, "%s_%s" % (verb, self.name), None)
-        return own or getattr(module, verb)
+        name = "%s_%s" % (verb, self.name)
+        found: Callable[..., contents.Content]
+        found = getattr(module, name, None) or getattr(module, verb)
+        return found
 
 
 ROWS = ("array", "table")
@@ -267,7 +268,7 @@ def convert(
     sync: bool | None = None,
     progress: Progress | None = None,
     expect: Callable[[int], object] | None = None,
-    **settings: Any,
+    **settings: object,
 ) -> Conversion:
     """Convert a file or folder to another format, in bounded memory.
 
@@ -396,7 +397,7 @@ def _check_room(nbytes: int, wanted: Format, target: str) -> None:
 
 def _decode_raw(
     path: str, text: object, shape: object
-) -> tuple[Any, tuple[int, ...]] | None:
+) -> tuple[DType, tuple[int, ...]] | None:
     """Return type and shape of raw items; raise `UsageError` unless both can be used.
 
     Returns None if neither is given.
@@ -430,7 +431,7 @@ def _decode_raw(
     return dtype, lengths
 
 
-def decode_type(text: object) -> Any:
+def decode_type(text: object) -> DType:
     """Return a type for text; raise `UsageError` if there is none of this name."""
     dtype = _named_type(text)
     if dtype.kind not in "biufcmMUS":
@@ -438,7 +439,7 @@ def decode_type(text: object) -> Any:
     return dtype
 
 
-def _named_type(text: Any) -> Any:
+def _named_type(text: Any) -> DType:
     """Return a type of NumPy; raise `UsageError` if there is none of this name."""
     import numpy
 
@@ -446,7 +447,7 @@ def _named_type(text: Any) -> Any:
         check_unit(str(text))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the name 'a' for 'S'
-            dtype = numpy.dtype(text)
+            dtype: DType = numpy.dtype(text)
     except (TypeError, ValueError, SyntaxError) as error:
         raise UsageValueError("'%s' is no type: %s" % (text, error)) from error
     if dtype.kind == "M" and numpy.datetime_data(dtype)[0] == "generic":

@@ -18,6 +18,7 @@ from math import isfinite
 
 import numpy
 
+from ..._format.dtypes import Array, DType
 from ..._types import Json, JsonObject
 from ...bigfile import File, attributes, header
 from ...bigfile.attributes import TEXT, Attribute, Attributes, files_of, load
@@ -126,7 +127,7 @@ def _block(tree: File, name: str, request: Request) -> ArrayContent | GroupConte
     )
 
 
-def _stored_dtype(layout: header.Header) -> header.DType:
+def _stored_dtype(layout: header.Header) -> DType:
     """Return the type of a row in the dataset: bytes for a type that Zarr lacks."""
     dtype, nmemb = layout.dtype, layout.nmemb
     if dtype.kind == "f" and dtype.itemsize > 8:
@@ -134,7 +135,7 @@ def _stored_dtype(layout: header.Header) -> header.DType:
     return dtype if nmemb == 1 else numpy.dtype((dtype, (nmemb,)))
 
 
-def _rows(column: Column, stored: header.DType) -> Iterator[header.Array]:
+def _rows(column: Column, stored: DType) -> Iterator[Array]:
     step = rows_in_block(stored.itemsize)
     for start in range(0, column.size, step):
         rows = column.read(start, step)

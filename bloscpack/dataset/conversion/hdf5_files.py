@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 
 from ..._compat import import_extra
-from ..._format.dtypes import Array, DType, check_known, check_text
+from ..._format.dtypes import Array, DType, Key, check_known, check_text
 from ..._format.other_formats import PREFIX_LENGTH, name_format
 from ..._format.zarr_metadata import MASK
 from ..._types import Json, JsonObject
@@ -45,6 +46,11 @@ from .contents import (
 )
 from .parquet_files import Lengths, fixed, text_dtype
 
+if TYPE_CHECKING:
+    from h5py import Dataset, File, Group, HLObject
+
+# The address of the scale of an axis, or its label.
+Axis = int | str | None
 MISSING = "HDF5 needs the package %s"
 # The errors of h5py about wrong bytes, and of filters that are missing.
 WRONG = (OSError, RuntimeError, LookupError, ValueError, TypeError)
@@ -105,7 +111,9 @@ def read(path: str, request: Request) -> Content:
 class _Tree:
     """The objects of an open file."""
 
-    def __init__(self, h5py: Any, path: str, file: Any, request: Request) -> None:
+    def __init__(
+        self, h5py: ModuleType, path: str, file: File, request: Request
+    ) -> None:
         self.h5py, self.path, self.file = h5py, path, file
         texts = TEXTS_NBYTES // max(1, os.path.getsize(path))
         self.most_texts = min(MAX_TEXTS, max(MIN_TEXTS, texts))
@@ -113,9 +121,9 @@ class _Tree:
         # The path of each object, by its address in the file.
         self._paths = {self._address(file.id): b""}
         # The address of the scale of each axis of an array, or its label.
-        self._axes: list[tuple[ArrayContent, list[Any]]] = []
+        self._axes: list[tuple[ArrayContent, list[Axis]]] = []
 
-    def _address(self, found: Any) -> int:
+    def _address(self, found: object) -> int:
         return int(self.h5py.h5o.get_info(found).addr)
 
     def _lose(self, what: str, path: bytes) -> None:
@@ -123,7 +131,7 @@ class _Tree:
         is_named = len(self._request.lost) < MAX_NAMED
         self._request.note_loss(what % text_of(path) if is_named else "more of these")
 
-    def group(self, group: Any, path: bytes, depth: int) -> Content:
+    def group(self, group: Group, path: bytes, depth: int) -> Content:
         """Return the contents of a group, which has a path in the file."""
         if depth > MAX_DEPTH:
             text = "expected at most '%d' groups inside of one another"
@@ -143,7 +151,7 @@ class _Tree:
         return found
 
     def _member(
-        self, group: Any, link: bytes, path: bytes, depth: int
+        self, group: Group, link: bytes, path: bytes, depth: int
     ) -> Content | None:
         """Return a member of a group; None, and a note, if there can't be one."""
         h5py = self.h5py
@@ -188,16 +196,16 @@ class _Tree:
             text = "a row has '%d' bytes, expected at most '%d'"
             raise UsageValueError(text % (content.row_nbytes, MAX_ROW_NBYTES))
         is_own = is_scale and found.rank == 1
-        axes = [self._address(found)] if is_own else self._axes_of(dataset)
-        self._axes.append((content, axes))
+        axes: list[Axis] = [self._address(found)]
+        self._axes.append((content, axes if is_own else self._axes_of(dataset)))
         return content
 
-    def _axes_of(self, dataset: Any) -> list[Any]:
+    def _axes_of(self, dataset: Dataset) -> list[Axis]:
         """Return the address of the scale of each axis, or its label."""
         # The functions of HDF5 for scales crash if these attributes are damaged.
         scales = self._value(dataset, "DIMENSION_LIST")
         labels = self._value(dataset, "DIMENSION_LABELS")
-        axes: list[Any] = []
+        axes: list[Axis] = []
         for axis in range(len(dataset.shape)):
             if scales is not None and len(scales[axis]):
                 scale = self.h5py.h5r.dereference(scales[axis][0], self.file.id)
@@ -206,7 +214,7 @@ class _Tree:
                 axes.append(None if labels is None else _plain(labels[axis]))
         return axes
 
-    def _attributes(self, found: Any, path: bytes) -> JsonObject:
+    def _attributes(self, found: HLObject, path: bytes) -> JsonObject:
         """Return the attributes of an object; a note names those that JSON lacks."""
         attrs: JsonObject = {}
         for name in found.attrs:
@@ -220,7 +228,7 @@ class _Tree:
                 attrs[name] = value
         return attrs
 
-    def _value(self, found: Any, name: str) -> Any:
+    def _value(self, found: HLObject, name: str) -> Any:
         """Return the value of an attribute; None if it is missing, or too large."""
         if name not in found.attrs:
             return None
@@ -306,7 +314,7 @@ class _Items:
         Number of stored bytes.
     """
 
-    def __init__(self, tree: _Tree, dataset: Any, path: bytes) -> None:
+    def __init__(self, tree: _Tree, dataset: Dataset, path: bytes) -> None:
         self._tree, self._path, self._name = tree, path, text_of(path)
         self._shape, self.chunks = dataset.shape, dataset.chunks or ()
         self.cbytes = dataset.id.get_storage_size()
@@ -318,7 +326,7 @@ class _Items:
         kind = _without_objects(kind)
         self.dtype, self.inner = kind.base, kind.shape
 
-    def _measured(self, dataset: Any) -> DType:
+    def _measured(self, dataset: Dataset) -> DType:
         """Return the type for text: that of the longest value."""
         if not self.cbytes:  # none has been written
             return text_dtype(0)
@@ -330,7 +338,7 @@ class _Items:
             lengths.add(decoded(block.ravel(), self._name))
         return lengths.dtype(self._name)
 
-    def _opened(self) -> Any:
+    def _opened(self) -> Dataset:
         """Return the dataset; its cache holds the chunks that a row touches."""
         h5py = self._tree.h5py
         access = h5py.h5p.create(h5py.h5p.DATASET_ACCESS)
@@ -342,7 +350,7 @@ class _Items:
             access.set_chunk_cache(slots, min(nbytes, CACHE_NBYTES), 0.75)
         return h5py.Dataset(h5py.h5d.open(self._tree.file.id, self._path, access))
 
-    def _blocks(self, dataset: Any) -> Iterator[Array]:
+    def _blocks(self, dataset: Dataset) -> Iterator[Array]:
         """Yield the rows in blocks, as h5py returns them."""
         if not self._shape:
             yield numpy.asarray(dataset[()])
@@ -366,7 +374,7 @@ class _Items:
         with naming_file(self._tree.path, *WRONG):
             yield from map(self._decoded, self._blocks(self._opened()))
 
-    def __getitem__(self, key: Any) -> Array:
+    def __getitem__(self, key: Key) -> Array:
         with naming_file(self._tree.path, *WRONG):
             return self._decoded(numpy.asarray(self._opened()[key]))
 
@@ -400,12 +408,12 @@ class _Target:
     HDF5 crashes if it can't write a file any more when it closes it.
     """
 
-    def __init__(self, fp: Any) -> None:
+    def __init__(self, fp: BinaryIO) -> None:
         self._fp = fp
         self._error: OSError | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        def call(*args: Any) -> Any:
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def call(*args: Any) -> object:
             try:
                 if self._error is None:
                     return getattr(self._fp, name)(*args)
@@ -424,13 +432,13 @@ class _Target:
 class _Writer:
     """Writes contents to groups of a file."""
 
-    def __init__(self, h5py: Any, request: Request, target: _Target) -> None:
+    def __init__(self, h5py: ModuleType, request: Request, target: _Target) -> None:
         self._text = h5py.string_dtype()
         self._request, self._target = request, target
         self._nscales = 0
 
     def write(
-        self, group: Any, content: Content, scales: Mapping[str, Any], path: str
+        self, group: Group, content: Content, scales: Mapping[str, Dataset], path: str
     ) -> None:
         """Write a group or a table; `scales` are those of the groups around."""
         attrs, members, scales = content.attrs, content.members, dict(scales)
@@ -454,8 +462,8 @@ class _Writer:
                 raise UsageTypeError("'%s': %s" % (inner, error)) from error
 
     def _write_array(
-        self, group: Any, name: str, array: ArrayContent, path: str
-    ) -> Any:
+        self, group: Group, name: str, array: ArrayContent, path: str
+    ) -> Dataset:
         """Write the items and the attributes of an array, and return the dataset."""
         attrs, stored, unit = array.attrs, array.dtype, _unit(array.dtype)
         if unit is not None:
@@ -493,7 +501,11 @@ class _Writer:
         return dataset
 
     def _name_axes(
-        self, dataset: Any, array: ArrayContent, taken: Any, scales: dict[str, Any]
+        self,
+        dataset: Dataset,
+        array: ArrayContent,
+        taken: Mapping[str, Content],
+        scales: dict[str, Dataset],
     ) -> None:
         """Attach scales, which name the axes of an array.
 
@@ -511,7 +523,7 @@ class _Writer:
             elif dim:
                 dataset.dims[axis].label = dim
 
-    def _scale(self, dataset: Any, title: str) -> Any:
+    def _scale(self, dataset: Dataset, title: str) -> Dataset:
         """Return a dataset, which becomes a scale."""
         dataset.make_scale(title)
         dataset.attrs[DIMENSION_ID] = numpy.int32(self._nscales)
@@ -519,7 +531,7 @@ class _Writer:
         return dataset
 
     def _write_attributes(
-        self, found: Any, attrs: JsonObject, path: str, dtype: DType | None = None
+        self, found: HLObject, attrs: JsonObject, path: str, dtype: DType | None = None
     ) -> None:
         """Write attributes; a notice names those that HDF5 can't hold."""
         for name, value in attrs.items():

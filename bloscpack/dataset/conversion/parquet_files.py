@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy
 
@@ -35,6 +36,10 @@ from .contents import (
     rows_in_block,
 )
 
+if TYPE_CHECKING:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
 # The key of attributes in metadata.
 ATTRIBUTES = b"bloscpack.attributes"
 # Number of bytes that are buffered for a column while it is read.
@@ -51,7 +56,7 @@ def _named(path: str) -> AbstractContextManager[None]:
     return naming_file(path, _pyarrow().ArrowException, OSError)
 
 
-def _pyarrow(module: str = "pyarrow") -> Any:
+def _pyarrow(module: str = "pyarrow") -> ModuleType:
     """Return a module of pyarrow; raise `UsageError` without it."""
     return import_extra(module, "tables", "Parquet needs the package %s")
 
@@ -80,7 +85,7 @@ def read(path: str, request: Request) -> Content:
 class _File:
     """An open file, and the names that its columns have there."""
 
-    def __init__(self, path: str, file: Any) -> None:
+    def __init__(self, path: str, file: ParquetFile) -> None:
         self.schema = file.schema_arrow
         self.length = file.metadata.num_rows
         self._path = path
@@ -89,7 +94,7 @@ class _File:
         # The names in the file of columns with missing items, by those of their masks.
         self._masks: dict[str, str] = {}
 
-    def _batches(self, stored: str) -> Iterator[Any]:
+    def _batches(self, stored: str) -> Iterator[pyarrow.Array]:
         """Yield the rows of a column in parts, as arrays of Arrow."""
         for batch in self._file.iter_batches(columns=[stored]):
             yield batch.column(0)
@@ -130,14 +135,14 @@ class _File:
             done += len(found)
         return True
 
-    def column(self, name: str, field: Any) -> ArrayContent:
+    def column(self, name: str, field: pyarrow.Field) -> ArrayContent:
         """Return a column, whose rows can be read without the others."""
         self._stored[name] = field.name
         dtype, inner = self._dtype_of(field)
         attrs = _attributes(field.metadata, self._path)
         return self._content(name, dtype, inner, attrs)
 
-    def mask(self, name: str, field: Any) -> dict[str, ArrayContent]:
+    def mask(self, name: str, field: pyarrow.Field) -> dict[str, ArrayContent]:
         """Return the column that says which items are missing, if any, by its name."""
         types, stored, mask = _pyarrow().types, field.name, MASK_NAME % name
         kinds = types.is_floating, types.is_temporal, types.is_nested, types.is_null
@@ -148,13 +153,14 @@ class _File:
         self._stored[mask] = self._masks[mask] = stored
         return {mask: self._content(mask, numpy.dtype("?"), (), {MASK_OF: name})}
 
-    def _content(self, name: str, *facts: Any) -> ArrayContent:
-        dtype, inner, attrs = facts
+    def _content(
+        self, name: str, dtype: DType, inner: tuple[int, ...], attrs: JsonObject
+    ) -> ArrayContent:
         column = ArrayContent(dtype, (self.length, *inner), attrs=attrs)
         column.read = lambda: (b[name] for b in self.blocks({name: column}))
         return column
 
-    def _dtype_of(self, field: Any) -> tuple[DType, tuple[int, ...]]:
+    def _dtype_of(self, field: pyarrow.Field) -> tuple[DType, tuple[int, ...]]:
         """Return type and shape of the rows of a column."""
         types, found = _pyarrow().types, field.type
         inner: tuple[int, ...] = ()
@@ -202,7 +208,7 @@ class _File:
                     for name, column in columns.items()
                 }
 
-    def _items(self, array: Any, name: str, column: ArrayContent) -> Array:
+    def _items(self, array: pyarrow.Array, name: str, column: ArrayContent) -> Array:
         if name in self._masks:
             return numpy.asarray(_decoded(array).is_null())
         if self._stored[name] in self._masks.values():
@@ -221,8 +227,8 @@ def _attributes(metadata: dict[bytes, bytes] | None, path: str) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def _dtype_name(found: Any, types: Any) -> Any:
-    """Return a dtype, or its name, for a type of Arrow; None if there is none."""
+def _dtype_name(found: pyarrow.DataType, types: ModuleType) -> str | None:
+    """Return the name of a dtype for a type of Arrow; None if there is none."""
     if types.is_fixed_size_binary(found):
         return "V%d" % found.byte_width
     if types.is_date(found):
@@ -232,16 +238,17 @@ def _dtype_name(found: Any, types: Any) -> Any:
     if types.is_duration(found):
         return "m8[%s]" % found.unit
     if types.is_boolean(found) or types.is_integer(found) or types.is_floating(found):
-        return found.to_pandas_dtype()
+        name: str = numpy.dtype(found.to_pandas_dtype()).str
+        return name
     return None
 
 
-def _decoded(array: Any) -> Any:
+def _decoded(array: pyarrow.Array) -> pyarrow.Array:
     """Return an array of Arrow without a dictionary of its values."""
     return array.dictionary_decode() if hasattr(array, "dictionary") else array
 
 
-def _whole(array: Any, name: str) -> Any:
+def _whole(array: pyarrow.Array, name: str) -> pyarrow.Array:
     """Return an array of Arrow; raise `UsageError` for missing values."""
     if array.null_count:
         raise _missing(name)
@@ -254,7 +261,9 @@ def _missing(name: str) -> UsageValueError:
     )
 
 
-def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array:
+def _items(
+    array: pyarrow.Array, dtype: DType, inner: tuple[int, ...], name: str
+) -> Array:
     """Return an array of Arrow as one of NumPy."""
     array, pyarrow = _decoded(array), _pyarrow()
     if inner:
@@ -281,7 +290,7 @@ def _items(array: Any, dtype: DType, inner: tuple[int, ...], name: str) -> Array
     return result
 
 
-def _text(array: Any, dtype: DType, name: str) -> Array:
+def _text(array: pyarrow.Array, dtype: DType, name: str) -> Array:
     """Return text or bytes as items of fixed length."""
     pyarrow = _pyarrow()
     large = array.cast(

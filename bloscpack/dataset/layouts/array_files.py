@@ -320,7 +320,7 @@ class OpenFiles:
     """
 
     def __init__(self) -> None:
-        self._files: dict[int, tuple[Any]] = {}
+        self._files: dict[int, tuple[object]] = {}
         self._used: set[int] = set()
 
     def get(self, number: int) -> tuple[Any] | None:
@@ -330,7 +330,7 @@ class OpenFiles:
             self._used.add(number)
         return file
 
-    def put(self, number: int, file: tuple[Any]) -> None:
+    def put(self, number: int, file: tuple[object]) -> None:
         """Keep a file."""
         with _lock:
             self._files[number] = file

@@ -130,8 +130,8 @@ class NewArray:
 
 
 def _fitted(
-    settings: Mapping[str, Any], sample: Any, dtype: DType
-) -> Mapping[str, Any]:
+    settings: Mapping[str, object], sample: Any, dtype: DType
+) -> Mapping[str, object]:
     """Return settings without ``auto``: with those that fit the sample."""
     from ...args import fit_settings, goal_of
 

@@ -284,7 +284,7 @@ def decode_storage(stored: Json) -> StorageDocument:
     return storage
 
 
-def _decode_fill_value(dtype: DType, stored: Json) -> Any:
+def _decode_fill_value(dtype: DType, stored: Json) -> object:
     if stored is None:
         return numpy.zeros((), dtype)[()]
     try:

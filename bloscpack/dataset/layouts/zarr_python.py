@@ -145,10 +145,10 @@ def _register_blosc(is_zarr_3: bool) -> None:
         def from_config(cls, config: JsonObject) -> OldCodec:
             return cls()
 
-        def encode(self, buf: Any) -> NoReturn:
+        def encode(self, buf: object) -> NoReturn:
             raise NotImplementedError
 
-        def decode(self, buf: Any, out: Any = None) -> Any:
+        def decode(self, buf: object, out: object = None) -> object:
             return compat.ndarray_copy(_plain(compat.ensure_bytes(buf)), out)
 
     numcodecs.register_codec(OldCodec)
@@ -166,7 +166,7 @@ def _register_blosc(is_zarr_3: bool) -> None:
         def to_dict(self) -> JsonObject:
             return {"name": BLOSC}
 
-        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> Any:
+        async def _decode_single(self, chunk_bytes: Any, chunk_spec: Any) -> object:
             plain = await asyncio.to_thread(_plain, chunk_bytes.to_bytes())
             return chunk_spec.prototype.buffer.from_bytes(plain)
 
