@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -205,7 +205,7 @@ def humane(attribute: Attribute) -> bytes:
 
 
 # How the original shows a value. Other types are shown by their name.
-FORMATS: dict[str, Any] = {
+FORMATS: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("b1", "i4", "i8", "u4", "u8"), "%d".__mod__),
     **dict.fromkeys(("f4", "f8"), "%g".__mod__),
     **dict.fromkeys(("c8", "c16"), lambda value: "%g+%gI" % (value.real, value.imag)),

@@ -101,10 +101,7 @@ class Watched:
     """
 
     def __init__(
-        self,
-        table: AnyArray,
-        dtype: DType | None = None,
-        progress: Progress | None = None,
+        self, table: Any, dtype: DType | None = None, progress: Progress | None = None
     ) -> None:
         self._table = table
         self._progress = progress

@@ -23,6 +23,9 @@ from .header import Header
 from .tree import Tree
 from .writing import Written
 
+# The new attributes, and None for those that are removed.
+Changes = dict[bytes, Attribute | None]
+
 
 class Communicator(Protocol):
     """What is used of ``mpi4py.MPI.Comm``."""
@@ -211,9 +214,7 @@ class ColumnMPI(Column):
         if failed and own is None:
             raise StorageError(self._failure)
 
-    def _commit(
-        self, taken: list[tuple[Written, dict[bytes, Attribute | None]]]
-    ) -> None:
+    def _commit(self, taken: list[tuple[Written, Changes]]) -> None:
         self._writer.commit_all(written for written, _ in taken)
         self._attrs.adopt([changes for _, changes in taken])
 
@@ -275,7 +276,7 @@ class AttributeSetMPI(AttributeSet):
         super().__init__(tree, folder)
         self._is_root = is_root
         # What this rank has changed since the last flush; None for a removed one.
-        self._changes: dict[bytes, Attribute | None] = {}
+        self._changes: Changes = {}
 
     def _load(self) -> Attributes:
         found = super()._load()
@@ -289,14 +290,14 @@ class AttributeSetMPI(AttributeSet):
             super()._change(removed, added)
         self._changes.update({**dict.fromkeys(removed), **added})
 
-    def take(self) -> dict[bytes, Attribute | None]:
+    def take(self) -> Changes:
         """Return what this rank has changed since the last call."""
         taken, self._changes = self._changes, {}
         return taken
 
-    def adopt(self, changes: list[dict[bytes, Attribute | None]]) -> None:
+    def adopt(self, changes: list[Changes]) -> None:
         """Store the changes of all ranks; the lowest rank decides about a name."""
-        merged: dict[bytes, Attribute | None] = {}
+        merged: Changes = {}
         for each in reversed(changes[1:]):
             merged.update(each)
         mine = [name for name in merged if name not in changes[0]]

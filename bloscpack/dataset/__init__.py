@@ -125,7 +125,7 @@ def open(
         If there is no such folder, or if another writer has opened it.
     """
     is_array = "data" in creation or "shape" in creation
-    create: Callable[..., Any] = create_array if is_array else create_group
+    create: Callable[..., Array | Group] = create_array if is_array else create_group
     found: Array | Table | Group = _open(
         None,
         create,

@@ -13,7 +13,6 @@ import stat
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 from .._check.note import told
 from .._commit.new_folder import LEFTOVER
@@ -183,9 +182,11 @@ class DatasetCheck:
             message = "it is a column of a table, and there is no document of one"
             self.report.note("metadata", "no-table", message, file=member or ".")
         if kind != "group":
-            check: Any = self._check_array if kind == "array" else self._check_table
             try:
-                used |= check(node, member)
+                if isinstance(node, ArrayLayout):
+                    used |= self._check_array(node, member)
+                elif isinstance(node, TableLayout):
+                    used |= self._check_table(node, member)
             except LinkFound as error:  # in the place of a folder of chunks
                 self._description_failed(error)
                 return

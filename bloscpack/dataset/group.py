@@ -24,6 +24,7 @@ from .._commit.new_folder import remove_leftovers
 from .._commit.writer import Writer
 from .._compat import import_extra
 from .._engine.forks import NamedLocks
+from .._format.grid import Shape
 from .._types import Json, Path, StorageOptions
 from ..exceptions import BloscpackError, UsageTypeError, UsageValueError
 from . import frames, layouts, opening
@@ -383,11 +384,7 @@ class Group(Node, Mapping[str, Node]):
         return self._required(Group, name, lambda: self.create_group(name, **options))
 
     def require_array(
-        self,
-        name: str,
-        shape: int | tuple[int, ...],
-        dtype: DTypeLike,
-        **options: object,
+        self, name: str, shape: int | Shape, dtype: DTypeLike, **options: object
     ) -> Array:
         """Return the array of this name; create it if there is none.
 

@@ -317,7 +317,9 @@ def changed_shards(
         yield number, partial(blocks, shard)
 
 
-def blocks_of_fields(grid: Grid, names: Any, values: object, dtype: DType) -> Blocks:
+def blocks_of_fields(
+    grid: Grid, names: str | list[str], values: object, dtype: DType
+) -> Blocks:
     """Yield all blocks, with the fields `names` only, which become `values`."""
     shape = grid.shape
     fields = numpy.empty((0, *shape[1:]), dtype)[names]
@@ -683,9 +685,7 @@ def slices_of(values: AnyArray) -> Iterator[Array]:
         yield numpy.asarray(values[start : min(start + step, shape[0])])
 
 
-def new_rows(
-    data: Any, shape: object, dtype: DTypeLike, fill_value: object
-) -> RowStream:
+def new_rows(data: Any, shape: Any, dtype: DTypeLike, fill_value: object) -> RowStream:
     """Return the rows of a new array.
 
     `data` may be None for `fill_value` in an array of `shape` and `dtype`, which are

@@ -359,8 +359,7 @@ def plain_bytes(block: Array) -> memoryview:
     """Return the bytes of the items, in C order."""
     if not block.nbytes:
         return memoryview(b"")
-    items: Any = numpy.ascontiguousarray(block).reshape(-1).view("u1")
-    return memoryview(items)
+    return numpy.ascontiguousarray(block).reshape(-1).view("u1").data
 
 
 def write_npz(content: Content, request: Request) -> None:

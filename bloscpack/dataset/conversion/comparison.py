@@ -57,7 +57,7 @@ class Items:
         self.name = name
         self.total = total
         self.differing = 0
-        self.first: list[tuple[tuple[int, ...], Any, Any]] = []
+        self.first: list[tuple[tuple[int, ...], numpy.generic, numpy.generic]] = []
 
     def add(self, a: Array, b: Array, start: int, transposed: bool) -> None:
         """Compare a block of rows from number `start` on, perhaps of the transpose."""

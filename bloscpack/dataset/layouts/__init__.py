@@ -106,7 +106,7 @@ def load(dotted: str) -> Any:
     return getattr(import_module("." + module, __name__), name)
 
 
-def _class(layout: str, kind: str) -> Any:
+def _class(layout: str, kind: str) -> type[Any]:
     """Return the class of a layout for a kind; raise `UsageError` if there is none."""
     dotted = LAYOUTS[layout].kinds.get(kind) if layout in LAYOUTS else None
     if dotted is None:
@@ -115,13 +115,13 @@ def _class(layout: str, kind: str) -> Any:
             "there is no layout '%s' of %ss; the layouts are %s"
             % (layout, kind, ", ".join(map("'%s'".__mod__, having)))
         )
-    return load(dotted)
+    found: type[Any] = load(dotted)
+    return found
 
 
 def array_class(name: str) -> type[ArrayLayout]:
     """Return the class for the arrays of a layout."""
-    found: type[ArrayLayout] = _class(name, "array")
-    return found
+    return _class(name, "array")
 
 
 def layouts_for(new: NewArray, *, without: str) -> list[str]:
@@ -137,14 +137,12 @@ def layouts_for(new: NewArray, *, without: str) -> list[str]:
 
 def table_class(name: str) -> type[TableLayout]:
     """Return the class for the tables of a layout."""
-    found: type[TableLayout] = _class(name, "table")
-    return found
+    return _class(name, "table")
 
 
 def group_class(name: str) -> type[GroupLayout]:
     """Return the class for the groups of a layout."""
-    found: type[GroupLayout] = _class(name, "group")
-    return found
+    return _class(name, "group")
 
 
 def find(folder: Folder) -> tuple[str, str] | None:

@@ -193,7 +193,7 @@ def write_chunks(
 
     def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
         number, rows = block
-        plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
+        plain = numpy.ascontiguousarray(rows).reshape(-1).view("u1").data
         return (
             chunk_name(number),
             len(rows),

@@ -22,14 +22,13 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 from zlib import adler32
 
 import numpy
 
 from ..._engine.forks import cached_property
 from ..._format.array_metadata import Description, describe, with_chunks
-from ..._format.dtypes import DType
+from ..._format.dtypes import Array, DType
 from ..._format.grid import Grid, Shape, cut, lengths
 from ..._format.sections import Section, encode_section, read_beginning
 from ..._format.shard import (
@@ -258,7 +257,7 @@ def _stated_grid(described: Description) -> Grid | None:
 
 def _description(dtype: DType, grid: Grid, shape: Shape) -> JsonObject:
     """Return the metadata of a shard without its place."""
-    items: Any = numpy.empty((0,), dtype)
+    items: Array = numpy.empty((0,), dtype)
     found = {**describe(items), "shape": shape}
     if grid.is_rows:
         return with_rows(found, grid.chunk[0])

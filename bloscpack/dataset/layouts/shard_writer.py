@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import repeat
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy
 
@@ -341,8 +341,8 @@ class ShardWriter:
             items = padded
         # An item of an array without axes is a scalar, whose text may be shorter.
         items = numpy.ascontiguousarray(items, self.sharding.dtype)
-        plain: Any = items.reshape(-1).view("u1")
-        chunk = self._finish_chunk(compress(memoryview(plain), self._args))
+        plain = items.reshape(-1).view("u1").data
+        chunk = self._finish_chunk(compress(plain, self._args))
         return number, shape, chunk, CHECKSUM(chunk)
 
     def deliver(self, piece: Written) -> Callable[[], object] | None:
