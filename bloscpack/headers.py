@@ -20,7 +20,6 @@ from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import (
-    CHECKSUMS,
     CHECKSUMS_AVAIL,
     CHECKSUMS_LOOKUP,
     Hash,
@@ -50,14 +49,12 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
+from .metacodecs import CODECS_AVAIL, check_valid_codec
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sized
-    from typing import TypeVar
-
-    T = TypeVar("T")
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
 HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
@@ -99,7 +96,7 @@ OPTION_UNDO = 4
 # Whole numbers
 
 
-def plain_number(value: T) -> T:
+def plain_number(value: Any) -> Any:
     """Return a NumPy scalar as the Python value that it holds, other values unchanged.
 
     Arithmetic with NumPy integers overflows.
@@ -108,15 +105,8 @@ def plain_number(value: T) -> T:
         return value
     numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
     if numpy is not None and isinstance(value, numpy.generic):
-        plain: T = value.item()
-        return plain
+        return value.item()
     return value
-
-
-def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Return the fields whose values are NumPy scalars, with the Python values."""
-    pairs = ((name, value, plain_number(value)) for name, value in fields)
-    return {name: plain for name, value, plain in pairs if plain is not value}
 
 
 def check_range(name: str, value: object, min_: int, max_: int) -> int:
@@ -140,8 +130,8 @@ def check_range(name: str, value: object, min_: int, max_: int) -> int:
     """
     if type(value) is not int:  # the usual case first, for speed
         value = plain_number(value)
-    if not isinstance(value, int):
-        raise UsageTypeError("'%s' must be of type 'int'" % name)
+        if not isinstance(value, int):
+            raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
         raise UsageValueError(
             "'%s' must be in the range %s <= n <= %s, not '%s'"
@@ -296,12 +286,6 @@ class BloscpackHeader(MutableMappingObject):
         self.max_app_chunks = check_range(
             "max_app_chunks", max_app_chunks, 0, MAX_CHUNKS
         )
-        self._check_agreement()
-
-    _attributes = parameters_of(__init__)
-
-    def _check_agreement(self) -> None:
-        """Raise `UsageError` if the values contradict each other."""
         # Version 2 stores chunk_size 0 for a single chunk, and of two chunks the last
         # may be the longer one.
         if self.format_version >= 3 and -1 < self.chunk_size < self.last_chunk:
@@ -316,6 +300,8 @@ class BloscpackHeader(MutableMappingObject):
             raise UsageValueError(
                 "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
             )
+
+    _attributes = parameters_of(__init__)
 
     @property
     def checksum_impl(self) -> Hash:
@@ -394,21 +380,13 @@ class BloscpackHeader(MutableMappingObject):
                 section="header",
             )
         check_magic(buffer_)
-        return BloscpackHeader._decode(buffer_)
-
-    @staticmethod
-    def _decode(buffer_: bytes) -> BloscpackHeader:
-        """Return the header of version 2 or 3 in 32 bytes that begin with the magic."""
-        _, version, options, checksum, *sizes = HEADER_V2_V3.unpack(buffer_)
-        typesize, chunk_size, last_chunk, nchunks, max_app_chunks = sizes
-        if checksum >= len(CHECKSUMS):
-            offset = FIELD_OFFSETS[FORMAT_VERSION]["checksum"]
-            _check_number("checksum", checksum, CHECKSUMS, "header", offset)
+        _, version, options, number, *sizes = HEADER_V2_V3.unpack(buffer_)
+        checksum = _named("checksum", number, CHECKSUMS_AVAIL, "header")
         if version == 2:
             # The last eight bytes and the other option bits are reserved. Old readers
             # ignored them.
             options &= OPTION_OFFSETS
-            max_app_chunks = 0
+            sizes[-1] = 0
         if options > OPTION_OFFSETS | OPTION_METADATA:
             if options & OPTION_UNDO:
                 raise Unsupported(
@@ -419,6 +397,7 @@ class BloscpackHeader(MutableMappingObject):
                     offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
                 )
             decode_options(format(options, "08b"))  # raises
+        _, _, last_chunk, nchunks, _ = sizes
         if nchunks == 0 and last_chunk > 0:
             raise DamageError(
                 "a file without chunks can't have a last chunk of '%d' bytes"
@@ -431,28 +410,24 @@ class BloscpackHeader(MutableMappingObject):
                 version,
                 bool(options & OPTION_OFFSETS),
                 bool(options & OPTION_METADATA),
-                CHECKSUMS_AVAIL[checksum],
-                typesize,
-                chunk_size,
-                last_chunk,
-                nchunks,
-                max_app_chunks,
+                checksum,
+                *sizes,
             )
         except UsageError as error:
             raise HeaderError(str(error), section="header", offset=0) from error
 
 
-def _check_number(
-    name: str, number: int, table: Sized, section: str, offset: int | None = None
-) -> None:
-    """Raise `FormatError` if `number` is no index of `table`."""
-    if number >= len(table):
+def _named(kind: str, number: int, names: Sequence[str], section: str) -> str:
+    """Return the name with a number in a table; raise `FormatError` without one."""
+    if number >= len(names):
+        at = FIELD_OFFSETS[FORMAT_VERSION][kind] if section == "header" else None
         raise DamageError(
             "%s number must be in the range 0 <= n <= %d, not '%d'"
-            % (name, len(table) - 1, number),
+            % (kind, len(names) - 1, number),
             section=section,
-            offset=offset,
+            offset=at,
         )
+    return names[number]
 
 
 def check_magic(buffer_: bytes, size: int | None = None) -> None:
@@ -589,7 +564,7 @@ def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
                 offset=FIELD_OFFSETS[1]["nchunks"],
             )
         return BloscpackHeader(format_version=1, nchunks=nchunks)
-    return BloscpackHeader._decode(prefix[:BLOSCPACK_HEADER_LENGTH])
+    return BloscpackHeader.decode(prefix[:BLOSCPACK_HEADER_LENGTH])
 
 
 # The metadata header
@@ -643,7 +618,8 @@ class MetadataHeader(MutableMappingObject):
         meta_comp_size: int = 0,
         user_codec: bytes = b"",
     ) -> None:
-        check_options(meta_options)
+        if meta_options != "00000000":  # all other bits are reserved
+            check_options(meta_options)
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
@@ -701,17 +677,14 @@ class MetadataHeader(MutableMappingObject):
                 "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH),
                 section="metadata",
             )
-        magic_format, *numbers, user_codec = METADATA_HEADER.unpack(buffer_)
-        options, checksum, codec, level, *sizes = numbers
-        meta_size, max_meta_size, meta_comp_size = sizes
-        _check_number("checksum", checksum, CHECKSUMS, "metadata")
-        _check_number("codec", codec, CODECS, "metadata")
+        magic_format, options, checksum, codec, *sizes = METADATA_HEADER.unpack(buffer_)
+        level, meta_size, max_meta_size, meta_comp_size, user_codec = sizes
         try:
             return MetadataHeader(
                 decode_magic_string(magic_format),
                 format(options, "08b"),
-                CHECKSUMS_AVAIL[checksum],
-                CODECS_AVAIL[codec],
+                _named("checksum", checksum, CHECKSUMS_AVAIL, "metadata"),
+                _named("codec", codec, CODECS_AVAIL, "metadata"),
                 level,
                 meta_size,
                 max_meta_size,
