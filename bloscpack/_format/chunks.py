@@ -11,7 +11,7 @@ read through a `Cursor`; errors name the chunk and its position in the file.
 from __future__ import annotations
 
 from .._engine.blosc_settings import own_settings
-from ..constants import BLOSC_HEADER_LENGTH
+from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     Part = Callable[[], tuple[int, int]]
 
 
+# Settings that Blosc has checked. It checks all arguments again for each chunk, which
+# takes a part of the time of a small one; its C functions check none, and may crash.
+_accepted: set[tuple[object, ...]] = set()
+
+
 def plain_size(compressed: Buffer) -> int:
     """Return the number of plain bytes in a chunk that Blosc has just compressed."""
     nbytes: int = PLAIN_SIZE.unpack_from(compressed)[0]
@@ -61,13 +66,13 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
 
     Raises `ChecksumLengthMismatch` or `ChecksumMismatch`.
     """
-    if len(digest) != checksum.size:
+    expected = checksum(compressed)
+    if len(digest) != len(expected):
         raise ChecksumLengthMismatch(
             "expected a digest of '%d' bytes (%s), found '%d'"
             % (checksum.size, checksum.name, len(digest)),
             section="chunks",
         )
-    expected = checksum(compressed)
     if expected != digest:
         raise ChecksumMismatch(
             "Checksum mismatch detected in chunk, expected: %s, received: %s"
@@ -97,13 +102,18 @@ def is_intact(content: Buffer, header: BloscHeader, checksum: Hash) -> bool:
 
 def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
     """Return `plain` compressed to one chunk. Enter `own_settings` first."""
-    compressed: bytes = own_settings.blosc.compress(
-        plain,
-        typesize=blosc_args.typesize,
-        clevel=blosc_args.clevel,
-        shuffle=int(blosc_args.shuffle),
-        cname=blosc_args.cname,
+    settings = (
+        blosc_args.typesize,
+        blosc_args.clevel,
+        int(blosc_args.shuffle),
+        blosc_args.cname,
     )
+    compressed: bytes
+    if settings in _accepted and len(plain) <= MAX_BUFFERSIZE:
+        compressed = own_settings.functions.compress(plain, *settings)
+    else:
+        compressed = own_settings.blosc.compress(plain, *settings)
+        _accepted.add(settings)
     return in_block_order(compressed) if own_settings.disordered else compressed
 
 
@@ -161,7 +171,7 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     """
     header = _check_whole(compressed, known)
     try:
-        plain: bytes = own_settings.blosc.decompress(compressed)
+        plain: bytes = own_settings.functions.decompress(compressed, False)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
         from .._engine.prealloc import BytesUnderConstruction
 

@@ -210,10 +210,14 @@ class Section:
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the section; its unused room is filled with zeros.
 
-        The blocks of the room are one object: a list of all blocks takes little memory.
+        The blocks of a large room are one object: a list of all blocks takes little
+        memory.
         """
+        if self.room <= ROOM_BLOCK:
+            yield b"".join((self.front, bytes(self.room), self.digest))
+            return
         yield self.front
-        zeros = bytes(min(self.room, ROOM_BLOCK))
+        zeros = bytes(ROOM_BLOCK)
         for start in range(0, self.room, ROOM_BLOCK):
             yield zeros[: self.room - start]
         yield self.digest
@@ -239,7 +243,15 @@ def encode_section(
     args = MetadataArgs() if metadata_args is None else metadata_args
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
-    meta_codec, stored = _compressed(text, args)
+    meta_codec, stored = "None", text
+    if args.meta_codec != "None":
+        shorter = CODECS_LOOKUP[args.meta_codec].compress(text, args.meta_level)
+        size = len(shorter)
+        # Readers refuse a text that is much longer than what is stored.
+        is_readable = len(text) <= DEFAULT_METADATA_LIMIT(size)
+        most = DEFAULT_METADATA_VALUES(size)
+        if size <= len(text) and is_readable and not has_more_values(text, most):
+            meta_codec, stored = args.meta_codec, shorter
     header = MetadataHeader(
         magic_format=args.magic_format,
         meta_checksum=args.meta_checksum,
@@ -257,20 +269,6 @@ def encode_section(
         )
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     return Section(header.encode() + stored, room, digest, metadata)
-
-
-def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
-    """Return the name of the codec to use, and `text` encoded with it."""
-    if not args.should_compress:
-        return "None", text
-    compressed = args.meta_codec_impl.compress(text, args.meta_level)
-    if (
-        len(compressed) > len(text)
-        or len(text) > DEFAULT_METADATA_LIMIT(len(compressed))  # readers refuse these
-        or has_more_values(text, DEFAULT_METADATA_VALUES(len(compressed)))
-    ):
-        return "None", text
-    return args.meta_codec, compressed
 
 
 def check_metadata_header(header: MetadataHeader, limit: int | None = None) -> None:
@@ -308,14 +306,12 @@ def decode_metadata(
 ) -> Json:
     """Return the value of the text `stored`, after checking its digest.
 
-    `max_values` is the maximum number of values and keys, by default
-    `DEFAULT_METADATA_VALUES` of the stored size.
+    Call `check_metadata_header` first. `max_values` is the maximum number of values and
+    keys, by default `DEFAULT_METADATA_VALUES` of the stored size.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
-    header, is not JSON, has too many values, or exceeds `limit`, as in
-    `check_metadata_header`.
+    header, is not JSON, has too many values, or exceeds `limit`.
     """
-    check_metadata_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(
