@@ -11,11 +11,7 @@ import struct
 import sys
 
 from ._compat import sibling_names
-from ._format.blosc_header import (
-    BLOSC_HEADER,
-    BLOSC_VERSION_CODEC,
-    BLOSC_VERSION_FORMAT,
-)
+from ._format.blosc_header import BLOSC_HEADER, BLOSC_PREFIX
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, parameters_of
@@ -41,6 +37,7 @@ from .constants import (
 from .defaults import DEFAULT_OFFSETS
 from .exceptions import (
     DamageError,
+    FormatError,
     FormatVersionMismatch,
     HeaderError,
     NotReadable,
@@ -379,14 +376,17 @@ class BloscpackHeader(MutableMappingObject):
                 % (len(buffer_), BLOSCPACK_HEADER_LENGTH),
                 section="header",
             )
-        check_magic(buffer_)
-        _, version, options, number, *sizes = HEADER_V2_V3.unpack(buffer_)
-        checksum = _named("checksum", number, CHECKSUMS_AVAIL, "header")
+        fields = HEADER_V2_V3.unpack(buffer_)
+        magic, version, options, checksum, typesize, *sizes, max_app_chunks = fields
+        if magic != MAGIC:
+            check_magic(buffer_)
+        if checksum >= len(CHECKSUMS_AVAIL):
+            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "header")
         if version == 2:
             # The last eight bytes and the other option bits are reserved. Old readers
             # ignored them.
             options &= OPTION_OFFSETS
-            sizes[-1] = 0
+            max_app_chunks = 0
         if options > OPTION_OFFSETS | OPTION_METADATA:
             if options & OPTION_UNDO:
                 raise Unsupported(
@@ -397,7 +397,7 @@ class BloscpackHeader(MutableMappingObject):
                     offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
                 )
             decode_options(format(options, "08b"))  # raises
-        _, _, last_chunk, nchunks, _ = sizes
+        chunk_size, last_chunk, nchunks = sizes
         if nchunks == 0 and last_chunk > 0:
             raise DamageError(
                 "a file without chunks can't have a last chunk of '%d' bytes"
@@ -410,24 +410,27 @@ class BloscpackHeader(MutableMappingObject):
                 version,
                 bool(options & OPTION_OFFSETS),
                 bool(options & OPTION_METADATA),
-                checksum,
-                *sizes,
+                CHECKSUMS_AVAIL[checksum],
+                typesize,
+                chunk_size,
+                last_chunk,
+                nchunks,
+                max_app_chunks,
             )
         except UsageError as error:
             raise HeaderError(str(error), section="header", offset=0) from error
 
 
-def _named(kind: str, number: int, names: Sequence[str], section: str) -> str:
-    """Return the name with a number in a table; raise `FormatError` without one."""
-    if number >= len(names):
-        at = FIELD_OFFSETS[FORMAT_VERSION][kind] if section == "header" else None
-        raise DamageError(
-            "%s number must be in the range 0 <= n <= %d, not '%d'"
-            % (kind, len(names) - 1, number),
-            section=section,
-            offset=at,
-        )
-    return names[number]
+def _no_such_number(
+    kind: str, number: int, names: Sequence[str], section: str
+) -> FormatError:
+    """Return the error for the number of something that is not in a table."""
+    return DamageError(
+        "%s number must be in the range 0 <= n <= %d, not '%d'"
+        % (kind, len(names) - 1, number),
+        section=section,
+        offset=FIELD_OFFSETS[FORMAT_VERSION][kind] if section == "header" else None,
+    )
 
 
 def check_magic(buffer_: bytes, size: int | None = None) -> None:
@@ -473,23 +476,21 @@ def find_version(prefix: bytes, size: int | None = None) -> int:
     NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a version that no release wrote.
     """
-    if len(prefix) >= len(MAGIC):
+    length = len(prefix)
+    if length >= len(MAGIC) and prefix[: len(MAGIC)] != MAGIC:
         check_magic(prefix, size)
-    if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
-        version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
-            prefix, HEADER_V0.size
-        )
+    chunk = prefix[HEADER_V0.size :]
+    if length >= HEADER_V0.size + BLOSC_HEADER_LENGTH and chunk[:2] == BLOSC_PREFIX:
+        _, _, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(chunk)
         # At the position of ctbytes the other versions store a part of nchunks, which
         # passes this test only for more chunks than any disk can hold.
         if (
-            version == BLOSC_VERSION_FORMAT
-            and versionlz == BLOSC_VERSION_CODEC
-            and typesize != 0
+            typesize != 0
             and nbytes <= MAX_BUFFERSIZE
             and BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH
         ):
             return 0
-    if len(prefix) < BLOSCPACK_HEADER_LENGTH:
+    if length < BLOSCPACK_HEADER_LENGTH:
         message = "attempting to decode a bloscpack header of length '%d', not '%d'"
         message %= len(prefix), BLOSCPACK_HEADER_LENGTH
         raise _not_readable(message, prefix, size)
@@ -679,12 +680,16 @@ class MetadataHeader(MutableMappingObject):
             )
         magic_format, options, checksum, codec, *sizes = METADATA_HEADER.unpack(buffer_)
         level, meta_size, max_meta_size, meta_comp_size, user_codec = sizes
+        if checksum >= len(CHECKSUMS_AVAIL):
+            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "metadata")
+        if codec >= len(CODECS_AVAIL):
+            raise _no_such_number("codec", codec, CODECS_AVAIL, "metadata")
         try:
             return MetadataHeader(
                 decode_magic_string(magic_format),
                 format(options, "08b"),
-                _named("checksum", checksum, CHECKSUMS_AVAIL, "metadata"),
-                _named("codec", codec, CODECS_AVAIL, "metadata"),
+                CHECKSUMS_AVAIL[checksum],
+                CODECS_AVAIL[codec],
                 level,
                 meta_size,
                 max_meta_size,
