@@ -173,16 +173,7 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     try:
         plain: bytes = own_settings.functions.decompress(compressed, False)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        from .._engine.prealloc import BytesUnderConstruction
-
-        made: list[BytesUnderConstruction] = []
-
-        def room() -> memoryview:
-            made.append(BytesUnderConstruction(header.nbytes))
-            return made[0].view
-
-        _decompress_without_blosc(compressed, room, header, error)
-        return made[0].finish()
+        return _decompress_without_blosc(compressed, None, header, error)
     return plain
 
 
@@ -215,7 +206,7 @@ def decompress_into(
             compressed, ctypes.addressof(ctypes.c_char.from_buffer(destination))
         )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        _decompress_without_blosc(compressed, lambda: destination, header, error)
+        _decompress_without_blosc(compressed, destination, header, error)
     return True
 
 
@@ -296,15 +287,16 @@ def _decompress_blocks(
 
 def _decompress_without_blosc(
     compressed: Buffer,
-    room: Callable[[], memoryview],
+    destination: memoryview | None,
     header: BloscHeader,
     refusal: Exception,
-) -> None:
+) -> bytes:
     """Decompress a chunk that Blosc refused, with the extra that knows its codec.
 
-    ``room()`` returns the memory for the plain bytes. Raises `FormatError` if there is
-    no such extra, or if the chunk is damaged.
+    Return the plain bytes, none if they were written to `destination`. Raises
+    `FormatError` if there is no such extra, or if the chunk is damaged.
     """
+    from .._engine.prealloc import BytesUnderConstruction
     from ..constants import CNAME_AVAIL
     from . import snappy
 
@@ -321,8 +313,12 @@ def _decompress_without_blosc(
             ) from refusal
         if not isinstance(refusal, MemoryError):
             try:
-                snappy.decompress_into(compressed, room(), header, library)
-                return
+                if destination is not None:
+                    snappy.decompress_into(compressed, destination, header, library)
+                    return b""
+                made = BytesUnderConstruction(header.nbytes)
+                snappy.decompress_into(compressed, made.view, header, library)
+                return made.finish()
             except (ValueError, MemoryError) as error:
                 cause = error
     message = "Blosc can't decompress the chunk: %s" % cause
@@ -404,16 +400,24 @@ def _ends(
     `nbytes` is the plain size of the previous chunk, None if there is none. Raises
     `FormatError` if a last chunk, or another than the last, must not have this size.
     """
-    try:
-        if not cursor.peek(1):
-            _check_last(header, nbytes)
-            return True
-        if nbytes is not None:
-            _check_full(header, nbytes)
-    except FormatError as error:
-        error.locate(max(number - 1, 0), None)
-        raise
-    return False
+    is_last = not cursor.peek(1)
+    chunk_size, last_chunk = header.chunk_size, header.last_chunk
+    found = nbytes or 0
+    if is_last and last_chunk not in (-1, found):
+        problem = "expected a last chunk of '%d' plain bytes, found '%d'"
+        problem %= last_chunk, found
+    # A last chunk of known size may be longer than the others in version 2.
+    elif is_last and last_chunk == -1 and -1 < chunk_size < found:
+        problem = "expected a chunk of at most '%d' plain bytes, found '%d'"
+        problem %= chunk_size, found
+    elif not is_last and nbytes is not None and chunk_size not in (-1, nbytes):
+        problem = (
+            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
+            % (chunk_size, nbytes)
+        )
+    else:
+        return is_last
+    raise DamageError(problem, section="chunks", chunk=max(number - 1, 0))
 
 
 def check_end(
@@ -472,13 +476,6 @@ def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
     )
 
 
-def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
-    """Return where the first chunk starts and where each chunk with digest ends."""
-    ends = [cursor.position]
-    ends += (cursor.position for _ in frames_of(cursor, header))
-    return ends
-
-
 def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
     """Return the header of chunk `i`, which starts at the cursor, without moving."""
     head = cursor.peek(BLOSC_HEADER_LENGTH)
@@ -489,29 +486,3 @@ def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscH
     if expected is not None:
         check_plain_size(chunk, expected)
     return chunk
-
-
-def _check_full(header: BloscpackHeader, nbytes: int) -> None:
-    if header.chunk_size != -1 and nbytes != header.chunk_size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
-            % (header.chunk_size, nbytes),
-            section="chunks",
-        )
-
-
-def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
-    found = 0 if nbytes is None else nbytes
-    if header.last_chunk not in (-1, found):
-        raise DamageError(
-            "expected a last chunk of '%d' plain bytes, found '%d'"
-            % (header.last_chunk, found),
-            section="chunks",
-        )
-    # A last chunk of known size may be longer than the others in version 2.
-    if header.last_chunk == -1 and -1 < header.chunk_size < found:
-        raise DamageError(
-            "expected a chunk of at most '%d' plain bytes, found '%d'"
-            % (header.chunk_size, found),
-            section="chunks",
-        )
