@@ -686,7 +686,7 @@ class MetadataHeader(MutableMappingObject):
             raise _no_such_number("codec", codec, CODECS_AVAIL, "metadata")
         try:
             return MetadataHeader(
-                decode_magic_string(magic_format),
+                magic_format.rstrip(b"\0"),
                 format(options, "08b"),
                 CHECKSUMS_AVAIL[checksum],
                 CODECS_AVAIL[codec],
@@ -694,17 +694,18 @@ class MetadataHeader(MutableMappingObject):
                 meta_size,
                 max_meta_size,
                 meta_comp_size,
-                decode_magic_string(user_codec),
+                user_codec.rstrip(b"\0"),
             )
         except UsageError as error:
             raise DamageError(str(error), section="metadata") from error
+
+
+# Names kept from 0.16
 
 
 def decode_magic_string(str_: bytes) -> bytes:
     """Return `str_` without the zero bytes at its end."""
     return str_.rstrip(b"\0")
 
-
-# Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)

@@ -188,7 +188,7 @@ class Description:
         self.grid: Grid | None = None
         self.chunk_nbytes = 0
         self.shard: Grid | None = None
-        if is_grid(metadata):
+        if metadata["container"] == GRID:
             self._decode_grid(metadata)
 
     def _decode_grid(self, metadata: JsonObject) -> None:
