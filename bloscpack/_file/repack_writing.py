@@ -36,7 +36,7 @@ from ..args import (
 )
 from ..defaults import CHUNK_SIZE_NOT_GIVEN
 from ..file_io import CompressedFPSink, CompressedFPSource
-from ..headers import plain_numbers
+from ..headers import plain_number
 from ..serializers import SHARD, is_array, is_grid
 from .array_reader import CACHE_NBYTES
 from .opened import OpenedFile, open_parts, reader_of
@@ -69,7 +69,7 @@ def repack_fp(
     found: Any = known_settings(settings, SETTINGS)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
+    found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
     blocksize = _choose(found, in_fp, old) if goal_of(found.get("auto")) else 0
     plan = RepackPlan(old, found)
     if plan.blosc_args is not None:
