@@ -8,7 +8,6 @@ decompresses into its memory.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -76,7 +75,12 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .file_io import CompressedBytesSource, CompressedFPSink, CompressedFPSource
+from .file_io import (
+    CompressedBytesSource,
+    CompressedFPSink,
+    CompressedFPSource,
+    room_to_pack,
+)
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 
@@ -526,8 +530,9 @@ def pack_ndarray_to_bytes(
     True
     """
     args = blosc_args, bloscpack_args, metadata_args
-    fp = io.BytesIO()
+    fp = room_to_pack(getattr(ndarray, "nbytes", 0))
     pack_ndarray(ndarray, CompressedFPSink(fp), chunk_size, *args, **keywords)
+    fp.truncate()
     return fp.getvalue()
 
 
