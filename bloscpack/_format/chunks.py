@@ -329,9 +329,10 @@ class Frame:
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
     its Blosc header. ``content`` is chunk and digest, empty unless they were read.
+    ``memory`` is where its plain bytes belong, None if that is not known.
     """
 
-    __slots__ = ("content", "header", "number", "offset", "start")
+    __slots__ = ("content", "header", "memory", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: BloscHeader
@@ -341,6 +342,7 @@ class Frame:
         self.start = start
         self.header = header
         self.content: tuple[Buffer, Buffer] = b"", b""
+        self.memory: memoryview | None = None
 
 
 def plain_of(frame: Frame, checksum: Hash) -> bytes:
