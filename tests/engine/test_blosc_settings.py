@@ -52,16 +52,16 @@ def test_block_size_ends_when_another_chunk_is_compressed_with_automatic_blocks(
     with own_settings:
         own_settings.use_blocksize(0)
         assert 0 == blosc.get_blocksize()
-        own_settings.use_blocksize(2**21)
-        assert 2**21 == blosc.get_blocksize()
+        own_settings.use_blocksize(2**16)
+        assert 2**16 == blosc.get_blocksize()
         with own_settings:  # decompressing ends nothing
-            chunk = compress(plain, Setting("lz4", 5, 1, 8, 2**22, 2**21))
-            assert 2**21 == decode_header(chunk).blocksize == blosc.get_blocksize()
+            chunk = compress(plain, Setting("lz4", 5, 1, 8, 2**22, 2**16))
+            assert 2**16 == decode_header(chunk).blocksize == blosc.get_blocksize()
             assert plain == decompress(chunk)
-            assert 2**21 == blosc.get_blocksize()
+            assert 2**16 == blosc.get_blocksize()
             chunk = compress(plain, BloscArgs())
-            assert 2**21 != decode_header(chunk).blocksize
-            own_settings.use_blocksize(2**21)  # ignored: it is not alone
+            assert 2**16 != decode_header(chunk).blocksize
+            own_settings.use_blocksize(2**16)  # ignored: it is not alone
             assert 0 == blosc.get_blocksize()
 
 

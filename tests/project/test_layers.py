@@ -142,8 +142,8 @@ def test_only_chunks_calls_blosc():
         for path in sources()
         for line, name in calls(path)
     }
-    # Whichever name holds the module: `self.blosc.compress` is a call of Blosc, too, and
-    # so is one of its `functions` in C.
+    # Whichever name holds the module: `self.blosc.compress` is a call of Blosc, too,
+    # and so is one of its `functions` in C.
     working = {
         (module, line, name)
         for module, line, name in called
