@@ -163,10 +163,10 @@ class BloscpackFile(io.BufferedIOBase):
         source = self._find_input()
         raw: PartsReader | PipeReader
         if isinstance(source, (str, Storage)):
-            from ._file.opened import open_parts
+            from ._file.opened import OpenedFile
 
             try:
-                self._parts = open_parts(
+                self._parts = OpenedFile(
                     source, nthreads=nthreads, limits=limits, **remote
                 )
             except FormatError as error:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from _thread import allocate_lock
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -53,31 +54,58 @@ CACHE_NBYTES = 32 * 2**20
 LAST_PARTS = 8
 
 
-class ChunkSource(ABC):
+class ChunkSpans:
+    """Where chunks are in the plain bytes.
+
+    Attributes
+    ----------
+    nchunks, nbytes
+        Number of chunks, and of the plain bytes of all.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
+    starts
+        Where each chunk starts; needed only if they have several sizes.
+    """
+
+    nchunks: int
+    nbytes: int
+    chunk_size: int
+    starts: Sequence[int] | Array
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        is_last, size = number + 1 == self.nchunks, self.chunk_size
+        if size:
+            start = number * size
+            return start, self.nbytes if is_last else start + size
+        stop = self.nbytes if is_last else int(self.starts[number + 1])
+        return int(self.starts[number]), stop
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        if start >= min(stop, self.nbytes):
+            return range(0)
+        if size := self.chunk_size:  # the last chunk may be longer
+            first = min(start // size, self.nchunks - 1)
+            after = min(-(-stop // size), self.nchunks)
+        else:
+            first = bisect_right(self.starts, start) - 1
+            after = bisect_left(self.starts, stop)
+        # Chunks without plain bytes may be the last ones.
+        return range(first, self.nchunks if stop >= self.nbytes else after)
+
+
+class ChunkSource(ChunkSpans, ABC):
     """Chunks that are read by their numbers, by many threads at once.
 
     Attributes
     ----------
-    nbytes
-        Number of plain bytes of all chunks.
-    chunk_size
-        The plain size of all chunks but the last one; 0 if they have several.
     grid
         How chunks divide the axes of the array, if they are no spans of its bytes in C
         order: all are of full size then.
     """
 
-    nbytes: int
-    chunk_size: int
     grid: Grid | None = None
-
-    @abstractmethod
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-
-    @abstractmethod
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
 
     @abstractmethod
     def load(

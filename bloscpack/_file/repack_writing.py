@@ -34,7 +34,7 @@ from ..fp_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_numbers
 from ..serializers import SHARD, is_array, is_grid
 from .array_reader import CACHE_NBYTES, ChunkCache
-from .opened import open_parts, reader_of
+from .opened import OpenedFile, reader_of
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
         chunk_size = max(1, old.geometry[1])
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
-    with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
+    with OpenedFile(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
         chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
     assert isinstance(found, BloscArgs)
@@ -129,7 +129,7 @@ def write_planned(
         from ..numpy_io import GridSource
 
         in_fp.seek(0)
-        read = reader_of(open_parts(in_fp, nthreads=1)).get
+        read = reader_of(OpenedFile(in_fp, nthreads=1)).get
         plain = GridSource(read, plan.grid, padded=is_grid(plan.metadata))
     pack(
         plain,
