@@ -321,20 +321,31 @@ class ArrayReader:
 
         They are a new array, or a scalar if integers select a single item.
         """
-        names, key = split_names(key, self.dtype)
-        run = self._run(key) if names is None else None
-        if run is not None:
-            return self._read_run(*run)
-        index = ArrayIndex(key, self.shape, self.order)
-        if isinstance(names, str) and self.dtype.fields is not None:
-            dtype, offset = self.dtype.fields[names][:2]
-            return index.finish(self.read_axes(index.axes, dtype, offset))
-        items = self.read_axes(index.axes)
-        return index.finish(items if names is None else items[names])
-
-    def _check_open(self) -> None:
         if self.closed:
             raise UsageValueError("the array is closed")
+        names, key = split_names(key, self.dtype)
+        run = self._run(key) if names is None else None
+        if run is None:
+            index = ArrayIndex(key, self.shape, self.order)
+            if isinstance(names, str) and self.dtype.fields is not None:
+                dtype, offset = self.dtype.fields[names][:2]
+                return index.finish(self.read_axes(index.axes, dtype, offset))
+            items = self.read_axes(index.axes)
+            return index.finish(items if names is None else items[names])
+        dtype, (position, shape) = self.dtype, run
+        start = position * dtype.itemsize
+        if not shape:  # the usual case, for speed
+            buffer = bytearray(dtype.itemsize)
+            self._source.read_into(memoryview(buffer), start)
+            items = numpy.ndarray((), dtype, buffer)
+        else:
+            items = self._allocate(shape, dtype)
+            if items.nbytes:
+                flat: Any = items.reshape(-1).view("u1")
+                self._source.read_into(memoryview(flat), start)
+        if items.size == 1:  # which may become a scalar
+            check_text(items)
+        return items if shape else items[()]
 
     def _run(self, key: Key) -> tuple[int, tuple[int, ...]] | None:
         """Return the position in the file and the shape of neighbouring items.
@@ -380,26 +391,6 @@ class ArrayReader:
             return position * math.prod(inner), inner
         return None if inner else (grid.position(digits(position, shape)), ())
 
-    def _read_run(self, position: int, shape: tuple[int, ...]) -> Any:
-        """Return neighbouring items as an array, or one of them as a scalar."""
-        self._check_open()
-        dtype, start = self.dtype, position * self.dtype.itemsize
-        if not shape:  # the usual case, for speed
-            buffer = bytearray(dtype.itemsize)
-            self._source.read_into(memoryview(buffer), start)
-            items: Array = numpy.ndarray((), dtype, buffer)
-        else:
-            items = self._allocate(shape, dtype)
-            if items.nbytes:
-                flat: Any = items.reshape(-1).view("u1")
-                self._source.read_into(memoryview(flat), start)
-        if items.size == 1:  # which may become a scalar
-            check_text(items)
-        return items if shape else items[()]
-
-    def _full(self) -> list[Steps | PositionList]:
-        return [Steps(n, 0, 1, n) for n in self.shape]
-
     def read_axes(
         self,
         axes: list[Steps | PositionList],
@@ -426,7 +417,6 @@ class ArrayReader:
 
         The array is contiguous and has the axes in the order of the file.
         """
-        self._check_open()
         if not result.nbytes:
             return
         itemsize = self.dtype.itemsize
@@ -465,16 +455,19 @@ class ArrayReader:
 
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""
+        if self.closed:
+            raise UsageValueError("the array is closed")
+        axes: list[Steps | PositionList] = [Steps(n, 0, 1, n) for n in self.shape]
         if out is None:
-            return self.read_axes(self._full())
+            return self.read_axes(axes)
         check_out(out, self.shape, self.dtype)
         ordered = numpy.asarray(out)
         if self.order == "F":
             ordered = ordered.T
         if ordered.flags.c_contiguous:
-            self._fill(ordered, self._full())
+            self._fill(ordered, axes)
         else:
-            out[...] = self.read()
+            out[...] = self.read_axes(axes)
         return out
 
 

@@ -731,65 +731,54 @@ class OpenedFile(Closing, ChunkSource):
         # Only the last chunk is kept then, where the next read may go on.
         size, limit = self.chunk_size or self.nbytes // self.nchunks, self._cache.limit
         keep_from = numbers[0 if len(numbers) * size <= limit else -1]
-        if size > limit:
-            keep_from = self.nchunks
-        # The last chunk may have grown since the file was opened.
+        # The last chunk may have grown since the file was opened: it is not kept.
         last = self.nchunks - 1
-        grown = last if state.span(last) != self.span(last) else -1
-        joined = joined and grown < 0
+        grown = numbers[-1] == last and state.span(last) != self.span(last)
+        if size > limit or grown:
+            keep_from = self.nchunks
+        joined = joined and not grown
+        decode = partial(self._decode, state, keep_from)
 
         def work_on(run: Run) -> tuple[list[Any], FormatError | None]:
             """Return the results for the chunks, and the error that ended the run."""
-            results: list[Any] = []
-            number, done = run.chunks[0][0], 0
+            first, count = run.chunks[0][0], len(run.chunks)
             if run.plain is not None:
                 plain = memoryview(run.plain)
-                target = room(number) if room is not None else None
+                target = room(first) if room is not None else None
                 if target is not None:
                     target[:] = plain
                     plain = target
-                return [work(number, plain)], None
-            content, joint = run.content, None
+                return [work(first, plain)], None
+            content = run.content
             if content is None:
                 content = self._workspace.view(run.stop - run.offset)
                 content = content[: storage.read_into(content, run.offset)]
-            content = memoryview(content)
-            if (
-                joined
-                and run.nbytes <= LOCAL_RUN
-                and run.chunks[-1][0] - number + 1 == len(run.chunks) > 1
-                and run.chunks[-1][0] < keep_from
-            ):
-                joint = self._plain_workspace.view(run.nbytes)
+            content, results, joint = memoryview(content), [], None
+            if joined and run.nbytes <= LOCAL_RUN:
+                behind = run.chunks[-1][0] + 1
+                if behind - first == count > 1 and behind <= keep_from:
+                    joint = rest = self._plain_workspace.view(run.nbytes)
             try:
                 for chunk in run.chunks:
                     number, offset, stop, nbytes = chunk
                     frame = content[offset - run.offset : stop - run.offset]
                     if joint is not None:
-                        into = joint[done : done + nbytes]
-                        self._decode(state, chunk, frame, into, needs, keep_from)
-                        done += nbytes
+                        decode(chunk, frame, rest[:nbytes], needs)
+                        rest = rest[nbytes:]
                         continue
                     target = room(number) if room is not None else None
-                    if number == grown:
-                        start, end = self.span(number)
-                        into = self._plain_workspace.view(nbytes)
-                        self._decode(state, chunk, frame, into, None, keep_from)
-                        plain = into[: end - start]
+                    if grown and number == last:
+                        start, end = self.span(last)
+                        plain = decode(chunk, frame)[: end - start]
                         if target is not None:
                             target[:] = plain
                             plain = target
-                    elif target is None:
-                        plain = self._decode(
-                            state, chunk, frame, None, needs, keep_from
-                        )
                     else:
-                        plain = self._decode(
-                            state, chunk, frame, target, None, keep_from
-                        )
+                        part = needs if target is None else None
+                        plain = decode(chunk, frame, target, part)
                     results.append(work(number, plain))
                 if joint is not None:
-                    results.append(work(run.chunks[0][0], joint))
+                    results.append(work(first, joint))
             except FormatError as error:
                 return results, error
             return results, None
@@ -838,13 +827,10 @@ class OpenedFile(Closing, ChunkSource):
             begin, end = self.span(number)
             keep = extent[3] == end - begin <= self._cache.limit
             with own_settings:
+                keep_from = number if keep else number + 1
+                part = start, stop
                 plain = self._decode(
-                    state,
-                    extent,
-                    frame,
-                    None,
-                    lambda _: (start, stop),
-                    number if keep else number + 1,
+                    state, keep_from, extent, frame, needs=lambda _: part
                 )
             view[:] = plain[start:stop]
 
@@ -853,11 +839,11 @@ class OpenedFile(Closing, ChunkSource):
     def _decode(
         self,
         state: FileState,
+        keep_from: int,
         extent: Extent,
         frame: memoryview,
-        target: memoryview | None,
-        needs: Needs | None,
-        keep_from: int,
+        target: memoryview | None = None,
+        needs: Needs | None = None,
     ) -> memoryview:
         """Return the plain bytes of a chunk, in `target` if that is given.
 

@@ -227,9 +227,9 @@ def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
     loaded = []
     decode = OpenedFile._decode
 
-    def counted(self, state, extent, *args):
+    def counted(self, state, keep_from, extent, *args, **options):
         loaded.append(extent[0])
-        return decode(self, state, extent, *args)
+        return decode(self, state, keep_from, extent, *args, **options)
 
     monkeypatch.setattr(OpenedFile, "_decode", counted)
     lines(run, "n.blp")
