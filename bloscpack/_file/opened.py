@@ -38,7 +38,7 @@ from itertools import chain, islice
 from typing import Any, BinaryIO
 
 from .._commit.snapshot import BEGINNING_ATTEMPTS
-from .._commit.undo import UndoneStorage, settled
+from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
 from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
@@ -102,6 +102,9 @@ Extent = tuple[int, int, int, int]
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
+# Number of bytes at the beginning of a local file that are read at once: the sections
+# in front of the chunks of most files.
+FRONT_NBYTES = 4096
 # Size of the reads of a remote file, when its chunk headers are read.
 REMOTE_READ = 2**20
 # Any size that an entry of an offset table can state.
@@ -193,6 +196,8 @@ class FileState(ChunkSpans):
         Maximum sizes of the file; see `Limits`.
     lock
         Guards the search for the end.
+    head
+        The first bytes of the file, if they were read before.
 
     Attributes
     ----------
@@ -217,7 +222,11 @@ class FileState(ChunkSpans):
     witness: tuple[int, int, int] | None = None
 
     def __init__(
-        self, storage: Storage, limits: Limits | None, lock: ForkSafeLock
+        self,
+        storage: Storage,
+        limits: Limits | None,
+        lock: ForkSafeLock,
+        head: bytes = b"",
     ) -> None:
         self.storage = storage
         self._limits = limits
@@ -227,7 +236,7 @@ class FileState(ChunkSpans):
         self._tail = 0, b""
         self.is_cut = self.replaced_table = False
         # Exact reads: the sections in front of the chunks are few and small.
-        cursor = StorageCursor(storage)
+        cursor = StorageCursor(storage, head)
         self.beginning = read_beginning(cursor, limits)
         self.header = self.beginning.header
         self._first = cursor.position
@@ -540,18 +549,20 @@ class OpenedFile(Closing, ChunkSource):
 
     # States
 
-    def _status(self, storage: Storage) -> tuple[int, int, bytes]:
+    def _status(
+        self, storage: Storage, nbytes: int = BLOSCPACK_HEADER_LENGTH
+    ) -> tuple[int, int, bytes]:
         """Return values that change when the local file changes.
 
+        They are its size, the time of its last change, and `nbytes` at its beginning.
         The clock of a file system may be too coarse to tell two steps of a change
         apart. The header does: its bit is set between them.
         """
         assert not isinstance(self._source, Storage)
         status = os.fstat(self._source.fileno())
-        header = b""
-        if storage.concurrent:  # past the buffer of the file object
-            header = storage.read_at(0, BLOSCPACK_HEADER_LENGTH)
-        return status.st_size, status.st_mtime_ns, header
+        # Past the buffer of the file object, if the system can do that.
+        head = storage.read_at(0, nbytes) if storage.concurrent else b""
+        return status.st_size, status.st_mtime_ns, head
 
     def _read_state(self) -> FileState:
         """Read the present state of the file, through its undo record if it has one."""
@@ -560,11 +571,13 @@ class OpenedFile(Closing, ChunkSource):
             return FileState(settled(source), *how)
         for _ in range(BEGINNING_ATTEMPTS):
             self._whole = whole = whole_file(source)
-            status = self._status(whole)
+            size, time, head = self._status(whole, FRONT_NBYTES)
+            status = size, time, head[:BLOSCPACK_HEADER_LENGTH]
             try:
-                header = status[2] or whole.read_at(0, BLOSCPACK_HEADER_LENGTH)
-                is_flagged = has_undo_record(header)
-                state = FileState(UndoneStorage(whole) if is_flagged else whole, *how)
+                if has_undo_record(head) or not head:
+                    state = FileState(settled(whole), *how)
+                else:
+                    state = FileState(whole, *how, head)
             except (FormatError, StorageError):
                 if status == self._status(whole):
                     raise
