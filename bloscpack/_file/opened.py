@@ -220,6 +220,7 @@ class FileState(ChunkSpans):
 
     status: tuple[int, int, bytes] | None = None
     witness: tuple[int, int, int] | None = None
+    _from_table = False
 
     def __init__(
         self,
@@ -253,10 +254,9 @@ class FileState(ChunkSpans):
     def _take_table(self, file_size: int) -> bool:
         """Use the offset table, unless it can't be that of a file of that size."""
         header, table = self.header, self.beginning.table
-        smallest = SMALLEST_CHUNK + header.checksum_impl.size
-        self._from_table = bool(table) and header.nbytes is not None
         if not table or header.nbytes is None:
             return False
+        smallest = SMALLEST_CHUNK + header.checksum_impl.size
         if not is_plausible_table(table, self._first, file_size, smallest):
             return False
         import numpy  # `is_plausible_table` has imported it
@@ -264,7 +264,9 @@ class FileState(ChunkSpans):
         self.offsets: Array = numpy.frombuffer(table, "<i8")
         self.nchunks, self.nbytes = len(self.offsets), header.nbytes
         # A header with a single chunk need not state the chunk size.
-        self.chunk_size, self.starts = max(0, header.chunk_size), [0] * self.nchunks
+        self.chunk_size = max(0, header.chunk_size)
+        self.starts = [] if self.chunk_size else [0] * self.nchunks
+        self._from_table = True
         return True
 
     def _read_headers(self) -> None:
