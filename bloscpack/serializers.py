@@ -71,7 +71,7 @@ def replaced_metadata(old: Json, new: Json) -> Json:
 
 def shard_rows(metadata: Json) -> int | None:
     """Return the rows of an inner chunk of a Zarr shard; None if it says no shard."""
-    is_rows = is_array(metadata) and not is_grid(metadata)
+    is_rows = isinstance(metadata, dict) and metadata.get("container") == CONTAINER
     rows = metadata.get(SHARD) if is_rows else None
     return rows if type(rows) is int and rows > 0 else None
 
@@ -173,7 +173,7 @@ def has_more_values(text: bytes, limit: int) -> bool:
     Each value or key but the first follows one of ``,:[{`` outside of strings. Text
     that is no JSON may give any result, in a time that grows with its length.
     """
-    if _count_separators(text) < limit:
+    if len(text) < limit or _count_separators(text) < limit:
         return False  # commas inside of strings do not matter then
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     count, end = 1, 0
@@ -259,25 +259,18 @@ def _check_nesting(text: str) -> None:
 
 
 def _load_json(data: bytes | str, limit: int | None = None) -> Json:
+    cause: Exception | None = None
     try:
-        raw = data
-        if isinstance(raw, str):
-            raw = raw.encode("utf-8", "surrogatepass")
-        if limit is not None and has_more_values(raw, limit):
-            raise DamageError(
-                "the metadata have more than '%d' values" % limit, section="metadata"
-            )
-        value = parse_json(data)
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        if limit is None or not has_more_values(raw, limit):
+            return parse_json(data)
+        problem = "the metadata have more than '%d' values" % limit
     except MemoryError as error:
-        raise DamageError(
-            "there is no memory for the metadata of '%d' bytes" % len(data),
-            section="metadata",
-        ) from error
+        problem = "there is no memory for the metadata of '%d' bytes" % len(data)
+        cause = error
     except ValueError as error:
-        raise DamageError(
-            "the metadata are no valid JSON: %s" % error, section="metadata"
-        ) from error
-    return value
+        problem, cause = "the metadata are no valid JSON: %s" % error, error
+    raise DamageError(problem, section="metadata") from cause
 
 
 def _parse_int(digits: str) -> int:

@@ -37,22 +37,19 @@ class _OwnSettings:
             os.register_at_fork(after_in_child=self._reset)
 
     def __enter__(self) -> None:
-        if self.blosc is None:
+        functions = self.functions
+        if functions is None:
             import ctypes
 
             import blosc
 
-            self.ctypes, self.functions = ctypes, blosc.blosc_extension
-            self.blosc = blosc
-        functions = self.functions
+            self.ctypes, self.blosc = ctypes, blosc
+            self.functions = functions = blosc.blosc_extension
         with self._lock:
             if self._inside == 0:
                 blocksize = functions.get_blocksize()
-                self._saved = (
-                    functions.set_releasegil(True),
-                    functions.set_nthreads(1),
-                    blocksize,
-                )
+                nthreads = functions.set_nthreads(1)
+                self._saved = functions.set_releasegil(True), nthreads, blocksize
                 if blocksize:
                     functions.set_blocksize(0)
             else:  # only a single thread may use the settings below
@@ -66,8 +63,15 @@ class _OwnSettings:
         with self._lock:
             # A child process may leave a block that its parent entered before the fork.
             self._inside = max(self._inside - 1, 0)
-            if self._inside == 0:
-                self._restore()
+            if self._inside or self._saved is None:
+                return
+            releasegil, nthreads, blocksize = self._saved
+            self._saved, self.disordered = None, False
+            self.functions.set_releasegil(bool(releasegil))
+            self.functions.set_nthreads(nthreads)
+            if blocksize or self._has_blocksize:
+                self._has_blocksize = False
+                self.functions.set_blocksize(blocksize)
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
         """Let Blosc use `nthreads` threads for a chunk if no other thread is inside."""
@@ -87,24 +91,11 @@ class _OwnSettings:
                 self._has_blocksize = True
                 self.functions.set_blocksize(size)
 
-    def _restore(self) -> None:
-        self.disordered = False
-        must_reset = self._has_blocksize
-        self._has_blocksize = False
-        if self._saved is not None:
-            releasegil, nthreads, blocksize = self._saved
-            self._saved = None
-            functions = self.functions
-            functions.set_releasegil(bool(releasegil))
-            functions.set_nthreads(nthreads)
-            if blocksize or must_reset:
-                functions.set_blocksize(blocksize)
-
     def _reset(self) -> None:
         # A child process has none of the threads that were inside before the fork.
         self._lock = allocate_lock()
         self._inside = 0
-        self._restore()
+        self.__exit__()
 
 
 #: Every call of Blosc is inside ``with own_settings``.

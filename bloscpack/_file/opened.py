@@ -41,7 +41,7 @@ from .._commit.snapshot import BEGINNING_ATTEMPTS
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
-from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
+from .._engine.threads import Ahead, Task, Workspace, ordered, run_length
 from .._format.array_metadata import Description
 from .._format.blosc_header import check_plain_size, decode_header
 from .._format.chunks import (
@@ -53,7 +53,6 @@ from .._format.chunks import (
 )
 from .._format.dtypes import Array
 from .._format.sections import SMALLEST_CHUNK, is_plausible_table, read_beginning
-from .._loop import nthreads_to_read
 from .._storage.base import (
     Closing,
     MemoryStorage,
@@ -67,9 +66,8 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
 from .._types import Buffer, Path, Seekable, StorageOptions
-from ..abstract_io import Progress
+from ..abstract_io import Progress, nthreads_to_read
 from ..args import AnyLimits, Limits, effective_limits
-from ..bytes_io import announced_bytes
 from ..constants import (
     BLOSC_HEADER_LENGTH,
     BLOSCPACK_HEADER_LENGTH,
@@ -84,6 +82,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
+from ..file_io import announced_bytes
 from ..headers import check_range, has_undo_record
 from ..serializers import user_metadata
 from .array_reader import (
@@ -822,7 +821,7 @@ class OpenedFile(Closing, ChunkSource):
             batch = 1
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
-            for_each(runs, work_on, deliver_run, nthreads, batch)
+            ordered(runs, work_on, deliver_run, nthreads, batch)
 
     def read_part(self, number: int, start: int, view: memoryview) -> None:
         """Fill `view` with plain bytes of a chunk, as `ChunkSource.read_part` says."""

@@ -21,10 +21,10 @@ from typing import Any
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
-from .._format.chunks import Frame
+from .._format.chunks import Frame, plain_of
 from .._format.other_formats import PREFIX_LENGTH, name_format
-from .._loop import QUICK_CHUNK, effective_nthreads
 from .._types import Json, Readable
+from ..abstract_io import QUICK_CHUNK, effective_nthreads
 from ..args import AnyLimits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import (
@@ -35,7 +35,7 @@ from ..exceptions import (
     NotReadable,
     StorageError,
 )
-from ..fp_io import CompressedFPSource
+from ..file_io import CompressedFPSource
 from .opened import OpenedFile
 
 # Number of plain bytes that sequential reads always decompress at a time, also if a
@@ -179,13 +179,13 @@ class PlainPipe(io.RawIOBase):
         quick = 0 < chunk_size < QUICK_CHUNK
         nthreads = 1 if quick else effective_nthreads(nthreads, None)
         most = max(1, min(nthreads, MAX_WINDOW // max(chunk_size, 1)))
-        frames, wanted, failure = source.tasks(), 1, None
+        frames, wanted, failure = source.frames(), 1, None
         tasks: deque[Task] = deque()
         ahead = Ahead(nthreads)
 
         def decompress(frame: Frame) -> bytes:
             with own_settings:
-                return source.plain(frame)
+                return plain_of(frame, source.checksum_impl)
 
         try:
             while True:

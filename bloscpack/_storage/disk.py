@@ -58,24 +58,12 @@ def _at(name: str) -> tuple[str, int | None]:
     return name, None
 
 
-class _naming:
-    """Lets errors in a ``with`` block have full paths."""
-
-    def __init__(self, name: str, new: str | None = None) -> None:
-        self._name = name
-        self._new = new
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        in_folder = isinstance(self._name, NameInFolder) or isinstance(
-            self._new, NameInFolder
-        )
-        if isinstance(error, OSError) and in_folder:
-            error.filename = str(self._name)
-            if self._new is not None:
-                error.filename2 = str(self._new)
+def _show_paths(error: OSError, name: str, new: str | None = None) -> None:
+    """Let an error about names in open folders have their full paths."""
+    if isinstance(name, NameInFolder) or isinstance(new, NameInFolder):
+        error.filename = str(name)
+        if new is not None:
+            error.filename2 = str(new)
 
 
 class Disk:
@@ -97,9 +85,12 @@ class Disk:
             last, folder = _at(name)
             return os.open(last, flags, mode, dir_fd=folder)
 
-        with _naming(name):
+        try:
             # HDF5 reads what it has written.
             return open(str(name), "x+b", opener=opener)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.
@@ -154,8 +145,11 @@ class Disk:
     def rename(self, old: str, new: str) -> None:
         """Rename a file; it replaces the file that has the new name, if any."""
         (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
-        with _naming(old, new):
+        try:
             os.replace(old_name, new_name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+        except OSError as error:
+            _show_paths(error, old, new)
+            raise
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
@@ -168,14 +162,20 @@ class Disk:
     def remove(self, name: str) -> None:
         """Remove a file."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.unlink(last, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def make_folder(self, name: str, mode: int = 0o777) -> None:
         """Make a folder."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.mkdir(last, mode, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def rename_to_free_name(self, old: str, new: str) -> None:
         """Rename a file; raise `FileExistsError` if the name is taken.
@@ -198,8 +198,11 @@ class Disk:
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.rmdir(last, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
 
 def _renamed(old: str, new: str, how: int) -> int:
