@@ -269,12 +269,6 @@ class ChunkCache:
             self._nbytes = 0
 
 
-def new_memory(size: int) -> memoryview:
-    """Return new memory, which is not filled with zeros."""
-    items: Any = numpy.empty(size, "u1")
-    return memoryview(items)
-
-
 class ArrayReader:
     """An array in chunks, from which selected items are read.
 

@@ -37,6 +37,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, BinaryIO
 
+import numpy
+
 from .._commit.snapshot import BEGINNING_ATTEMPTS
 from .._commit.undo import settled
 from .._engine.blosc_settings import own_settings
@@ -93,7 +95,6 @@ from .array_reader import (
     ChunkSpans,
     Needs,
     Room,
-    new_memory,
 )
 
 # Number, offset, next offset and plain size of a chunk.
@@ -258,8 +259,6 @@ class FileState(ChunkSpans):
         smallest = SMALLEST_CHUNK + header.checksum_impl.size
         if not is_plausible_table(table, self._first, file_size, smallest):
             return False
-        import numpy  # `is_plausible_table` has imported it
-
         self.offsets: Array = numpy.frombuffer(table, "<i8")
         self.nchunks, self.nbytes = len(self.offsets), header.nbytes
         # A header with a single chunk need not state the chunk size.
@@ -274,8 +273,6 @@ class FileState(ChunkSpans):
         Raises `FormatError` if one of them is damaged or if the plain bytes exceed the
         limits.
         """
-        import numpy
-
         size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
         offsets, starts, nbytes = [], [], 0
         with io.BufferedReader(StorageFile(self.storage), size) as fp:
@@ -880,7 +877,11 @@ class OpenedFile(Closing, ChunkSource):
                 state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
             if target is None:
                 check_plain_size(header, size)  # before memory is allocated
-                target = new_memory(size) if keep else self._plain_workspace.view(size)
+                if keep:  # new memory, which is not filled with zeros
+                    items: Any = numpy.empty(size, "u1")
+                    target = memoryview(items)
+                else:
+                    target = self._plain_workspace.view(size)
             if (
                 needs is not None
                 and 2 * header.blocksize <= size
