@@ -123,8 +123,6 @@ def in_block_order(compressed: bytes) -> bytes:
     Several threads of Blosc write the blocks in any order. Every block ends where
     another block, or the chunk, ends: the block table has only the starts.
     """
-    from .._engine.prealloc import BytesUnderConstruction
-
     header = unpack_header(compressed)
     if header.is_copy or header.nblocks <= 1:
         return compressed
@@ -134,18 +132,13 @@ def in_block_order(compressed: bytes) -> bytes:
     if list(starts) == ordered:
         return compressed
     ends = dict(zip(ordered, [*ordered[1:], header.ctbytes], strict=True))
-    result = BytesUnderConstruction(header.ctbytes)
-    result.view[:BLOSC_HEADER_LENGTH] = header.raw
     position = header.table_end
-    new_starts = []
+    new_starts, blocks = [], []
     for start in starts:
-        block = view[start : ends[start]]
+        blocks.append(view[start : ends[start]])
         new_starts.append(position)
-        result.put(position, block)
-        position += len(block)
-    table = encode_block_starts(new_starts)
-    result.view[BLOSC_HEADER_LENGTH : header.table_end] = table
-    return result.finish()
+        position += ends[start] - start
+    return b"".join((header.raw, encode_block_starts(new_starts), *blocks))
 
 
 def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
@@ -335,10 +328,11 @@ class Frame:
 
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
-    its Blosc header. ``content`` is chunk and digest, None unless they were read.
+    its Blosc header. ``content`` is chunk and digest, empty unless they were read.
+    ``memory`` is where its plain bytes belong, None if that is not known.
     """
 
-    __slots__ = ("content", "header", "number", "offset", "start")
+    __slots__ = ("content", "header", "memory", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: BloscHeader
@@ -347,7 +341,30 @@ class Frame:
         self.offset = offset
         self.start = start
         self.header = header
-        self.content: tuple[Buffer, Buffer] | None = None
+        self.content: tuple[Buffer, Buffer] = b"", b""
+        self.memory: memoryview | None = None
+
+
+def plain_of(frame: Frame, checksum: Hash) -> bytes:
+    """Return the plain bytes of a chunk whose content was read, once it is verified.
+
+    Enter `own_settings` first. Raises `FormatError` if the chunk is damaged.
+    """
+    check_frame(frame, checksum)
+    try:
+        return decompress(frame.content[0], frame.header)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
+
+
+def check_frame(frame: Frame, checksum: Hash) -> None:
+    """Raise `FormatError` unless the digest of a chunk that was read is right."""
+    try:
+        check_digest(*frame.content, checksum)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
 
 
 def frames_of(

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .base import Storage
 
 
+# Number of bytes that take longer to copy than it takes to read a few bytes again.
+WORTH_SEEKING = 16 * 2**10
+
+
 class Cursor:
     """A position in a file object, and methods that read forward from there.
 
@@ -52,6 +56,9 @@ class Cursor:
         """Return the next `size` bytes, fewer at the end, without moving."""
         missing = size - len(self._peeked)
         if missing > 0 and self._total is not None:
+            if missing > WORTH_SEEKING and self._peeked:
+                self.restore()
+                missing = size
             self._peeked += read_up_to(self.fp, missing)
         elif missing > 0:
             # `size` may be larger than the file, and then must not cost memory.
