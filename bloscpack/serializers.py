@@ -78,7 +78,9 @@ def shard_rows(metadata: Json) -> int | None:
 
 def is_shard(metadata: Json) -> bool:
     """Return whether metadata say that the file is a Zarr shard."""
-    return shard_rows(metadata) is not None or (is_grid(metadata) and SHARD in metadata)
+    if not isinstance(metadata, dict) or SHARD not in metadata:
+        return False
+    return is_grid(metadata) or shard_rows(metadata) is not None
 
 
 class Serializer:
