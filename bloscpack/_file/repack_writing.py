@@ -39,7 +39,7 @@ from ..file_io import CompressedFPSink, CompressedFPSource
 from ..headers import plain_number
 from ..serializers import SHARD, is_array, is_grid
 from .array_reader import CACHE_NBYTES
-from .opened import OpenedFile, open_parts, reader_of
+from .opened import OpenedFile, reader_of
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
         chunk_size = max(1, old.geometry[1])
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
-    with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
+    with OpenedFile(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
         chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
     assert isinstance(found, BloscArgs)
@@ -128,12 +128,12 @@ def write_planned(
         return
     in_fp.seek(0)
     if plan.grid is None:
-        parts = open_parts(in_fp, nthreads=nthreads, cache_nbytes=2 * old.geometry[1])
+        parts = OpenedFile(in_fp, nthreads=nthreads, cache_nbytes=2 * old.geometry[1])
         plain: PlainSource = _Recut(parts)
     else:
         from ..numpy_io import GridSource
 
-        read = reader_of(open_parts(in_fp, nthreads=1)).get
+        read = reader_of(OpenedFile(in_fp, nthreads=1)).get
         plain = GridSource(read, plan.grid, padded=is_grid(plan.metadata))
     pack(
         plain,

@@ -108,6 +108,8 @@ def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
         int(blosc_args.shuffle),
         blosc_args.cname,
     )
+    if own_settings.has_blocksize and not blosc_args.blocksize:
+        own_settings.use_blocksize(0)
     compressed: bytes
     if settings in _accepted and len(plain) <= MAX_BUFFERSIZE:
         compressed = own_settings.functions.compress(plain, *settings)

@@ -143,15 +143,18 @@ class Cursor:
 
 
 class StorageCursor(Cursor):
-    """A position in a storage, which knows its size."""
+    """A position in a storage, which knows its size.
 
-    def __init__(self, storage: Storage) -> None:
+    `head` has the first bytes, which are not read again.
+    """
+
+    def __init__(self, storage: Storage, head: bytes = b"") -> None:
         self._storage = storage
         self.position = 0
         self._total = storage.size
         # The bytes that were read last, and where they start: a header that was looked
         # at is read next, and each read may be a request to a server.
-        self._start, self._known = 0, b""
+        self._start, self._known = 0, head
 
     def move(self, position: int) -> None:
         self.position = position
