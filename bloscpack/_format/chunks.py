@@ -502,6 +502,6 @@ def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscH
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
     chunk = decode_header(head)
     expected = header.expected_nbytes(i)
-    if expected is not None:
-        check_plain_size(chunk, expected)
+    if expected is not None and expected != chunk.nbytes:
+        check_plain_size(chunk, expected)  # raises
     return chunk
