@@ -103,9 +103,14 @@ from ..exceptions import (
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
 from ..serializers import SERIALIZERS_LOOKUP, is_grid, is_shard, replaced_metadata
-from .repack_plan import RepackPlan as CopyPlan
-from .repack_plan import Settings, Survey, bytes_behind, log_dropped
-from .repack_writing import repack_fp, write_planned
+from .repacking import (
+    Settings,
+    Survey,
+    bytes_behind,
+    log_dropped,
+    repack_fp,
+    rewrite,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -547,13 +552,14 @@ def _append_to_copy(
     _, added, *_ = new_chunks(sizes, new_size, old.beginning.metadata)
     wanted = _metadata_with_room(old.beginning, how.metadata)
     wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
-    plan = CopyPlan(old, wanted)
-    if how.expect is not None:
-        _, _, last_chunk = plan.geometry
-        how.expect(old.nbytes + last_chunk + new_size)
-        how.expect = None
+
+    def planned(header: BloscpackHeader) -> None:
+        if how.expect is not None:
+            how.expect(old.nbytes + header.last_chunk + new_size)
+            how.expect = None
+
     with locked_file.replacement() as temporary:
-        write_planned(plan, locked_file.fp, temporary.fp, how.nthreads, how.progress)
+        rewrite(old, temporary.fp, wanted, planned, how.nthreads, how.progress)
         with temporary.reopened() as fp, changeable(fp) as target:
             append_chunks(target, new_content_fp, new_size, how)
 
