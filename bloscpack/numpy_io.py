@@ -8,6 +8,7 @@ decompresses into its memory.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +42,6 @@ from ._format.shard import (
     shard_of,
     with_rows,
 )
-from ._loop import pack, unpack
 from ._storage.paths import check_place
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
@@ -50,6 +50,8 @@ from .abstract_io import (
     MemorySink,
     PlainSource,
     Progress,
+    pack,
+    unpack,
 )
 from .args import (
     AnyBloscArgs,
@@ -62,10 +64,9 @@ from .args import (
     calculate_nchunks,
     fit_settings,
     goal_of,
-    pack_settings,
     parse_chunk_size,
+    settings_of,
 )
-from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import CHUNK_SIZE_NOT_GIVEN, NotGiven
 from .exceptions import (
@@ -75,7 +76,7 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .fp_io import CompressedFPSink, CompressedFPSource
+from .file_io import CompressedBytesSource, CompressedFPSink, CompressedFPSource
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 
@@ -122,7 +123,7 @@ class PlainNumpySource(PlainSource):
         The array is masked: its mask would be lost.
     """
 
-    concurrent = True
+    lasting = True
 
     def __init__(self, ndarray: Array) -> None:
         ndarray = storable(ndarray)
@@ -148,7 +149,7 @@ class GridSource(PlainSource):
     `read` returns the items in a box.
     """
 
-    concurrent = True
+    lasting = True
 
     def __init__(
         self, read: Callable[[Box], Array], grid: Grid, *, padded: bool = True
@@ -156,20 +157,16 @@ class GridSource(PlainSource):
         self._read, self._grid, self._padded = read, grid, padded
 
     def __iter__(self) -> Iterator[Buffer]:
-        return map(self.load, self.tasks())
-
-    def tasks(self) -> Iterator[int]:
-        return iter(range(self._grid.nchunks))
-
-    def load(self, number: int) -> Buffer:
-        box, chunk = self._grid.box(number), self._grid.chunk
-        found = _raw(numpy.ascontiguousarray(self._read(box)))
-        if found.shape != chunk and self._padded:
-            padded = numpy.zeros(chunk, found.dtype)
-            padded[_inside(box)] = found
-            found = padded
-        plain: memoryview = found.reshape(-1).view("u1").data
-        return plain
+        chunk = self._grid.chunk
+        for number in range(self._grid.nchunks):
+            box = self._grid.box(number)
+            found = _raw(numpy.ascontiguousarray(self._read(box)))
+            if found.shape != chunk and self._padded:
+                padded = numpy.zeros(chunk, found.dtype)
+                padded[_inside(box)] = found
+                found = padded
+            plain: memoryview = found.reshape(-1).view("u1").data
+            yield plain
 
 
 def _raw(array: Array) -> Array:
@@ -233,23 +230,26 @@ class PlainNumpySink(MemorySink):
         self.metadata = metadata.metadata
         self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
         self.ptr = self.ndarray.ctypes.data
+        self._stored = 0
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
+        """Return the memory for the next chunk; None if the array is cut in a grid."""
         if start + nbytes > self._description.stored_nbytes:
             self._description.check_nbytes(start + nbytes)
-        room = super().room(start, nbytes)
-        return room if self._description.grid is None else None
+        memory = super().room(start, nbytes)
+        return memory if self._description.grid is None else None
 
-    def store_at(self, start: int, plain: Buffer) -> None:
-        """Copy the part of a chunk that is in the array."""
+    def store(self, plain: Buffer) -> None:
+        """Copy the part of the next chunk that is in the array."""
         grid = self._description.grid
         assert grid is not None
-        number = self._description.chunk_at(start, len(plain))
+        number = self._description.chunk_at(self._stored, len(plain))
         put_chunk(self.ndarray, grid.box(number), plain, grid)
+        self._stored += len(plain)
 
     def finalize(self) -> None:
-        self._description.check_nbytes(max(self._ends))
+        self._description.check_nbytes(self._end)
 
 
 # The functions on arrays
@@ -388,7 +388,7 @@ def pack_items(
         )
         if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
-    found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
+    found = settings_of(blosc_args, bloscpack_args, metadata_args, settings)
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
@@ -503,7 +503,7 @@ def pack_ndarray_to_file(
     check_place(filename, "pack_ndarray_to_file(array, filename)")
     args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
-        sink = CompressedFPSink(fp, new=True)
+        sink = CompressedFPSink(fp)
         pack_ndarray(ndarray, sink, chunk_size, *args, **keywords)
 
 
@@ -526,7 +526,7 @@ def pack_ndarray_to_bytes(
     True
     """
     args = blosc_args, bloscpack_args, metadata_args
-    fp = bytes_writer(getattr(ndarray, "nbytes", 0))
+    fp = io.BytesIO()
     pack_ndarray(ndarray, CompressedFPSink(fp), chunk_size, *args, **keywords)
     return fp.getvalue()
 

@@ -14,12 +14,13 @@ from ._engine.blosc_settings import own_settings
 from ._file.chunk_reader import ChunkReader
 from ._file.opened import storage_from
 from ._format.array_metadata import Description
+from ._format.chunks import plain_of
 from ._format.dtypes import Array
-from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._types import Seekable
+from .abstract_io import effective_nthreads
 from .exceptions import UsageError
-from .fp_io import CompressedFPSource
+from .file_io import CompressedFPSource
 from .serializers import user_metadata
 
 
@@ -373,8 +374,8 @@ class StreamReader(Reader):
         to_end = selection.stop == self.nbytes  # what follows has to be checked
         with own_settings:
             own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
-            for frame in source.tasks():
-                plain = memoryview(source.plain(frame))
+            for frame in source.frames():
+                plain = memoryview(plain_of(frame, source.checksum_impl))
                 stop = frame.start + plain.nbytes
                 if selection.within(frame.start, stop):
                     deliver(selection.cut(plain, frame.start))

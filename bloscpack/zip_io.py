@@ -120,10 +120,10 @@ def write_arrays(
             writer.add_array(name, array, checked.packing)
 
     if hasattr(file, "write"):
-        write_archive(file, write, new=False)
+        write_archive(file, write)
         return
     with replacing(file, checked.sync, storage_options=checked.storage_options) as fp:
-        write_archive(fp, write, new=True)
+        write_archive(fp, write)
 
 
 class ArrayArchive(Closing, Mapping[str, LazyArray]):

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from .._engine.threads import RUN, Workspace, for_each
+from .._engine.threads import RUN, Workspace, ordered
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
@@ -29,9 +29,8 @@ from .._format.blosc_header import (
 )
 from .._format.chunks import check_digest, decompress_into
 from .._format.sections import FREE
-from .._loop import QUICK_CHUNK
 from .._storage.base import Storage
-from ..abstract_io import Progress
+from ..abstract_io import QUICK_CHUNK, Progress
 from ..checksums import CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported
@@ -260,7 +259,7 @@ class ChunkScan:
         # With one thread no check is wasted.
         nthreads = self._nthreads if ahead > QUICK_CHUNK else 1
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
-        for_each(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
+        ordered(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
         return not exhausted and not damaged
 
     def _candidate_at(self, offset: int) -> Candidate | None:

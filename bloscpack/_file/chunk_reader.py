@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
-from .._engine.threads import Ahead, Task, Workspace, for_each, run_length
+from .._engine.threads import Ahead, Task, Workspace, ordered, run_length
 from .._format.blosc_header import BloscHeader, check_plain_size, decode_header
 from .._format.chunks import (
     check_digest,
@@ -42,10 +42,10 @@ from .._format.sections import (
     is_plausible_table,
     read_beginning,
 )
-from .._loop import nthreads_to_read
 from .._storage.base import Storage, StorageFile
 from .._storage.cursor import Cursor, StorageCursor
 from .._types import Buffer
+from ..abstract_io import nthreads_to_read
 from ..args import Limits
 from ..constants import BLOSC_HEADER_LENGTH, OFFSET_LENGTH
 from ..exceptions import DamageError, FormatError
@@ -479,7 +479,7 @@ class ChunkReader:
             batch = 1
             if room is not None and not is_remote:
                 batch = run_length(nruns, nbytes // nruns, nthreads)
-            for_each(runs, work_on_run, deliver_run, nthreads, batch)
+            ordered(runs, work_on_run, deliver_run, nthreads, batch)
 
     def _read(self, offset: int, size: int) -> bytes:
         """Return bytes of the file; the bytes of the tail come from memory."""

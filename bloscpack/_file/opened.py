@@ -37,9 +37,9 @@ from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
 from .._types import Buffer, Path, Seekable, StorageOptions
 from ..args import AnyLimits, Limits, effective_limits
-from ..bytes_io import announced_bytes
 from ..constants import MAGIC, MAX_THREADS
 from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
+from ..file_io import announced_bytes
 from ..headers import check_range
 from ..serializers import user_metadata
 from .array_reader import (

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import defaults, log
 from .._engine.blosc_settings import own_settings
-from .._engine.threads import for_each
+from .._engine.threads import RUN, ordered
 from .._format.append_plan import UNCHANGED, updated_metadata
 from .._format.array_metadata import Description, grid_for, with_chunks
 from .._format.blosc_header import BloscHeader
-from .._format.chunks import Frame, frames_of
+from .._format.chunks import Frame, check_frame, frames_of, plain_of
 from .._format.grid import Grid
 from .._format.sections import Section, check_offsets, encode_section, read_beginning
 from .._format.shard import (
@@ -29,17 +29,25 @@ from .._format.shard import (
     SEPARATOR,
     check_table,
     has_inner_chunks,
+    new_trailer,
     row_nbytes,
     rows_for,
     rows_in,
     shard_of,
     with_rows,
 )
-from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, header_for, pack
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
 from .._types import BinaryFile, Buffer, Json, Path, Writable
-from ..abstract_io import PlainSource, Progress
+from ..abstract_io import (
+    QUICK_CHUNK,
+    RUN_TO_COMPRESS,
+    PlainSource,
+    Progress,
+    effective_nthreads,
+    header_for,
+    pack,
+)
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,
@@ -59,7 +67,7 @@ from ..constants import (
     METADATA_HEADER_LENGTH,
 )
 from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall, UsageValueError
-from ..fp_io import CompressedFPSink, CompressedFPSource
+from ..file_io import CompressedFPSink, CompressedFPSource
 from ..headers import BloscpackHeader, plain_numbers
 from ..numpy_io import GridSource, typesize_of, whole_items
 from ..serializers import (
@@ -72,7 +80,7 @@ from ..serializers import (
     shard_rows,
     user_metadata,
 )
-from .array_reader import CACHE_NBYTES, ChunkCache
+from .array_reader import CACHE_NBYTES
 from .opened import open_parts, reader_of
 
 if TYPE_CHECKING:
@@ -106,9 +114,6 @@ class RepackKeywords(Settings, total=False):
     codec: str | None
     level: int | None
 
-
-# Start and stop of a new chunk in the plain bytes, and the old chunks that hold it.
-Span = tuple[int, int, list[Frame]]
 
 META_SETTINGS = ("meta_checksum", "meta_codec", "max_meta_size")
 
@@ -432,20 +437,18 @@ def rewrite(
     check_table(metadata, header)
     planned(header)
     count = effective_nthreads(nthreads, None)
-    sink = CompressedFPSink(out_fp, new=True)
+    sink = CompressedFPSink(out_fp)
     if blosc_args is None:
         _copy(old, sink, header, section, count, progress)
         return
     args.max_app_chunks = room
     old.fp.seek(0)
-    cache_nbytes = max((count + 1) * old.geometry[1], CACHE_NBYTES)
     plain: PlainSource
     if grid is None:
-        source = CompressedFPSource(old.fp)
-        plain = _Recut(source, old.nbytes, ChunkCache(cache_nbytes))
+        plain = _Recut(CompressedFPSource(old.fp), count)
     else:
-        parts = open_parts(old.fp, cache_nbytes=cache_nbytes, nthreads=1)
-        plain = GridSource(reader_of(parts).get, grid, padded=is_grid(metadata))
+        read = reader_of(open_parts(old.fp, nthreads=nthreads)).get
+        plain = GridSource(read, grid, padded=is_grid(metadata))
     pack(
         plain,
         sink,
@@ -459,53 +462,33 @@ def rewrite(
 
 
 class _Recut(PlainSource):
-    """Yields the plain bytes of a compressed source in chunks of another size.
+    """Yields the plain bytes of a source in chunks of another size."""
 
-    The cache keeps old chunks, of which several new ones may have a part.
-    """
+    lasting = True
 
-    concurrent = True
-
-    def __init__(
-        self, source: CompressedFPSource, nbytes: int, cache: ChunkCache
-    ) -> None:
-        self._source, self._nbytes, self._cache = source, nbytes, cache
+    def __init__(self, source: CompressedFPSource, nthreads: int) -> None:
+        self._source, self._nthreads = source, nthreads
 
     def __iter__(self) -> Iterator[Buffer]:
-        return map(self.load, self.tasks())
-
-    def tasks(self) -> Iterator[Span]:
-        frames = self._source.tasks()
-        old: deque[Frame] = deque()
-        read = 0
+        frames, block, begin = self._source.frames(), memoryview(b""), 0
+        work = partial(plain_of, checksum=self._source.bloscpack_header.checksum_impl)
         for start, stop in self.spans():
-            while old and _stop(old[0]) <= start:
-                old.popleft()
-            # The chunks of the last span include empty ones at the end.
-            while read < stop or stop == self._nbytes:
-                frame = next(frames, None)
-                if frame is None:
-                    break
-                old.append(frame)
-                read = _stop(frame)
-            yield start, stop, list(old)
-
-    def load(self, task: Span) -> Buffer:
-        start, stop, frames = task
-        pieces = []
-        for frame in frames:
-            plain = self._cache.get(frame.number)
-            if plain is None:
-                plain = self._source.plain(frame)
-                if not start <= frame.start <= _stop(frame) <= stop:
-                    self._cache.put(frame.number, plain)
-            pieces.append(plain[max(start - frame.start, 0) : stop - frame.start])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if stop > begin + len(block):
+                # The threads share the chunks of a run.
+                pieces: list[Buffer] = [block[start - begin :]]
+                run = _at_least(frames, max(RUN, stop - start))
+                ordered(run, work, pieces.append, self._nthreads)
+                block, begin = memoryview(b"".join(pieces)), start
+            yield block[start - begin : stop - begin]
+        for frame in frames:  # empty ones
+            work(frame)
 
 
-def _stop(frame: Frame) -> int:
-    """Return where the plain bytes of a chunk end."""
-    return frame.start + frame.header.nbytes
+def _at_least(frames: Iterator[Frame], nbytes: int) -> Iterator[Frame]:
+    """Yield the next chunks, which have `nbytes` plain bytes, if there are as many."""
+    while nbytes > 0 and (frame := next(frames, None)) is not None:
+        nbytes -= frame.header.nbytes
+        yield frame
 
 
 def _copy(
@@ -517,32 +500,34 @@ def _copy(
     progress: Progress | None,
 ) -> None:
     """Copy the chunks, and the digests too if the checksum is the same."""
-    old.fp.seek(0)
-    source = CompressedFPSource(old.fp)
     before, checksum = old.header.checksum_impl, header.checksum_impl
     sink.configure(BloscArgs(), header)
     sink.write_bloscpack_header()
     if section is not None:
         sink.write_metadata(section, MetadataArgs())
+        sink.trailer = new_trailer(section.value, header)
     sink.init_offsets()
 
     def work(frame: Frame) -> tuple[bytes, bytes, int]:
-        compressed, digest = map(bytes, source.load_verified(frame))
+        compressed, digest = map(bytes, frame.content)
+        check_frame(frame, before)
         if not before.size:
-            source.plain(frame, compressed)  # raises if the chunk is damaged
+            plain_of(frame, before)  # raises if the chunk is damaged
         if checksum is not before:
             digest = checksum(compressed)
         return compressed, digest, frame.header.nbytes
 
     def deliver(chunk: tuple[bytes, bytes, int]) -> None:
         compressed, digest, nbytes = chunk
-        sink.put_digested(0, compressed, digest)
+        sink.store(0, compressed, digest)
         if progress is not None:
             progress(nbytes)
 
     size = max(header.chunk_size, 1)
     batch = max(1, RUN_TO_COMPRESS // size)
     nthreads = effective_nthreads(nthreads, old.geometry[0])
+    old.fp.seek(0)
+    frames = CompressedFPSource(old.fp).frames()
     with own_settings:
-        for_each(source.tasks(), work, deliver, nthreads, batch, size < QUICK_CHUNK)
+        ordered(frames, work, deliver, nthreads, batch, size < QUICK_CHUNK)
     sink.finalize()

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 
 from .._engine.blosc_settings import own_settings
 from .._engine.threads import Ahead, Task
-from .._format.chunks import Frame
+from .._format.chunks import Frame, plain_of
 from .._format.other_formats import PREFIX_LENGTH, name_format
-from .._loop import QUICK_CHUNK, effective_nthreads
 from .._types import Json, Readable
+from ..abstract_io import QUICK_CHUNK, effective_nthreads
 from ..args import AnyLimits
 from ..constants import BLOSCPACK_HEADER_LENGTH, MAGIC
 from ..exceptions import (
@@ -33,7 +33,7 @@ from ..exceptions import (
     NotReadable,
     StorageError,
 )
-from ..fp_io import CompressedFPSource
+from ..file_io import CompressedFPSource
 from .opened import OpenedFile
 
 # Number of plain bytes that sequential reads always decompress at a time, also if a
@@ -210,7 +210,7 @@ class PipeReader(io.RawIOBase):
         quick = 0 < chunk_size < QUICK_CHUNK
         nthreads = 1 if quick else effective_nthreads(self._nthreads, None)
         most = max(1, min(nthreads, MAX_WINDOW // max(chunk_size, 1)))
-        frames: Iterator[Frame] = source.tasks()
+        frames: Iterator[Frame] = source.frames()
         failure = None
         wanted = 1
         tasks: deque[Task] = deque()
@@ -218,7 +218,7 @@ class PipeReader(io.RawIOBase):
 
         def decompress(frame: Frame) -> bytes:
             with own_settings:
-                return source.plain(frame)
+                return plain_of(frame, source.checksum_impl)
 
         try:
             while True:

@@ -113,8 +113,6 @@ def in_block_order(compressed: bytes) -> bytes:
     Several threads of Blosc write the blocks in any order. Every block ends where
     another block, or the chunk, ends: the block table has only the starts.
     """
-    from .._engine.prealloc import BytesUnderConstruction
-
     header = unpack_header(compressed)
     if header.is_copy or header.nblocks <= 1:
         return compressed
@@ -124,18 +122,13 @@ def in_block_order(compressed: bytes) -> bytes:
     if list(starts) == ordered:
         return compressed
     ends = dict(zip(ordered, [*ordered[1:], header.ctbytes], strict=True))
-    result = BytesUnderConstruction(header.ctbytes)
-    result.view[:BLOSC_HEADER_LENGTH] = header.raw
     position = header.table_end
-    new_starts = []
+    new_starts, blocks = [], []
     for start in starts:
-        block = view[start : ends[start]]
+        blocks.append(view[start : ends[start]])
         new_starts.append(position)
-        result.put(position, block)
-        position += len(block)
-    table = encode_block_starts(new_starts)
-    result.view[BLOSC_HEADER_LENGTH : header.table_end] = table
-    return result.finish()
+        position += ends[start] - start
+    return b"".join((header.raw, encode_block_starts(new_starts), *blocks))
 
 
 def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
@@ -163,16 +156,14 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     try:
         plain: bytes = own_settings.blosc.decompress(compressed)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        from .._engine.prealloc import BytesUnderConstruction
-
-        made: list[BytesUnderConstruction] = []
+        made = bytearray()
 
         def room() -> memoryview:
-            made.append(BytesUnderConstruction(header.nbytes))
-            return made[0].view
+            made.extend(bytes(header.nbytes))
+            return memoryview(made)
 
         _decompress_without_blosc(compressed, room, header, error)
-        return made[0].finish()
+        return bytes(made)
     return plain
 
 
@@ -329,7 +320,7 @@ class Frame:
 
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
-    its Blosc header. ``content`` is chunk and digest, None unless they were read.
+    its Blosc header. ``content`` is chunk and digest, empty unless they were read.
     """
 
     __slots__ = ("content", "header", "number", "offset", "start")
@@ -341,7 +332,29 @@ class Frame:
         self.offset = offset
         self.start = start
         self.header = header
-        self.content: tuple[Buffer, Buffer] | None = None
+        self.content: tuple[Buffer, Buffer] = b"", b""
+
+
+def plain_of(frame: Frame, checksum: Hash) -> bytes:
+    """Return the plain bytes of a chunk whose content was read, once it is verified.
+
+    Enter `own_settings` first. Raises `FormatError` if the chunk is damaged.
+    """
+    check_frame(frame, checksum)
+    try:
+        return decompress(frame.content[0], frame.header)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
+
+
+def check_frame(frame: Frame, checksum: Hash) -> None:
+    """Raise `FormatError` unless the digest of a chunk that was read is right."""
+    try:
+        check_digest(*frame.content, checksum)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
 
 
 def frames_of(

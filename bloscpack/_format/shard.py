@@ -288,6 +288,12 @@ class Trailer:
         return copy + self._checksum(copy)
 
 
+def new_trailer(metadata: Json, header: BloscpackHeader) -> Trailer | None:
+    """Return the trailer of a new file; None if the file is no shard."""
+    size = inner_size(metadata, header)
+    return None if size is None else trailer_of(size, header, metadata)
+
+
 def trailer_of(inner_nbytes: int, header: BloscpackHeader, metadata: Json) -> Trailer:
     """Return the trailer of a new or changed file with this header and metadata."""
     nslots, slots = count_slots(header, metadata), slots_of(header, metadata)

@@ -72,7 +72,7 @@ class Storage(Closing):
     version
         The part of `identity` that is the same on each machine that reaches the place.
     concurrent
-        Whether worker threads may read. If False, the threads that call `for_each`
+        Whether worker threads may read. If False, the threads that call `ordered`
         read, one at a time.
     is_remote
         Whether each read is a round trip to another machine, so that a few more bytes
