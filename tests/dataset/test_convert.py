@@ -303,7 +303,6 @@ def test_array_that_does_not_fill_its_member():
         dataset.convert("b.npz", "b.zarr")
 
 
-
 def test_attributes_of_a_group_for_a_format_without_groups():
     with dataset.create_group("g.zarr", attrs={"site": "A"}) as group:
         group.create_array("a", [1, 2])
