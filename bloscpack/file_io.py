@@ -20,7 +20,7 @@ from ._commit.snapshot import attempts_for, read_snapshot
 from ._commit.undo import settled_bytes, settled_file
 from ._compat import deprecated_alias, sibling_names
 from ._engine.blosc_settings import own_settings
-from ._engine.prealloc import BytesUnderConstruction
+from ._engine.prealloc import BytesUnderConstruction, bytes_with_room
 from ._format import chunks, sections
 from ._format.chunks import Frame
 from ._format.sections import read_metadata
@@ -77,6 +77,8 @@ if TYPE_CHECKING:
 # Size in bytes of a compressed chunk from which a second write takes less time than
 # joining the chunk and its digest.
 WORTH_A_WRITE = 16 * 2**10
+# Number of plain bytes from which memory for their packed form is requested at once.
+WORTH_ROOM = 2**20
 # Number of plain bytes from which they are decompressed into the memory of the result.
 # Fewer are joined.
 WORTH_NO_COPY = 64 * 2**10
@@ -791,9 +793,19 @@ def pack_bytes_to_bytes(
     True
     """
     args = metadata, blosc_args, bloscpack_args, metadata_args
-    out_fp = io.BytesIO()
-    _pack_bytes(_view_of(bytes_), out_fp, chunk_size, *args, **keywords)
+    view = _view_of(bytes_)
+    out_fp = room_to_pack(view.nbytes)
+    _pack_bytes(view, out_fp, chunk_size, *args, **keywords)
+    out_fp.truncate()
     return out_fp.getvalue()
+
+
+def room_to_pack(nbytes: int) -> io.BytesIO:
+    """Return a file object in memory with room for `nbytes` plain bytes, compressed.
+
+    The caller truncates it at the end. Small files gain nothing from room.
+    """
+    return bytes_with_room(nbytes + nbytes // 32 if nbytes >= WORTH_ROOM else 0)
 
 
 def _view_of(bytes_: Buffer) -> memoryview:

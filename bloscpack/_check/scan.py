@@ -22,6 +22,7 @@ from .._engine.threads import RUN, Workspace, ordered
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
+    BLOSC_PREFIX,
     BloscHeader,
     decode_block_starts,
     decode_header,
@@ -34,7 +35,7 @@ from ..abstract_io import QUICK_CHUNK, Progress
 from ..checksums import CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported
-from .lenient_sections import BLOSC_PREFIX, Sections
+from .lenient_sections import Sections
 
 # The offset of a chunk, the end of its digest, and the chunk's header.
 Candidate = tuple[int, int, BloscHeader]

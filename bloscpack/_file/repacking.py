@@ -68,7 +68,7 @@ from ..constants import (
 )
 from ..exceptions import AnotherFileFollows, MetadataSectionTooSmall, UsageValueError
 from ..file_io import CompressedFPSink, CompressedFPSource
-from ..headers import BloscpackHeader, plain_numbers
+from ..headers import BloscpackHeader, plain_number
 from ..numpy_io import GridSource, typesize_of, whole_items
 from ..serializers import (
     CHUNKS,
@@ -81,7 +81,7 @@ from ..serializers import (
     user_metadata,
 )
 from .array_reader import CACHE_NBYTES
-from .opened import open_parts, reader_of
+from .opened import OpenedFile, reader_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -341,7 +341,7 @@ def repack_fp(
     found: Any = known_settings(settings, Settings.__annotations__)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
+    found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
     blocksize = _choose(found, old) if goal_of(found.get("auto")) else 0
 
     def planned(header: BloscpackHeader) -> None:
@@ -365,7 +365,7 @@ def _choose(settings: dict[str, Any], old: Survey) -> int:
     # Every piece of the sample may be in the same chunk.
     cache_nbytes = max(old.geometry[1], CACHE_NBYTES)
     old.fp.seek(0)
-    with open_parts(old.fp, cache_nbytes=cache_nbytes) as parts:
+    with OpenedFile(old.fp, cache_nbytes=cache_nbytes) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
         chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
     assert isinstance(found, BloscArgs)
@@ -447,7 +447,7 @@ def rewrite(
     if grid is None:
         plain = _Recut(CompressedFPSource(old.fp), count)
     else:
-        read = reader_of(open_parts(old.fp, nthreads=nthreads)).get
+        read = reader_of(OpenedFile(old.fp, nthreads=nthreads)).get
         plain = GridSource(read, grid, padded=is_grid(metadata))
     pack(
         plain,
@@ -475,10 +475,12 @@ class _Recut(PlainSource):
         for start, stop in self.spans():
             if stop > begin + len(block):
                 # The threads share the chunks of a run.
-                pieces: list[Buffer] = [block[start - begin :]]
+                rest = block[start - begin :]
+                pieces: list[Buffer] = [rest] if len(rest) else []
                 run = _at_least(frames, max(RUN, stop - start))
                 ordered(run, work, pieces.append, self._nthreads)
-                block, begin = memoryview(b"".join(pieces)), start
+                joined = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+                block, begin = memoryview(joined), start
             yield block[start - begin : stop - begin]
         for frame in frames:  # empty ones
             work(frame)

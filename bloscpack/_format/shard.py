@@ -177,7 +177,7 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
 
 def check_table(metadata: object, header: BloscpackHeader) -> None:
     """Raise `UsageError` for a shard without an offset table (S2)."""
-    if is_shard(metadata) and not header.offsets:
+    if not header.offsets and is_shard(metadata):
         raise UsageError(
             "a Zarr shard needs an offset table: write it to a regular file, because a "
             "pipe can't hold a table, and leave out 'offsets=False' or '--no-offsets'; "

@@ -120,22 +120,19 @@ class LocalStorage(Storage):
         return self._range.read_into(view, self._start + offset)
 
 
-def concurrent_storage(fp: Seekable) -> Storage | None:
-    """Return a file object, from its current position on, as a concurrent storage.
+def storage_of(fp: Seekable) -> Storage:
+    """Return a file object, from its current position on, as a storage.
 
-    Return None if only the thread of the caller may read it: for pipes, for file
-    objects that Bloscpack does not know, and on systems without ``preadv``.
+    Only the thread of the caller reads file objects that Bloscpack does not know, and
+    all file objects on systems without ``preadv``.
     """
     if type(fp) is io.BufferedReader and isinstance(fp.raw, StorageFile):
         storage = fp.raw.storage
-        return storage if storage.concurrent and fp.tell() == 0 else None
-    file_range = FileRange.over(fp)
-    return None if file_range is None else LocalStorage(file_range, fp)
-
-
-def storage_of(fp: Seekable) -> Storage:
-    """Return a file object, from its current position on, as a storage."""
-    return concurrent_storage(fp) or FileObjectStorage(fp)
+        if storage.concurrent and fp.tell() == 0:
+            return storage
+    elif (file_range := FileRange.over(fp)) is not None:
+        return LocalStorage(file_range, fp)
+    return FileObjectStorage(fp)
 
 
 def whole_file(fp: Seekable) -> Storage:

@@ -23,7 +23,7 @@ from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
 from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.array_reader import Needs, Room
-from ..._file.chunk_reader import plan_runs
+from ..._file.opened import plan_runs
 from ..._format.chunks import check_digest, decompress_into
 from ..._format.dtypes import Array
 from ..._format.grid import Box, Shape, cut, lengths
