@@ -203,6 +203,25 @@ def test_wrong_digest(name):
 # Compressing and decompressing
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"typesize": 0},
+        {"typesize": 256},
+        {"clevel": -1},
+        {"clevel": 10},
+        {"shuffle": 3},
+        {"cname": "none"},
+    ],
+    ids=str,
+)
+def test_settings_that_blosc_refuses(wrong):
+    for _ in range(2):  # not only the first time
+        compressed(b"x" * 100)
+        with pytest.raises(ValueError, match="can only be"):
+            compressed(b"x" * 100, **wrong)
+
+
 @pytest.mark.parametrize("cname", ["blosclz", "lz4", "lz4hc", "zlib", "zstd"])
 def test_round_trip(cname):
     for plain, shuffle, typesize in itertools.product(
