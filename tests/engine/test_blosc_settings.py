@@ -55,7 +55,7 @@ def test_block_size_ends_when_another_chunk_is_compressed_with_automatic_blocks(
         own_settings.use_blocksize(2**16)
         assert 2**16 == blosc.get_blocksize()
         with own_settings:  # decompressing ends nothing
-            chunk = compress(plain, Setting("lz4", 5, 1, 8, 2**22, 2**16))
+            chunk = compress(plain, Setting("zstd", 5, 1, 8, 2**22, 2**16))
             assert 2**16 == decode_header(chunk).blocksize == blosc.get_blocksize()
             assert plain == decompress(chunk)
             assert 2**16 == blosc.get_blocksize()
