@@ -332,6 +332,7 @@ def test_part_of_a_chunk(cname, typesize):
         with own_settings:
             own_settings.use_blocksize(4096)
             args = BloscArgs(typesize, level, shuffle, cname)
+            args.blocksize = 4096
             chunk = memoryview(compress(plain, args))
         for start, stop, found in parts(chunk):
             assert plain[start:stop] == found[start:stop]
@@ -354,7 +355,9 @@ def test_part_of_a_chunk_with_a_wrong_table(start):
     """The error is that of the whole chunk, and no other memory is read."""
     with own_settings:
         own_settings.use_blocksize(64)
-        chunk = bytearray(compress(PLAIN, BloscArgs(4, 5, True, "lz4")))
+        args = BloscArgs(4, 5, True, "lz4")
+        args.blocksize = 64
+        chunk = bytearray(compress(PLAIN, args))
         struct.pack_into("<I", chunk, 16, start)
         plain = memoryview(bytearray(len(PLAIN)))
         with pytest.raises(FormatError, match="Blosc can't decompress the chunk"):
