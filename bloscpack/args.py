@@ -603,7 +603,7 @@ def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -
     return ": the settings are %s" % ", ".join(names)
 
 
-def pack_settings(
+def settings_of(
     blosc_args: AnyBloscArgs | None,
     bloscpack_args: AnyBloscpackArgs | None,
     metadata_args: AnyMetadataArgs | None,
@@ -613,6 +613,13 @@ def pack_settings(
 
     Raises `UsageTypeError` for a keyword that is no setting.
     """
+    if (
+        not keywords
+        and isinstance(blosc_args, BloscArgs)
+        and isinstance(bloscpack_args, BloscpackArgs)
+        and isinstance(metadata_args, MetadataArgs)
+    ):
+        return blosc_args, bloscpack_args, metadata_args
     found = known_settings(keywords, PACK_SETTINGS) if keywords else {}
     return (
         settings_from(BloscArgs, "blosc_args", blosc_args, found),

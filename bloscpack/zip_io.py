@@ -31,13 +31,13 @@ from ._file.archive_reading import (
     parents_of,
 )
 from ._file.archive_writing import ArchiveSettings, ArchiveWriter, write_archive
-from ._file.array_reader import CACHE_NBYTES, ChunkCache
+from ._file.array_reader import CACHE_NBYTES
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON, encode_json, group_document
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_is_path, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
-from .args import AnyLimits, effective_limits
+from .args import AnyLimits
 from .exceptions import UsageError, UsageValueError
 from .lazy_array import LazyArray, Origin, full_name
 
@@ -120,10 +120,10 @@ def write_arrays(
             writer.add_array(name, array, checked.packing)
 
     if hasattr(file, "write"):
-        write_archive(file, write, new=False)
+        write_archive(file, write)
         return
     with replacing(file, checked.sync, storage_options=checked.storage_options) as fp:
-        write_archive(fp, write, new=True)
+        write_archive(fp, write)
 
 
 class ArrayArchive(Closing, Mapping[str, LazyArray]):
@@ -203,9 +203,8 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         self._check_open()
         file = self._file
         label = file.label(name)
-        limits = effective_limits(self._options["limits"])
-        cache = ChunkCache(self._options["cache_nbytes"])
-        nthreads = self._options["nthreads"]
+        names = "cache_nbytes", "limits", "nthreads"
+        options = {each: self._options[each] for each in names}
         with naming_errors(label):
             member = file.chunks(name)
             members, document = [member], None
@@ -214,7 +213,7 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
             content, *others = file.contents(*members)
             if others:
                 document = file.document(name, others[0])
-            parts = OpenedFile(content, cache, limits, label, nthreads)
+            parts = OpenedFile(content, name=label, **options)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
                 check_document(document, array.shape, array.dtype, member.name)

@@ -26,7 +26,7 @@ from .._format.zip_format import (
 from .._storage.base import write_all
 from .._types import BinaryFile, Buffer, StorageOptions, Writable
 from ..exceptions import UsageError, UsageTypeError, UsageValueError
-from ..fp_io import CompressedFPSink, is_seekable
+from ..file_io import CompressedFPSink, is_seekable
 from ..numpy_io import as_shard, pack_ndarray, storable
 from .archive_reading import BLP, document_name
 
@@ -71,8 +71,8 @@ class MemberSink(CompressedFPSink):
     kept: its checksum then takes one call.
     """
 
-    def __init__(self, output_fp: Writable, *, new: bool) -> None:
-        super().__init__(output_fp, new=new)
+    def __init__(self, output_fp: Writable) -> None:
+        super().__init__(output_fp)
         self._front = bytearray()
         self._rest_crc = 0
 
@@ -103,14 +103,10 @@ class MemberSink(CompressedFPSink):
 
 
 class ArchiveWriter:
-    """Writes an archive to a file object that can seek, from its position on.
+    """Writes an archive to a file object that can seek, from its position on."""
 
-    `new` says that the file object is a new file, as for `CompressedFPSink`.
-    """
-
-    def __init__(self, fp: BinaryFile, *, new: bool) -> None:
+    def __init__(self, fp: BinaryFile) -> None:
         self._fp = fp
-        self._new = new
         self._start = fp.tell()
         self._members: list[Member] = []
 
@@ -175,7 +171,7 @@ class ArchiveWriter:
     def _pack(self, name: str, array: Array, settings: Mapping[str, Any]) -> MemberSink:
         member = self._begin(name)
         write_all(self._fp, encode_local(member))
-        sink = MemberSink(self._fp, new=self._new)
+        sink = MemberSink(self._fp)
         pack_ndarray(array, sink, **settings)
         member.size, member.crc = sink.size, sink.crc
         header = encode_local(member)
@@ -197,18 +193,16 @@ class ArchiveWriter:
         write_all(self._fp, encode_directory(self._members, start))
 
 
-def write_archive(
-    fp: Any, write: Callable[[ArchiveWriter], None], *, new: bool
-) -> None:
+def write_archive(fp: Any, write: Callable[[ArchiveWriter], None]) -> None:
     """Write an archive to a file object, in one go if it can't seek."""
     # An upload in parts lets only bytes in its first part be written again.
     if is_seekable(fp) and not hasattr(fp, "insert"):
-        writer = ArchiveWriter(fp, new=new)
+        writer = ArchiveWriter(fp)
         write(writer)
         writer.finish()
         return
     with tempfile.TemporaryFile() as spool:
-        write_archive(spool, write, new=True)
+        write_archive(spool, write)
         spool.seek(0)
         for block in iter(lambda: spool.read(COPY_NBYTES), b""):
             write_all(fp, block)

@@ -37,7 +37,7 @@ from ...abstract_io import PlainSource
 from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
-from ...fp_io import CompressedFPSink
+from ...file_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
@@ -147,8 +147,8 @@ def read_npz(path: str, request: Request) -> Content:
         open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
+            check_size(fp, array, info.file_size)
             offset = fp.tell()
-            _check_room(array.nbytes, info.file_size - offset)
         content = _content(open_, array, offset, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
@@ -398,7 +398,7 @@ def write_blp(content: Content, request: Request) -> None:
     with request.new_file() as out_fp:
         pack_items(
             BlocksSource(request.counted(array.stored())),
-            CompressedFPSink(out_fp, new=True),
+            CompressedFPSink(out_fp),
             without_items(array.dtype, array.shape, array.fortran),
             DEFAULT_CHUNK_SIZE,
             None,
