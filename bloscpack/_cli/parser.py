@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, NoReturn
 
+    from _typeshed import SupportsWrite
+
     from .user_defaults import UserDefaults
     from .verb_table import VerbRecord
 
@@ -99,13 +101,13 @@ class _BaseParser(argparse.ArgumentParser):
 
     def _get_option_tuples(self, option_string: str) -> list[Any]:
         """Return the options that an abbreviation may mean: those of 0.16 first."""
-        found: list[Any] = super()._get_option_tuples(option_string)
+        found = super()._get_option_tuples(option_string)
         if not option_string.startswith("--"):
             return found
         own = [match for match in found if match[1] not in self.inherited]
         return [match for match in own if match[1] in OPTIONS_OF_016] or own or found
 
-    def print_help(self, file: Any = None) -> None:
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
         """Show the help; raises `OutputLost` if standard output fails."""
         if file is not None or sys.stdout is None:
             super().print_help(file)
@@ -116,7 +118,9 @@ class _BaseParser(argparse.ArgumentParser):
         except BrokenPipeError:
             pass  # a pager may end at any time
 
-    def _print_message(self, message: str, file: Any = None) -> None:
+    def _print_message(
+        self, message: str, file: SupportsWrite[str] | None = None
+    ) -> None:
         try:
             super()._print_message(console.hide(message), file)
         except (AttributeError, OSError):  # None has no method `write`

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy
 
@@ -111,10 +110,9 @@ def _cells(rows: Array) -> list[str]:
 def texts_of(items: Array) -> list[str]:
     """Return text or bytes as strings."""
     check_text(items)
-    values: list[Any] = items.tolist()
     if items.dtype.kind == "U":
-        return values
-    return [value.decode("utf-8", "backslashreplace") for value in values]
+        return [*items.tolist()]
+    return [item.decode("utf-8", "backslashreplace") for item in items.tolist()]
 
 
 def _column_blocks(part: Rows) -> Iterator[dict[str, Array]]:

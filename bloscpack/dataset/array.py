@@ -329,8 +329,7 @@ class Array(StoredArray, ItemsNode):
         """
         writer = self._check_resizable()
         is_shape = isinstance(shape, (tuple, list))
-        wanted: Any = shape if is_shape else (shape, *self.shape[1:])
-        new = self._checked_shape(wanted)
+        new = self._checked_shape(shape if is_shape else (shape, *self.shape[1:]))
         with writer.change(lambda: self.resized(new)) as change:
             self.stage_resize(change, new)
 
@@ -451,7 +450,7 @@ class Array(StoredArray, ItemsNode):
             blocks = changed_blocks(grid, index.axes, items, self.__getitem__)
         self._layout.stage(change, grid, blocks, extends=False)
 
-    def _checked_shape(self, shape: tuple[int, ...]) -> Shape:
+    def _checked_shape(self, shape: object) -> Shape:
         found, old = checked_shape(shape), self.shape
         why = "it has '%d' axes" % len(old)
         if not self._layout.cuts_all_axes and found[1:] != old[1:]:

@@ -5,10 +5,9 @@ NaN equals NaN, and NaT equals NaT.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy
 
@@ -253,7 +252,7 @@ def _differ(a: Array, b: Array) -> Array:
     return found
 
 
-def _times_differ(times: tuple[Any, Any]) -> bool:
+def _times_differ(times: Sequence[numpy.generic]) -> bool:
     """Return whether two times differ, also if they have no common unit."""
     try:
         return bool(times[0] != times[1] and not numpy.isnat(times).all())

@@ -18,7 +18,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy
 
@@ -399,7 +398,7 @@ def write(content: contents.Content, request: contents.Request) -> None:
 # To text
 
 
-def values_of_items(rows: Array, name: str) -> list[Any]:
+def values_of_items(rows: Array, name: str) -> Sequence[object]:
     """Return a column as values whose texts can be read again without a loss."""
     kind = rows.dtype.kind
     if kind in "US":
