@@ -15,7 +15,7 @@ import numpy
 from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
-from ._file.archive_writing import ArchiveSettings
+from ._file.archive import ArchiveSettings
 from ._format.shard import row_nbytes
 from ._storage.base import Storage
 from ._storage.paths import check_place, is_url, shown_name
