@@ -136,6 +136,7 @@ class ArchiveFile(Directory):
             storage = source if isinstance(source, Storage) else whole_file(source)
             with naming_errors(self.name or ""):
                 super().__init__(storage)
+                self.read_list()
                 self.arrays = self._find_arrays()
         except BaseException:
             self.close()
@@ -216,7 +217,7 @@ class ArchiveFile(Directory):
                 array = name.removesuffix(BLP)
             elif not mark:
                 continue
-            elif set(chunk.split("/")) != {"0"}:
+            elif chunk != "0" and set(chunk.split("/")) != {"0"}:
                 if document_name(array) in members:
                     others.add(array)
                 continue

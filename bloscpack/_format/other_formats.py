@@ -10,10 +10,12 @@ from ..exceptions import FormatError
 from .blosc_header import decode_header
 
 ZIP = b"PK\x03\x04"
-# Method, time and date of the members of `savez`: not compressed, 1 January 1980. The
-# first one has a name of these.
-MEMBER = b"\x00\x00\x00\x00\x21\x00"
-MEMBER_NAME = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
+# The local header that `savez` writes: version 4.5, not compressed, 1 January 1980,
+# sizes in a field of Zip64; and a name for the first member.
+OWN_HEADER = re.compile(
+    rb"PK\x03\x04-\x00..\x00\x00\x00\x00!\x00.{4}\xff{8}", re.DOTALL
+)
+OWN_NAME = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
 ARCHIVE = (
     "an archive of several arrays; 'blpk show', 'diff', 'convert' and 'verify' read "
     "it, in Python load and loadz"
@@ -80,7 +82,11 @@ def begins_as_archive(prefix: bytes) -> bool:
 
     Other programs write the document of the group first.
     """
+    is_group = prefix.startswith(ZIP) and prefix.startswith(b"zarr.json", 30)
+    return is_group or begins_as_own(prefix)
+
+
+def begins_as_own(prefix: bytes) -> bool:
+    """Return whether a file begins with the local header that `savez` writes."""
     name = prefix[30 : 30 + int.from_bytes(prefix[26:28], "little")]
-    is_own = prefix[8:14] == MEMBER and MEMBER_NAME.fullmatch(name)
-    is_group = prefix.startswith(b"zarr.json", 30)
-    return prefix.startswith(ZIP) and (is_group or is_own is not None)
+    return bool(OWN_HEADER.match(prefix) and OWN_NAME.fullmatch(name))

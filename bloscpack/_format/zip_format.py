@@ -101,9 +101,10 @@ def parents_of(names: Iterable[str]) -> dict[str, None]:
     """Return the groups that contain the names, in order; the outermost one is not."""
     parents: dict[str, None] = {}
     for name in names:
-        parts = name.split("/")
-        for i in range(1, len(parts)):
-            parents["/".join(parts[:i])] = None
+        end = name.find("/")
+        while end >= 0:
+            parents[name[:end]] = None
+            end = name.find("/", end + 1)
     return parents
 
 
@@ -154,15 +155,16 @@ def decode_local(data: Buffer, info: ZipInfo, limit: int) -> int:
             _, _, size, packed = EXTRA64.unpack(extra.ljust(EXTRA64.size, b"\xff"))
         expected = [info.CRC, info.file_size, info.file_size]
         pairs = zip([crc, size, packed], expected, strict=True)
-        # The numbers may be zero if they are behind the bytes of the member.
-        may_lack = flags & DESCRIPTOR
+        # Numbers behind the bytes of the member, or in another extra field.
+        free = {0} if flags & DESCRIPTOR else set()
+        free |= {MAX32} & {size, packed}
         start: int = info.header_offset + at + more
         if (
             (signature, method, length)
             == (LOCAL_SIGNATURE, info.compress_type, len(name))
             and not changed & (ENCRYPTED | UTF8)
             and data[LOCAL.size : at] == name
-            and all(n == m or (may_lack and not n) for n, m in pairs)
+            and all(n == m or n in free for n, m in pairs)
             and start + info.file_size <= limit
         ):
             return start

@@ -18,10 +18,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from weakref import finalize
 
 from .._engine.forks import cached_property
-from .._format.other_formats import PREFIX_LENGTH, begins_as_archive
+from .._format.other_formats import PREFIX_LENGTH, begins_as_archive, begins_as_own
 from .._format.zarr_metadata import ZARR_JSON
 from .._format.zip_format import (
     ENCRYPTED,
@@ -53,6 +54,7 @@ except ImportError:  # Python was built without it
 # reaches 1032 at most. The other methods get the ratio of zstd in chunks of Blosc.
 MAX_RATIOS = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
 OTHER_RATIO = 2**15
+HEADER_OFFSET = attrgetter("header_offset")
 # Maximum number of parts of a name: each folder around a member takes memory.
 MAX_PARTS = 250
 # A message about wrong bytes, with the error of `zipfile`.
@@ -126,7 +128,7 @@ class Directory:
     """The directory of an archive, and its members, which are read in place.
 
     Raises `FormatError` unless the members are in front of it and apart from each
-    other, and have the names in their local headers, as far as the list tells.
+    other.
 
     Attributes
     ----------
@@ -137,7 +139,8 @@ class Directory:
     members
         Those that count, by name: of several with a name the last one, as in Zarr.
     sizes
-        The sizes of members by name that the document of the group lists, if it does.
+        The sizes of members by name that the document of the group lists, after
+        `read_list`.
     limits
         Where the next part of the file begins, by the offset of each local header.
     start
@@ -166,30 +169,38 @@ class Directory:
             raise damaged_zip(
                 "expected '%d' members, found '%d'" % (count, len(self.entries))
             )
-        limit = self.start
         self.limits: dict[int, int] = {}
-        for info in sorted(self.entries, key=lambda info: -info.header_offset):
-            name, size = info.orig_filename, info.file_size
+        limit = self.start
+        for info in sorted(self.entries, key=HEADER_OFFSET, reverse=True):
+            name, at, size = info.orig_filename, info.header_offset, info.compress_size
             if info.volume:
                 raise damaged_zip("the entry %.200r is of another disk" % name)
-            if info.compress_type == zipfile.ZIP_STORED and info.compress_size != size:
+            if size != info.file_size and info.compress_type == zipfile.ZIP_STORED:
                 raise damaged_zip(
                     "the stored member %.200r has two sizes, '%d' and '%d'"
-                    % (name, info.compress_size, size)
+                    % (name, size, info.file_size)
                 )
-            stop = info.header_offset + LOCAL.size + info.compress_size
-            if stop + len(raw_name(info)) > limit:
+            length = len(name) if name.isascii() else len(raw_name(info))
+            if at + LOCAL.size + length + size > limit:
                 raise damaged_zip(
                     "the member %.200r at '%d' of '%d' bytes overlaps what follows at "
-                    "'%d'" % (name, info.header_offset, info.compress_size, limit)
+                    "'%d'" % (name, at, size, limit)
                 )
-            self.limits[info.header_offset] = limit
-            limit = info.header_offset
-        names = ((info.orig_filename, info) for info in self.entries)
-        self.members = {name: info for name, info in names if name[-1:] != "/"}
-        self.sizes = self._read_sizes()
+            self.limits[at] = limit
+            limit = at
+        self.members = {
+            info.orig_filename: info
+            for info in self.entries
+            if info.orig_filename[-1:] != "/"
+        }
+        self.sizes: dict[str, int] = {}
 
-    def _read_sizes(self) -> dict[str, int]:
+    def read_list(self) -> None:
+        """Read the list of members in the document of the group; compare their names.
+
+        Raises `FormatError` if the document is damaged, or if a member that is not
+        listed has another name in its local header.
+        """
         group = self.members.get(ZARR_JSON)
         if (
             group is None
@@ -197,14 +208,14 @@ class Directory:
             or group.compress_type != zipfile.ZIP_STORED
             or group.flag_bits & ENCRYPTED
         ):
-            return {}
-        sizes = decode_sizes(self.read(group))
-        if sizes:
+            return
+        self.sizes = sizes = decode_sizes(self.read(group))
+        arrays = [name.rpartition("/c/")[0] for name in sizes]
+        others = self.members.keys() - {ZARR_JSON, *sizes, *map(document_name, arrays)}
+        if sizes and others:
             # A wrong name of another member is noticed when that member is read.
-            documents = map(document_name, parents_of(sizes))
-            for name in self.members.keys() - {ZARR_JSON, *sizes, *documents}:
+            for name in others.difference(map(document_name, parents_of(sizes))):
                 self.extents(self.members[name])
-        return sizes
 
     def member(self, name: str) -> zipfile.ZipInfo:
         """Return a member; raise `FormatError` if it is missing or not as listed."""
@@ -286,22 +297,24 @@ class OpenZip:
     def _find_list(self, path: str) -> Directory | None:
         """Return the directory of an archive with a list; None for other ZIP files.
 
-        Raises `FormatError` if it lacks the document of the group, which `savez` writes
-        in front of it.
+        Raises `FormatError` if `savez` has written the file, but its directory lacks
+        members.
         """
-        infos = self.archive.infolist()
-        if ZARR_JSON in self.archive.namelist():
-            group = self.archive.getinfo(ZARR_JSON)
-            if group.file_size <= MAX_DOCUMENT:
-                with zip_errors(path):
-                    if decode_sizes(self.archive.read(group)):
-                        return Directory(self.storage)
-        elif infos:
-            last = max(0, max(info.header_offset for info in infos))
-            header = self.storage.read_at(last, LOCAL.size + len(ZARR_JSON))
-            if header[26:].startswith(b"\t\0") and header.endswith(ZARR_JSON.encode()):
+        content, names = b"", self.archive.namelist()
+        if (
+            ZARR_JSON in names
+            and self.archive.getinfo(ZARR_JSON).file_size <= MAX_DOCUMENT
+        ):
+            with zip_errors(path):
+                content = self.archive.read(ZARR_JSON)
+        is_own = begins_as_own(self.storage.read_at(0, PREFIX_LENGTH))
+        directory = None
+        if is_own or decode_sizes(content):
+            directory = Directory(self.storage)
+            if ZARR_JSON not in directory.members:
                 raise damaged_zip("its directory lacks the member '%s'" % ZARR_JSON)
-        return None
+            directory.read_list()
+        return directory
 
 
 class CompressedMember(MemoryStorage):

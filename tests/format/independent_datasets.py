@@ -546,15 +546,16 @@ def join(dtype: object, leaves: list[bytes], count: int) -> np.ndarray:
 
 # The name of an array, for a document or for chunks (Z8).
 PARTS = re.compile(r"(.+?)(?:(/zarr\.json)|/c(?:/0)+|\.blp)", re.DOTALL)
-# The name of the first member of an archive.
+# The beginning and the name of the first member of an archive.
+HEADER = re.compile(rb"PK\x03\x04-\0..\0{4}!\0.{4}\xff{8}", re.DOTALL)
 FIRST = re.compile(rb"(.*/)?(zarr\.json|c(/0)+)|.+\.blp", re.DOTALL)
 
 
 def read_archive(data: bytes) -> dict | None:
     """Return the arrays of an archive; None if the file is none (Z)."""
     name = data[30:262][: int.from_bytes(data[26:28], "little")]
-    is_own = data[8:14] == b"\0\0\0\0!\0" and FIRST.fullmatch(name)
-    begins = data[:4] == b"PK\3\4" and (is_own or data[30:39] == b"zarr.json")
+    is_group = data[:4] == b"PK\3\4" and data[30:39] == b"zarr.json"
+    begins = is_group or (HEADER.match(data) and FIRST.fullmatch(name))
     members: dict[str, SimpleNamespace] = {}
     try:
         entries, end = read_directory(data)
@@ -667,7 +668,7 @@ def read_member(entry: SimpleNamespace) -> bytes:
     sizes, extra = [size, stored], data[begin - more : begin].ljust(20, b"\xff")
     if 2**32 - 1 in sizes and extra[:4] == b"\1\0\x10\0":
         sizes = struct.unpack_from("<2Q", extra, 4)
-    free = {0} if flags & 8 else set()
+    free = ({0} if flags & 8 else set()) | {2**32 - 1} & {*sizes}
     check("Z1", crc32 in {entry.crc32} | free and {*sizes} <= {entry.size} | free)
     check("Z1", begin + entry.size <= entry.end)
     return data[begin : begin + entry.size]
