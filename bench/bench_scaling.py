@@ -82,10 +82,10 @@ def job_of(args: argparse.Namespace, name: str, codec: str) -> dict:
 
 
 class Watch:
-    """Replaces `for_each`; adds up the CPU time of the work in the calling thread."""
+    """Replaces `ordered`; adds up the CPU time of the work in the calling thread."""
 
-    def __init__(self, for_each) -> None:
-        self._for_each = for_each
+    def __init__(self, ordered) -> None:
+        self._ordered = ordered
         self.seconds = 0.0
 
     def __call__(self, items, work, deliver, *rest, **options) -> None:
@@ -100,12 +100,8 @@ class Watch:
             finally:
                 self.seconds += time.thread_time() - start
 
-        def deliver_watched(result):
-            left = deliver(result)
-            return left and (lambda: watched(left))
-
-        self._for_each(
-            items, lambda item: watched(work, item), deliver_watched, *rest, **options
+        self._ordered(
+            items, lambda item: watched(work, item), deliver, *rest, **options
         )
 
 
@@ -113,9 +109,9 @@ def run_caller(args: argparse.Namespace) -> list[dict]:
     """Measure the calling thread with the most threads; return the rows."""
     import contestant
 
-    from bloscpack import _loop
+    from bloscpack import abstract_io
 
-    _loop.for_each = watch = Watch(_loop.for_each)
+    abstract_io.ordered = watch = Watch(abstract_io.ordered)
     rows = []
     for name in args.data:
         for codec in args.codecs:

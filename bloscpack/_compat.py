@@ -5,8 +5,9 @@ too: ``bloscpack.args.check_range`` is ``bloscpack.headers.check_range``. Progra
 both. `HOMES` lists these names, and the modules of 0.16 use `sibling_names` as their
 ``__getattr__``, which imports a name from the module that defines it now. Each of these
 modules finds all of the names: which of them it had is not listed. `HOMES` also has
-functions of 0.16 that moved to a private module: ``abstract_io.pack`` is defined in
-``_loop``. Do not use these names inside the package, and do not add any.
+functions of 0.16 that moved to a private module: ``headers.decode_blosc_flags`` is
+defined in ``_format.blosc_header``. Do not use these names inside the package, and do
+not add any.
 
 Three modules of the package, such as `bloscpack.verify`, have the name of the function
 that users call most often in them. Each is a `CallableModule`: a module as in 0.16, for
@@ -35,8 +36,7 @@ HOMES = {
     "_format.codecs": "CNAME_MAPPING",
     "_compat": "decode_bitfield decode_int32 decode_int64 decode_uint32 "
     "decode_uint8 encode_int32 encode_int64 encode_uint32 encode_uint8",
-    "_loop": "pack unpack",
-    "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource",
+    "abstract_io": "CompressedSink CompressedSource PlainSink PlainSource pack unpack",
     "abstract_objects": "MutableMappingObject",
     "args": "BLOSC_ARGS BloscArgs BloscpackArgs METADATA_ARGS MetadataArgs "
     "calculate_nchunks",
@@ -52,8 +52,8 @@ HOMES = {
     "ChunkingException FormatVersionMismatch MetadataSectionTooSmall "
     "NoChangeInMetadata NoMetadataFound NonUniformTypesize NotANumpyArray "
     "NotEnoughSpace ObjectNumpyArrayRejection",
-    "file_io": "pack_file_to_file unpack_file_from_file",
-    "fp_io": "CompressedFPSink CompressedFPSource PlainFPSource",
+    "file_io": "CompressedFPSink CompressedFPSource PlainFPSource pack_file_to_file "
+    "unpack_file_from_file",
     "headers": "BloscpackHeader MetadataHeader check_range decode_blosc_header",
     "metacodecs": "CODECS_AVAIL CODECS_LOOKUP check_valid_codec",
     "pretty": "double_pretty_size pretty_size reverse_pretty",

@@ -1,84 +1,112 @@
-"""The abstract sources and sinks, between which `pack` and `unpack` move chunks.
+"""`pack` and `unpack` move chunks from a source to a sink; their abstract classes.
 
-Of the methods of the four abstract classes only ``__iter__`` and ``put`` are abstract.
-The other methods do nothing unless a subclass overrides them, and need no
-``super().__init__()``. A subclass that sets ``concurrent`` to True also lets the pool
-load and store its chunks.
+Only ``__iter__`` of a source and ``put`` of a sink are abstract. The other methods of
+the four abstract classes do nothing unless a subclass overrides them, and need no
+``super().__init__()``.
+
+A sink may have two more methods, with which several threads work: ``store`` takes what
+threads have compressed or decompressed, and ``room`` returns memory into which a thread
+decompresses. If a subclass of such a sink overrides ``put``, as code written for 0.16
+does, `unpack` and `pack` call ``put``.
+
+Here is also the number of threads, and from which sizes on threads help.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._compat import sibling_names
 from ._engine.blosc_settings import own_settings
+from ._engine.threads import ordered, run_length
+from ._format import chunks
 from ._format.blosc_header import decode_header
-from ._format.chunks import Frame, compress, decompress, decompress_into
+from ._format.chunks import Frame
+from ._format.sections import Section
+from ._format.shard import Trailer, check_table, new_trailer
 from ._types import Buffer
-from .args import BloscArgs, MetadataArgs
+from .args import (
+    AnyBloscArgs,
+    AnyBloscpackArgs,
+    AnyMetadataArgs,
+    BloscArgs,
+    BloscpackArgs,
+    MetadataArgs,
+    PackKeywords,
+    settings_of,
+)
 from .checksums import Hash
-from .exceptions import FormatError
-from .headers import BloscpackHeader
+from .constants import MAX_THREADS
+from .defaults import available_cpus
+from .exceptions import DamageError, FormatError, StorageError
+from .headers import BloscpackHeader, check_range, plain_number
 
 if TYPE_CHECKING:
-    from ._loop import pack as pack
-    from ._loop import unpack as unpack
-
-# The `tasks` method of a plain source yields tasks, its `load` method takes them.
-PlainTask = Any
+    from typing_extensions import Unpack
 
 Progress = Callable[[int], object]
 
-__all__ = [
-    "CompressedSink",
-    "CompressedSource",
-    "PlainSink",
-    "PlainSource",
-    "StoringSink",
-    "pack",
-    "unpack",
-]
+# Chunk size in bytes below which compressing may take less time than waking a thread.
+QUICK_CHUNK = 64 * 2**10
+# Plain size in bytes of the chunks for which one more thread helps to decompress them:
+# a thread takes the GIL a few times for each chunk, and waits for the other threads.
+# For chunks of 64 KiB, two threads take 1.5 times the time of one, and twice the CPU
+# time; for 128 KiB about the same time; for 256 KiB 0.9 times the time.
+CHUNK_PER_THREAD = 128 * 2**10
+# Minimum number of plain bytes to read with several threads. Half of it takes two
+# threads as long as one, and a third more CPU time.
+SMALL_READ = 4 * 2**20
+# Maximum number of bytes of adjacent chunks that one thread compresses at a time.
+# Smaller than `RUN`, because the results stay in memory until the chunks before them
+# have been written.
+RUN_TO_COMPRESS = 512 * 2**10
+# Chunk size in bytes from which Blosc's own threads can share the blocks of a chunk.
+LARGE_CHUNK = 2 * 2**20
+
+
+# The abstract classes
+
+
+def hook(endpoint: object, name: str, *methods: str) -> Any:
+    """Return an optional method or attribute of a source or sink.
+
+    None if there is none, or if a subclass of the class that defines it overrides one
+    of the `methods`, in whose place it would be used.
+    """
+    kind: Any = type(endpoint)
+    return getattr(endpoint, name) if _uses_hook(kind, name, methods) else None
+
+
+@lru_cache(maxsize=100)
+def _uses_hook(kind: Any, name: str, methods: tuple[str, ...]) -> bool:
+    for cls in kind.__mro__:
+        if name in cls.__dict__:
+            return True
+        if not cls.__dict__.keys().isdisjoint(methods):
+            return False
+    return False
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
     """Return `chunk`, a buffer of bytes, as a Blosc chunk."""
     with own_settings:
-        return compress(chunk, blosc_args)
+        return chunks.compress(chunk, blosc_args)
 
 
-class Endpoint:
-    """Base of the four abstract classes."""
-
-    #: Whether other threads may call the methods that allow it, such as ``load``.
-    concurrent = False
-    # The methods that 0.16 had. The loop does not call them if `concurrent` is set.
-    _sequential_methods: tuple[str, ...] = ()
-
-    def __init_subclass__(cls, **kwargs: object) -> None:
-        super().__init_subclass__(**kwargs)
-        # A subclass that overrides a sequential method expects calls to it, even if it
-        # inherits from a concurrent class.
-        for base in cls.__mro__:
-            if "concurrent" in base.__dict__:
-                return
-            if base.__dict__.keys() & cls._sequential_methods:
-                cls.concurrent = False
-                return
-
-
-class PlainSource(Endpoint, abc.ABC):
+class PlainSource(abc.ABC):
     """Yields plain chunks.
 
     `pack` calls `configure` and then iterates. Every chunk must have ``chunk_size``
     bytes, except for the last, which must have ``last_chunk`` bytes. If ``nchunks`` is
     -1, the source determines the number of chunks.
 
-    A subclass defines ``__iter__``.
+    A subclass defines ``__iter__``. It may define ``lasting = True``, which says that a
+    yielded buffer keeps its content when the next one is yielded. Other buffers are
+    copied if several threads compress.
     """
-
-    _sequential_methods = ("__iter__", "compress_func")
 
     chunk_size: int
     last_chunk: int
@@ -99,18 +127,6 @@ class PlainSource(Endpoint, abc.ABC):
     def __iter__(self) -> Iterator[Buffer]:
         """Yield the plain chunks in order."""
 
-    def tasks(self) -> Iterator[PlainTask]:
-        """Yield the argument of `load` for each chunk, in the calling thread."""
-        return iter(self)
-
-    def load(self, task: PlainTask) -> Buffer:
-        """Return the plain chunk; called by any thread.
-
-        The buffer is valid until the same thread calls `load` again.
-        """
-        chunk: Buffer = task
-        return chunk
-
     def spans(self, nbytes: int = 0) -> Iterator[tuple[int, int]]:
         """Yield the span (start, stop) of each chunk in the plain bytes.
 
@@ -126,16 +142,13 @@ class PlainSource(Endpoint, abc.ABC):
             yield start, start + (self.last_chunk if last else self.chunk_size)
 
 
-class CompressedSource(Endpoint, abc.ABC):
+class CompressedSource(abc.ABC):
     """Yields pairs of a compressed chunk and its digest.
 
-    A subclass defines ``__iter__``.
+    A subclass defines ``__iter__``. It may define ``frames()``, which yields the same
+    as objects of `Frame` whose buffers keep their content.
     """
 
-    _sequential_methods = ("__iter__",)
-
-    #: Whether `load` reads the chunks from their positions in the file.
-    random_access = False
     #: The checksum that verifies the digests. None: the digests are not verified.
     checksum_impl: Hash | None = None
     #: The file offset in bytes of the chunk that was yielded last. None if unknown.
@@ -145,122 +158,80 @@ class CompressedSource(Endpoint, abc.ABC):
     def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
         """Yield (compressed chunk, digest) in order."""
 
-    def tasks(self) -> Iterator[Frame]:
-        """Yield the argument of `load` for each chunk, in the calling thread."""
-        start = 0
-        for number, content in enumerate(self):
-            # Copy: the source may use its buffers again for the next chunk.
-            compressed, digest = map(bytes, content)
-            try:
-                header = decode_header(compressed)
-            except FormatError as error:
-                error.locate(number, self.chunk_offset)
-                raise
-            frame = Frame(number, self.chunk_offset, start, header)
-            frame.content = compressed, digest
-            start += header.nbytes
-            yield frame
 
-    def load(self, frame: Frame) -> tuple[Buffer, Buffer]:
-        """Return the compressed chunk and its digest; called by any thread.
-
-        Both buffers are valid until the same thread calls `load` again.
-        """
-        assert frame.content is not None
-        return frame.content
-
-
-class PlainSink(Endpoint, abc.ABC):
+class PlainSink(abc.ABC):
     """Stores the plain bytes of chunks.
 
-    `unpack` calls ``put`` with each compressed chunk, in order. If ``concurrent`` is
-    set, it calls `start`, then for each chunk `store`, or with ``random_access`` `room`
-    and `store_at`, and last `finalize`.
-
-    A subclass defines ``put``.
+    A subclass defines ``put``. It may define ``store(plain)``, which takes the plain
+    bytes of the next chunk in place of ``put``, and with it ``room(start, nbytes)``,
+    which is called for each chunk in order. It returns writable memory of `nbytes`
+    bytes for the plain bytes from position `start` on, or None if `store` takes them.
     """
-
-    _sequential_methods = ("put",)
-
-    #: Whether any thread may store any chunk at its position, in any order.
-    random_access = False
-
-    def start(self) -> None:
-        """Prepare for the first chunk."""
 
     @abc.abstractmethod
     def put(self, chunk: bytes) -> object:
         """Decompress and store the next chunk, which is compressed."""
 
-    def store(self, plain: Buffer) -> None:
-        """Store the plain bytes of the next chunk."""
-
-    def room(self, start: int, nbytes: int) -> memoryview | None:
-        """Return the memory for `nbytes` plain bytes from position `start` on.
-
-        None if the chunk has to be stored with `store_at`. Called by any thread.
-        """
-        return None
-
-    def store_at(self, start: int, plain: Buffer) -> None:
-        """Store plain bytes at position `start`; called by any thread."""
-
     def finalize(self) -> None:
-        """Complete the output after the last chunk."""
+        """Complete the output after the last chunk; called if ``put`` is not."""
 
 
 class StoringSink(PlainSink):
-    """A sink that stores the chunks one after the other, with `store`."""
+    """A sink that stores the chunks one after the other, with ``store``."""
 
     def put(self, compressed: bytes) -> int:
         """Decompress and store the next chunk; return its plain size in bytes."""
         with own_settings:
-            plain = decompress(compressed)
+            plain = chunks.decompress(compressed)
         self.store(plain)
         return len(plain)
 
+    def store(self, plain: Buffer) -> None:
+        """Store the plain bytes of the next chunk."""
+        raise NotImplementedError
+
 
 class MemorySink(PlainSink):
-    """Fills memory of known size; any thread may decompress into its place."""
-
-    concurrent = True
-    random_access = True
+    """Fills memory of known size, into which threads decompress."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
-        self._ends = [0]
+        self._end = 0
 
     def put(self, compressed: bytes) -> int:
         """Decompress the next chunk; return its plain size in bytes."""
-        nbytes, start = decode_header(compressed).nbytes, self._ends[-1]
-        room = self.room(start, nbytes)
+        header = decode_header(compressed)
+        memory = self.room(self._end, header.nbytes)
         with own_settings:
-            if room is None:
-                self.store_at(start, decompress(compressed))
+            if memory is None:
+                self.store(chunks.decompress(compressed, header))
             else:
-                decompress_into(compressed, room)
-        return nbytes
+                chunks.decompress_into(compressed, memory, header)
+        return header.nbytes
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
-        self._ends.append(start + nbytes)
-        return self._memory[start : start + nbytes]
+        """Return the memory for the next chunk, or None for `store`."""
+        self._end = start + nbytes
+        return self._memory[start : self._end]
+
+    def store(self, plain: Buffer) -> None:
+        """Store the plain bytes of the next chunk, for which there is no room."""
+        raise NotImplementedError
 
 
-class CompressedSink(Endpoint, abc.ABC):
+class CompressedSink(abc.ABC):
     """Stores compressed chunks and their digests.
 
-    `pack` calls the methods in the order of their definition. For each chunk
-    it calls ``put``, which computes the digest with `do_checksum`, or, if
-    ``concurrent`` is set, `put_digested`.
-
-    A subclass defines ``put``.
+    `pack` calls the methods in the order of their definition, ``put`` for each chunk.
+    A subclass defines ``put``, which computes the digest with `do_checksum`. It may
+    define ``store(i, compressed, digest)``, which takes the digest, too.
     """
-
-    _sequential_methods = ("put", "do_checksum")
 
     blosc_args: BloscArgs
     bloscpack_header: BloscpackHeader
     checksum_impl: Hash
+    #: What follows the last chunk, for a Zarr shard. `pack` sets it.
+    trailer: Trailer | None = None
 
     def configure(
         self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
@@ -283,14 +254,6 @@ class CompressedSink(Endpoint, abc.ABC):
     def put(self, i: int, compressed: bytes) -> object:
         """Store compressed chunk number `i` and its digest."""
 
-    def put_digested(
-        self, i: int, compressed: bytes, digest: bytes
-    ) -> Callable[[], None] | None:
-        """Store compressed chunk number `i` and its given digest.
-
-        May return a function that completes the work and that any thread may call.
-        """
-
     def finalize(self) -> None:
         """Complete the output after the last chunk."""
 
@@ -299,10 +262,329 @@ class CompressedSink(Endpoint, abc.ABC):
         return self.checksum_impl(compressed)
 
 
+# Packing and unpacking
+
+
+def pack(
+    source: PlainSource,
+    sink: CompressedSink,
+    nchunks: int,
+    chunk_size: int,
+    last_chunk: int,
+    metadata: object = None,
+    blosc_args: AnyBloscArgs | None = None,
+    bloscpack_args: AnyBloscpackArgs | None = None,
+    metadata_args: AnyMetadataArgs | None = None,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[PackKeywords],
+) -> None:
+    """Compress all chunks of `source` into `sink`.
+
+    Parameters
+    ----------
+    source
+        Yields the plain chunks.
+    sink
+        Stores the header, the metadata and the compressed chunks.
+    nchunks
+        Number of chunks. -1 if only the source knows it; the file then has no offset
+        table.
+    chunk_size
+        Size of every chunk but the last in bytes.
+    last_chunk
+        Size of the last chunk in bytes.
+    metadata
+        Any value that JSON can represent. None: no metadata section.
+    blosc_args, bloscpack_args, metadata_args
+        The settings; see `BloscArgs`, `BloscpackArgs` and `MetadataArgs`. Each may be a
+        dictionary of some of its fields.
+    nthreads
+        Number of threads, by default the number of CPUs that this process may use. The
+        written bytes do not depend on it.
+    progress
+        Called with the number of plain bytes of each finished chunk, by the calling
+        thread. Its return value is ignored; an exception stops the work. Every function
+        that has this parameter calls it in this way.
+    settings
+        Fields of the settings as keywords, such as ``clevel=9``. A field that is given
+        here must not be given in `blosc_args`, `bloscpack_args` or `metadata_args`.
+
+    Raises
+    ------
+    UsageError
+        A setting is invalid or given twice. Nothing has been written.
+    StorageError
+        The number or the sizes of the yielded chunks differ from the arguments.
+    """
+    blosc_args, bloscpack_args, metadata_args = settings_of(
+        blosc_args, bloscpack_args, metadata_args, settings
+    )
+    blosc_args.check()
+    if metadata is not None:
+        metadata_args.check()
+    wanted = effective_nthreads(nthreads, None)
+    header = header_for(
+        blosc_args,
+        bloscpack_args,
+        (nchunks, chunk_size, last_chunk),
+        bloscpack_args.effective_max_app_chunks(nchunks),
+        metadata is not None,
+    )
+    source.configure(chunk_size, last_chunk, nchunks)
+    sink.configure(blosc_args, header)
+    sink.trailer = None
+    if metadata is not None:
+        value = metadata.value if isinstance(metadata, Section) else metadata
+        check_table(value, header)
+        sink.trailer = new_trailer(value, header)
+    sink.write_bloscpack_header()
+    if metadata is not None:
+        sink.write_metadata(metadata, metadata_args)
+    sink.init_offsets()
+
+    checksum, compress = header.checksum_impl, source.compress_func
+    store = hook(sink, "store", "put", "do_checksum")
+    count = 0
+
+    def work(chunk: Buffer) -> tuple[bytes, bytes]:
+        compressed = compress(chunk, blosc_args)
+        return compressed, checksum(compressed) if store is not None else b""
+
+    def deliver(result: tuple[bytes, bytes]) -> None:
+        nonlocal count
+        compressed, digest = result
+        nbytes = chunks.plain_size(compressed)
+        if nchunks != -1:
+            _check_chunk(header, count, nbytes)
+        if store is not None:
+            store(count, compressed, digest)
+        else:
+            sink.put(count, compressed)
+        count += 1
+        if progress is not None:
+            progress(nbytes)
+
+    with own_settings:
+        if blosc_args.blocksize:
+            own_settings.use_blocksize(plain_number(blosc_args.blocksize))
+        if compress is compress_chunk:
+            compress = chunks.compress  # the settings hold already
+            nthreads = share_threads(wanted, nchunks, chunk_size)
+        else:
+            nthreads = 1  # code written for 0.16 expects a single thread
+        lasting = nthreads == 1 or hook(source, "lasting", "__iter__")
+        run = run_length(nchunks, chunk_size, nthreads, RUN_TO_COMPRESS)
+        try:
+            ordered(
+                source if lasting else map(bytes, source),
+                work,
+                deliver,
+                nthreads,
+                run,
+                chunk_size < QUICK_CHUNK,
+            )
+        except MemoryError as error:
+            raise StorageError(
+                "there is no memory to compress chunks of '%d' bytes, '%d' at a time"
+                % (chunk_size, nthreads)
+            ) from error
+    if nchunks not in (-1, count):
+        raise StorageError(
+            "the source announced '%d' chunks, but yielded '%d'" % (nchunks, count)
+        )
+    sink.finalize()
+
+
+def header_for(
+    blosc_args: BloscArgs,
+    bloscpack_args: BloscpackArgs,
+    sizes: tuple[int, int, int],
+    max_app_chunks: int,
+    metadata: bool,
+) -> BloscpackHeader:
+    """Return the header of a new file.
+
+    `sizes` are the number of chunks, the chunk size and the size of the last chunk.
+    """
+    nchunks, chunk_size, last_chunk = sizes
+    return BloscpackHeader(
+        offsets=bool(bloscpack_args.offsets) and nchunks != -1,
+        metadata=metadata,
+        checksum=bloscpack_args.checksum,
+        typesize=blosc_args.typesize or 0,
+        chunk_size=chunk_size,
+        last_chunk=last_chunk,
+        nchunks=nchunks,
+        max_app_chunks=max_app_chunks,
+    )
+
+
+def _check_chunk(header: BloscpackHeader, i: int, nbytes: int) -> None:
+    """Raise `StorageError` if the header has no such chunk, or one of another size."""
+    if i >= header.nchunks:
+        raise StorageError(
+            "the source announced '%d' chunks, but yields more" % header.nchunks
+        )
+    expected = header.expected_nbytes(i)
+    if expected is not None and nbytes != expected:
+        raise StorageError(
+            "the source announced '%d' bytes for chunk %d, but yielded '%d'"
+            % (expected, i, nbytes)
+        )
+
+
+def unpack(
+    source: CompressedSource,
+    sink: PlainSink,
+    *,
+    nthreads: int | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Decompress all chunks of `source` into `sink`.
+
+    Parameters
+    ----------
+    source
+        Yields the compressed chunks and their digests.
+    sink
+        Stores the plain bytes.
+    nthreads, progress
+        As in `pack`.
+
+    Raises
+    ------
+    FormatError
+        A chunk is damaged. The chunks before it have been stored.
+    """
+    nchunks = getattr(source, "nchunks", None)
+    header = getattr(source, "bloscpack_header", None)
+    chunk_size = header.chunk_size if header is not None else -1
+    checksum = source.checksum_impl
+    store, room = hook(sink, "store", "put"), hook(sink, "room", "put")
+    put: Callable[[Any], object] = sink.put if store is None else store
+    frames = hook(source, "frames", "__iter__")
+
+    items: Iterable[Frame] = _frames_of(source) if frames is None else frames()
+
+    def with_memory(items: Iterable[Frame]) -> Iterator[Frame]:
+        for frame in items:
+            frame.memory = room(frame.start, frame.header.nbytes)
+            yield frame
+
+    def work(frame: Frame) -> tuple[Frame, Buffer | None]:
+        compressed, digest = frame.content
+        try:
+            if checksum is not None:
+                chunks.check_digest(compressed, digest, checksum)
+            if store is None:
+                return frame, bytes(compressed)
+            if frame.memory is None:
+                return frame, chunks.decompress(compressed, frame.header)
+            chunks.decompress_into(compressed, frame.memory, frame.header)
+        except (FormatError, MemoryError) as error:
+            _raise_located(error, frame)
+        return frame, None
+
+    def deliver(result: tuple[Frame, Buffer | None]) -> None:
+        frame, chunk = result
+        if progress is not None:
+            progress(frame.header.nbytes)
+        if chunk is not None:
+            try:
+                put(chunk)
+            except (FormatError, MemoryError) as error:
+                _raise_located(error, frame)
+
+    with own_settings:
+        most = nthreads_to_read(nthreads, nchunks, chunk_size)
+        nthreads = min(most, share_threads(nthreads, nchunks, chunk_size))
+        run = 1
+        if room is not None:
+            run = run_length(nchunks or 0, chunk_size, nthreads)
+            items = with_memory(items)
+        ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
+    if store is not None:
+        sink.finalize()
+
+
+def _frames_of(source: CompressedSource) -> Iterator[Frame]:
+    """Yield the chunks of a source that has no ``frames``."""
+    start = 0
+    for number, content in enumerate(source):
+        # Copy: the source may use its buffers again for the next chunk.
+        compressed, digest = map(bytes, content)
+        try:
+            header = decode_header(compressed)
+        except FormatError as error:
+            error.locate(number, source.chunk_offset)
+            raise
+        frame = Frame(number, source.chunk_offset, start, header)
+        frame.content = compressed, digest
+        start += header.nbytes
+        yield frame
+
+
+def _raise_located(error: FormatError | MemoryError, frame: Frame) -> NoReturn:
+    """Raise the error of a chunk with its number and offset."""
+    if isinstance(error, FormatError):
+        error.locate(frame.number, frame.offset)
+        raise error
+    raise DamageError(
+        "there is no memory for the '%d' plain bytes up to the end of the chunk"
+        % (frame.start + frame.header.nbytes),
+        section="chunks",
+        chunk=frame.number,
+        offset=frame.offset,
+    ) from error
+
+
+# The number of threads
+
+
+def effective_nthreads(nthreads: int | None, nchunks: int | None) -> int:
+    """Return the number of threads to use, at most one for each chunk.
+
+    `nthreads` None means all CPUs that this process may use; `nchunks` None or -1 means
+    an unknown number of chunks. Raises `UsageError` if `nthreads` is out of range.
+    """
+    if nthreads is not None:
+        nthreads = check_range("nthreads", nthreads, 1, MAX_THREADS)
+    if nchunks == 1:
+        return 1
+    count = min(available_cpus(), MAX_THREADS) if nthreads is None else nthreads
+    return count if nchunks in (None, -1) else max(1, min(count, nchunks or 1))
+
+
+def nthreads_to_read(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
+    """Return the number of threads to decompress with: small chunks need few of them.
+
+    `chunk_size` is the plain size of a chunk in bytes, 0 or -1 if it is unknown. The
+    thread of the caller alone does what is small.
+    """
+    count = effective_nthreads(nthreads, nchunks)
+    if nthreads is not None or chunk_size <= 0:
+        return count
+    if nchunks not in (None, -1) and nchunks * chunk_size < SMALL_READ:
+        return 1
+    return max(1, min(count, chunk_size // CHUNK_PER_THREAD))
+
+
+def share_threads(nthreads: int | None, nchunks: int | None, chunk_size: int) -> int:
+    """Return the number of chunks to process at a time.
+
+    If the chunks are large and fewer than the threads, the remaining threads go to
+    Blosc, which shares the blocks of a chunk among them.
+    """
+    count = effective_nthreads(nthreads, nchunks)
+    if chunk_size >= LARGE_CHUNK:
+        wanted = effective_nthreads(nthreads, None)
+        if wanted >= 2 * count:
+            own_settings.use_threads_of_blosc(wanted // count)
+    return count
+
+
 # Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -603,7 +603,7 @@ def _advice_for(key: object, fields: Collection[str], others: tuple[str, ...]) -
     return ": the settings are %s" % ", ".join(names)
 
 
-def pack_settings(
+def settings_of(
     blosc_args: AnyBloscArgs | None,
     bloscpack_args: AnyBloscpackArgs | None,
     metadata_args: AnyMetadataArgs | None,

@@ -1,15 +1,15 @@
-"""Pack files and bytes, and unpack them.
+"""Pack files, file objects and bytes, and unpack them.
 
-A file object is used from its current position on and stays open. A file that is
-written under a path appears there only when it is complete. A count that a file states
-is compared with the size of the file before memory is allocated.
+A file object is used from its current position on and stays open; it may be a pipe. A
+file that is written under a path appears there only when it is complete. A count that a
+file states is compared with the size of the file before memory is allocated.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,14 +17,18 @@ from . import log
 from ._commit.ownership import attributes_of_input
 from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
+from ._commit.undo import settled_bytes, settled_file
 from ._compat import deprecated_alias, sibling_names
-from ._engine.prealloc import WORTH_NO_COPY
+from ._engine.blosc_settings import own_settings
+from ._engine.prealloc import BytesUnderConstruction, bytes_with_room
+from ._format import chunks, sections
+from ._format.chunks import Frame
 from ._format.sections import read_metadata
-from ._loop import pack, unpack
-from ._storage.base import bytes_left
-from ._storage.cursor import Cursor
+from ._storage import local
+from ._storage.base import as_bytes_view, read_up_to, write_all
+from ._storage.cursor import Cursor, MemoryCursor
 from ._storage.paths import is_url, size_of_input, without_url
-from ._storage.stream import sampled, size_of
+from ._storage.stream import SparseWriter, sampled, size_of
 from ._types import (
     BinaryFile,
     Buffer,
@@ -34,35 +38,34 @@ from ._types import (
     StorageOptions,
     Writable,
 )
-from .abstract_io import Progress
+from .abstract_io import (
+    CompressedSink,
+    CompressedSource,
+    MemorySink,
+    PlainSource,
+    Progress,
+    StoringSink,
+    pack,
+    unpack,
+)
 from .args import (
     AnyBloscArgs,
     AnyBloscpackArgs,
     AnyLimits,
     AnyMetadataArgs,
     AutoKeywords,
+    BloscArgs,
+    MetadataArgs,
     calculate_nchunks,
+    effective_limits,
     fit_settings,
     goal_of,
     parse_chunk_size,
 )
-from .bytes_io import (
-    CompressedBytesSource,
-    JoinedBytesSink,
-    PlainBytesSink,
-    PlainBytesSource,
-    bytes_writer,
-)
-from .constants import MAGIC, MAX_TYPESIZE
+from .checksums import Hash
+from .constants import BLOSCPACK_HEADER_LENGTH, MAGIC, MAX_TYPESIZE
 from .defaults import CHUNK_SIZE_NOT_GIVEN
-from .exceptions import UsageTypeError
-from .fp_io import CompressedFPSink as CompressedFPSink
-from .fp_io import CompressedFPSource as CompressedFPSource
-from .fp_io import PlainFPSink as PlainFPSink
-from .fp_io import PlainFPSource as PlainFPSource
-from .fp_io import SectionsSource
-from .fp_io import is_seekable as is_seekable
-from .fp_io import plain_sink as plain_sink
+from .exceptions import DamageError, StorageError, UsageError, UsageTypeError
 from .headers import BloscpackHeader, MetadataHeader
 from .pretty import double_pretty_size, pretty_size
 
@@ -71,12 +74,397 @@ if TYPE_CHECKING:
 
     from ._commit.snapshot import Check
 
-MakeSink = Callable[[SectionsSource, Writable, int], PlainFPSink]
+# Size in bytes of a compressed chunk from which a second write takes less time than
+# joining the chunk and its digest.
+WORTH_A_WRITE = 16 * 2**10
+# Number of plain bytes from which memory for their packed form is requested at once.
+WORTH_ROOM = 2**20
+# Number of plain bytes from which they are decompressed into the memory of the result.
+# Fewer are joined.
+WORTH_NO_COPY = 64 * 2**10
 
 
-# Maximum compression ratio for which the stated plain size is used to reserve disk
-# space. A higher ratio is rare; the header may be wrong.
-LIKELY_RATIO = 1000
+# Reading compressed files
+
+
+class SectionsSource(CompressedSource):
+    """Reads a file of any version; the base of the sources over files and buffers.
+
+    The constructor reads the sections in front of the chunks and raises `FormatError`
+    if they are damaged or exceed the limits.
+
+    Attributes
+    ----------
+    bloscpack_header
+        The header.
+    metadata, metadata_header
+        The metadata and its header, None if the file has no metadata section.
+    limits
+        The `Limits` that the file must not exceed, None for no limits.
+    """
+
+    checksum_impl: Hash
+
+    def __init__(self, cursor: Cursor, limits: AnyLimits | None) -> None:
+        self.limits = limits = effective_limits(limits)
+        self._cursor = cursor
+        self._beginning = beginning = sections.read_beginning(cursor, limits)
+        self.bloscpack_header = beginning.header
+        self.metadata = beginning.metadata
+        self.metadata_header = beginning.metadata_header
+        self.checksum_impl = beginning.header.checksum_impl
+        self.nchunks = beginning.header.nchunks
+
+    @property
+    def offsets(self) -> list[int] | None:
+        """The file offsets of the chunks, None if the file has no offset table."""
+        return self._beginning.offsets
+
+    def __iter__(self) -> Iterator[tuple[Buffer, Buffer]]:
+        for frame in self.frames():
+            self.chunk_offset = frame.offset
+            yield frame.content
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the chunks in order, with their digests and where they are."""
+        return chunks.frames_of(
+            self._cursor, self.bloscpack_header, self.limits, with_content=True
+        )
+
+    def peek_behind(self, size: int) -> bytes:
+        """Return up to `size` bytes behind the last chunk, after all were read."""
+        data = bytes(self._cursor.peek_behind(size))
+        self._cursor.restore()
+        return data
+
+
+class CompressedFPSource(SectionsSource):
+    """Reads a file of any version from a file object, which may be a pipe.
+
+    The constructor reads the sections in front of the chunks. After the last chunk the
+    file object is positioned at its end, so that another file may follow.
+
+    Parameters
+    ----------
+    input_fp
+        The compressed file, from the current position on.
+    limits
+        The sizes that the file must not exceed; see `Limits`.
+    to_end
+        Whether a pipe is to be read beyond the last chunk, where another chunk would be
+        an error. By default, another program can read on there.
+
+    Attributes
+    ----------
+    bloscpack_header
+        The header.
+    metadata, metadata_header
+        The metadata and its header, None if the file has no metadata section.
+    offsets
+        The file offsets of the chunks, None if the file has no offset table.
+
+    Raises
+    ------
+    FormatError
+        The file is damaged or exceeds the limits.
+    """
+
+    def __init__(
+        self,
+        input_fp: Seekable,
+        *,
+        limits: AnyLimits | None = None,
+        to_end: bool = False,
+    ) -> None:
+        self.input_fp = input_fp
+        super().__init__(Cursor(settled_file(input_fp), to_end=to_end), limits)
+
+
+class CompressedBytesSource(SectionsSource):
+    """Reads a file of any version from a buffer, which holds the whole file.
+
+    It yields views of the buffer. Parameters, attributes and errors are those of
+    `CompressedFPSource`, except for the buffer.
+    """
+
+    def __init__(self, buffer: Buffer, *, limits: AnyLimits | None = None) -> None:
+        super().__init__(MemoryCursor(settled_bytes(buffer)), limits)
+
+
+# Writing compressed files
+
+
+class CompressedFPSink(CompressedSink):
+    """Writes a file of version 3 to a file object.
+
+    If the number of chunks is not known at the start, the header is completed at the
+    end. A file object that can't seek gets neither that header nor an offset table.
+
+    Parameters
+    ----------
+    output_fp
+        Written from its current position on.
+    """
+
+    def __init__(self, output_fp: Writable) -> None:
+        # Only `write` is called if it can't seek.
+        self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
+        self.meta_total = 0
+
+    def configure(
+        self, blosc_args: BloscArgs, bloscpack_header: BloscpackHeader
+    ) -> None:
+        super().configure(blosc_args, bloscpack_header)
+        # The offset table is written last, which needs a file object that can seek.
+        self._seekable = is_seekable(self.output_fp)
+        if bloscpack_header.offsets and not self._seekable:
+            bloscpack_header.offsets = False
+            bloscpack_header.max_app_chunks = 0
+        self.offsets = bloscpack_header.offsets
+        self.offset_storage: list[int] = []
+        # Counted here, because `tell` costs a system call.
+        self._position = 0
+        self._nput = 0
+        self._last_nbytes = 0
+
+    def _write(self, data: Buffer) -> None:
+        write_all(self.output_fp, data)
+        self._position += len(data)
+
+    def write_bloscpack_header(self) -> None:
+        self._write(self.bloscpack_header.encode())
+
+    def write_metadata(self, metadata: object, metadata_args: MetadataArgs) -> None:
+        if not isinstance(metadata, sections.Section):
+            metadata = sections.encode_section(metadata, metadata_args)
+        start = self._position
+        for block in metadata.blocks():
+            self._write(block)
+        self.meta_total = self._position - start
+
+    def init_offsets(self) -> None:
+        total = self.bloscpack_header.total_prospective_chunks
+        if self.offsets and total is not None:
+            try:
+                entries = sections.free_entries(total)
+            except (MemoryError, OverflowError) as error:
+                raise UsageError(
+                    "there is no memory for an offset table of '%d' entries" % total
+                ) from error
+            self._write(entries)
+
+    def put(self, i: int, compressed: bytes) -> tuple[int, bytes, bytes]:
+        """Write a chunk and its digest; return its offset, the chunk and the digest."""
+        offset, digest = self._position, self.do_checksum(compressed)
+        CompressedFPSink.store(self, i, compressed, digest)
+        return offset, compressed, digest
+
+    def store(self, i: int, compressed: bytes, digest: bytes) -> None:
+        """Write a chunk and its digest."""
+        if self.offsets:
+            self.offset_storage.append(self._position)
+        if self.trailer is not None:
+            self.trailer.add_frame(self._position, compressed)
+        self._last_nbytes = chunks.plain_size(compressed)
+        self._nput += 1
+        if len(compressed) < WORTH_A_WRITE:
+            self._write(b"".join((compressed, digest)))
+        else:
+            self._write(compressed)
+            self._write(digest)
+
+    def finalize(self) -> None:
+        if self.trailer is not None:
+            for block in self.trailer.blocks(self._position):
+                self._write(block)
+        end, header = self._position, self.bloscpack_header
+        if self.offsets:
+            table_at = BLOSCPACK_HEADER_LENGTH + self.meta_total
+            encoded = sections.encode_offsets(self.offset_storage)
+            self._overwrite(end - table_at, encoded)
+        if header.nchunks == -1 and self._seekable:
+            header.nchunks, header.last_chunk = self._nput, self._last_nbytes
+            if self._nput == 1:
+                header.chunk_size = self._last_nbytes
+            self._overwrite(end, header.encode())
+
+    def _overwrite(self, back: int, data: bytes) -> None:
+        """Overwrite the bytes from `back` bytes before the end, then seek to the end.
+
+        Relative positions, because the file may start anywhere in the file object.
+        """
+        self.output_fp.seek(-back, os.SEEK_CUR)
+        write_all(self.output_fp, data)
+        self.output_fp.seek(back - len(data), os.SEEK_CUR)
+
+
+def is_seekable(fp: BinaryFile) -> bool:
+    """Return whether written bytes can be overwritten."""
+    try:
+        return bool(fp.seekable()) and not local.writes_at_end(fp)
+    except AttributeError:
+        return hasattr(fp, "seek")
+
+
+# Plain bytes
+
+
+class PlainFPSource(PlainSource):
+    """Yields plain chunks from a file object.
+
+    If the number of chunks is unknown, it reads to the end of the file or pipe. After
+    the last chunk the file object is positioned at its end.
+
+    Parameters
+    ----------
+    input_fp
+        The plain bytes, from the current position on.
+    """
+
+    lasting = True
+
+    def __init__(self, input_fp: Seekable) -> None:
+        self.input_fp = input_fp
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self.nchunks == -1:
+            chunk = read_up_to(self.input_fp, self.chunk_size)
+            yield chunk
+            while len(chunk) == self.chunk_size:
+                chunk = read_up_to(self.input_fp, self.chunk_size)
+                if chunk:
+                    yield chunk
+            return
+        for i, (start, stop) in enumerate(self.spans()):
+            chunk = read_up_to(self.input_fp, stop - start)
+            if len(chunk) < stop - start:
+                raise self.too_early(i, stop - start, len(chunk))
+            yield chunk
+
+    def too_early(self, i: int, size: int, found: int) -> Exception:
+        """Return the error for chunk `i`, of which `found` bytes are there."""
+        return StorageError(
+            "the input ends too early: expected '%d' bytes for chunk %d, found '%d'"
+            % (size, i, found)
+        )
+
+
+class PlainBytesSource(PlainSource):
+    """Yields views of a buffer, as plain chunks."""
+
+    lasting = True
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._view = as_bytes_view(buffer)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return (self._view[start:stop] for start, stop in self.spans(self._view.nbytes))
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return a part of the buffer."""
+        return bytes(self._view[start : start + size])
+
+
+class PlainFPSink(StoringSink):
+    """Writes plain bytes to a file object.
+
+    Parameters
+    ----------
+    output_fp
+        Written from its current position on.
+    nchunks
+        Not used; a parameter of 0.16.
+    sparse
+        Whether blocks of zero bytes become holes, which take no disk space, where a
+        regular file has no bytes yet.
+    """
+
+    _holes: SparseWriter | None = None
+
+    def __init__(
+        self, output_fp: Writable, nchunks: int | None = None, *, sparse: bool = True
+    ) -> None:
+        # Only `write` is called if it can't seek.
+        self.output_fp: BinaryFile = output_fp  # type: ignore[assignment]
+        self.nchunks = nchunks
+        self._sparse = sparse
+
+    def put(self, compressed: bytes) -> int:
+        """Decompress and write the next chunk; return its plain size in bytes."""
+        with own_settings:
+            plain = chunks.decompress(compressed)
+        write_all(self.output_fp, plain)  # `finalize` may not be called
+        return len(plain)
+
+    def store(self, plain: Buffer) -> None:
+        """Write the plain bytes of the next chunk; `finalize` completes the file."""
+        if self._sparse:
+            self._holes = SparseWriter.over(self.output_fp)
+            self._sparse = False  # it is known now
+        if self._holes is not None:
+            self._holes.write(plain)
+        else:
+            write_all(self.output_fp, plain)
+
+    def finalize(self) -> None:
+        if self._holes is not None:
+            self._holes.finish()
+
+
+class PlainBytesSink(MemorySink):
+    """Fills a new bytes object of `nbytes` bytes, which `getvalue` returns."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._bytes = announced_bytes(nbytes, nbytes)
+        super().__init__(self._bytes.view)
+
+    def getvalue(self) -> bytes:
+        """Return the bytes; no other method may be called afterwards."""
+        self._memory = memoryview(b"")
+        return self._bytes.finish()
+
+
+class JoinedBytesSink(StoringSink):
+    """Joins the plain chunks to a bytes object, which `getvalue` returns.
+
+    For few bytes, or an unknown number: nothing is allocated in advance, and a single
+    chunk is not copied.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[Buffer] = []
+
+    def store(self, plain: Buffer) -> None:
+        """Keep the plain bytes of the next chunk."""
+        self._chunks.append(plain)
+
+    def getvalue(self) -> bytes:
+        """Return the bytes."""
+        return b"".join(self._chunks)
+
+
+def announced_bytes(size: int, nbytes: int) -> BytesUnderConstruction:
+    """Return memory for `size` bytes of a file whose header states `nbytes`."""
+    try:
+        return BytesUnderConstruction(size)
+    except MemoryError as error:
+        raise DamageError(
+            "the header announces '%d' bytes, for which there is no memory" % nbytes,
+            section="header",
+        ) from error
+
+
+# The functions on files
+
+
+MakeSink = Callable[[SectionsSource, Writable], PlainFPSink]
+
+
+def plain_sink(
+    source: SectionsSource, out_fp: Writable, *, sparse: bool = True
+) -> PlainFPSink:
+    """Return a sink for the plain bytes of a source; see `unpack_fp_to_fp`."""
+    return PlainFPSink(out_fp, sparse=sparse)
 
 
 def log_packed(in_size: int, out_file: Path) -> None:
@@ -212,7 +600,7 @@ def pack_fp_to_fp(
     else:
         sizes = -1, parse_chunk_size(chunk_size), -1
     args = blosc_args, bloscpack_args, metadata_args
-    sink = CompressedFPSink(out_fp, new=True)
+    sink = CompressedFPSink(out_fp)
     pack(PlainFPSource(in_fp), sink, *sizes, metadata, *args, **settings)
 
 
@@ -337,16 +725,14 @@ def unpack_fp_to_fp(
     the chunks have been read, and a second time at the end if the chunks have no
     digests. `behind` is called with up to four bytes that lie behind the last chunk;
     without it, nothing behind the last chunk is read from a pipe. `make_sink`
-    returns the sink for a source, a file object and a number of bytes to reserve. The
-    other parameters, the result and the errors are those of `unpack_file_from_file`.
+    returns the sink for a source and a file object. The other parameters, the result
+    and the errors are those of `unpack_file_from_file`.
     """
     source = CompressedFPSource(in_fp, limits=limits, to_end=behind is not None)
     header = source.bloscpack_header
     if check is not None:
         check(header)
-    reserved = likely_nbytes(header, bytes_left(in_fp) or 0)
-    sink = make_sink(source, out_fp, reserved)
-    unpack(source, sink, nthreads=nthreads, progress=progress)
+    unpack(source, make_sink(source, out_fp), nthreads=nthreads, progress=progress)
     # Without digests nothing else detects a mixture of two states of the input, and the
     # output is about to appear under its name.
     if check is not None and not header.checksum_impl.size:
@@ -354,15 +740,6 @@ def unpack_fp_to_fp(
     if behind is not None:
         behind(source.peek_behind(len(MAGIC)))
     return source.metadata
-
-
-def likely_nbytes(header: BloscpackHeader, in_size: int) -> int:
-    """Return the plain size in bytes that the header of a file states.
-
-    0 if it is unknown, or if `in_size` compressed bytes are unlikely to hold so much.
-    """
-    nbytes = header.nbytes or 0
-    return nbytes if nbytes <= in_size * LIKELY_RATIO else 0
 
 
 def pack_bytes_to_file(
@@ -392,8 +769,7 @@ def pack_bytes_to_file(
     """
     args = metadata, blosc_args, bloscpack_args, metadata_args
     with replacing(out_file, sync, storage_options=storage_options) as out_fp:
-        sink = CompressedFPSink(out_fp, new=True)
-        in_size = _pack_bytes(_view_of(bytes_), sink, chunk_size, *args, **keywords)
+        in_size = _pack_bytes(_view_of(bytes_), out_fp, chunk_size, *args, **keywords)
     log_packed(in_size, out_file)
 
 
@@ -418,9 +794,18 @@ def pack_bytes_to_bytes(
     """
     args = metadata, blosc_args, bloscpack_args, metadata_args
     view = _view_of(bytes_)
-    out_fp = bytes_writer(view.nbytes)
-    _pack_bytes(view, CompressedFPSink(out_fp), chunk_size, *args, **keywords)
+    out_fp = room_to_pack(view.nbytes)
+    _pack_bytes(view, out_fp, chunk_size, *args, **keywords)
+    out_fp.truncate()
     return out_fp.getvalue()
+
+
+def room_to_pack(nbytes: int) -> io.BytesIO:
+    """Return a file object in memory with room for `nbytes` plain bytes, compressed.
+
+    The caller truncates it at the end. Small files gain nothing from room.
+    """
+    return bytes_with_room(nbytes + nbytes // 32 if nbytes >= WORTH_ROOM else 0)
 
 
 def _view_of(bytes_: Buffer) -> memoryview:
@@ -437,7 +822,7 @@ def _view_of(bytes_: Buffer) -> memoryview:
 
 def _pack_bytes(
     view: memoryview,
-    sink: CompressedFPSink,
+    out_fp: Writable,
     chunk_size: int | str,
     metadata: object,
     blosc_args: AnyBloscArgs | None,
@@ -447,11 +832,14 @@ def _pack_bytes(
     """Compress a buffer; return its size in bytes. `args` are arguments of `pack`."""
     source = PlainBytesSource(view)
     settings: Any = keywords
-    sizes = (view.itemsize,) if 1 < view.itemsize <= MAX_TYPESIZE else ()
-    sample = source.read, view.nbytes
-    fitted = fit_settings(settings, chunk_size, blosc_args, sample, sizes)
-    chunk_size, blosc_args = fitted
+    if "auto" in settings:
+        sizes = (view.itemsize,) if 1 < view.itemsize <= MAX_TYPESIZE else ()
+        sample = source.read, view.nbytes
+        chunk_size, blosc_args = fit_settings(
+            settings, chunk_size, blosc_args, sample, sizes
+        )
     geometry = calculate_nchunks(view.nbytes, chunk_size)
+    sink = CompressedFPSink(out_fp)
     pack(source, sink, *geometry, metadata, blosc_args, *args, **settings)
     return view.nbytes
 
@@ -513,12 +901,11 @@ def _unpack_bytes(
     source: SectionsSource, nthreads: int | None, progress: Progress | None
 ) -> tuple[bytes, Json]:
     nbytes = source.bloscpack_header.nbytes
-    if nbytes is None:
-        with io.BytesIO() as out_fp:
-            unpack(source, PlainFPSink(out_fp), nthreads=nthreads, progress=progress)
-            return out_fp.getvalue(), source.metadata
     sink: PlainBytesSink | JoinedBytesSink
-    sink = JoinedBytesSink() if nbytes < WORTH_NO_COPY else PlainBytesSink(nbytes)
+    if nbytes is None or nbytes < WORTH_NO_COPY:
+        sink = JoinedBytesSink()
+    else:
+        sink = PlainBytesSink(nbytes)
     unpack(source, sink, nthreads=nthreads, progress=progress)
     return sink.getvalue(), source.metadata
 

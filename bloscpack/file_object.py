@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._engine.forks import OwnLock
 from ._file.opened import OpenedFile
-from ._file.stream_writing import Output, OutputSettings
+from ._file.stream_reading import PlainFile, PlainPipe, stream_error
+from ._file.stream_writing import (
+    Output,
+    OutputSettings,
+    output_to_object,
+    output_to_path,
+)
 from ._storage.base import Storage, as_bytes_view, bytes_left, refuse_text
 from ._storage.disk import disk
 from ._storage.local import storage_of
@@ -145,8 +151,6 @@ class BloscpackFile(io.BufferedIOBase):
             how = {"whole": whole, "storage_options": storage_options}
             self._open_input(nthreads, limits, how)
         else:
-            from ._file.stream_writing import OutputSettings
-
             _refuse("the mode 'rb'", limits=limits is not None, whole=whole)
             if compresslevel is not None:
                 others["clevel"] = compresslevel
@@ -158,42 +162,28 @@ class BloscpackFile(io.BufferedIOBase):
         self, nthreads: int | None, limits: AnyLimits | None, remote: dict[str, Any]
     ) -> None:
         """Open the file; `remote` has the keywords for URLs."""
-        from ._file.stream_reading import PartsReader, PipeReader, stream_error
-
-        source = self._find_input()
-        raw: PartsReader | PipeReader
-        if isinstance(source, (str, Storage)):
-            from ._file.opened import open_parts
-
-            try:
-                self._parts = open_parts(
-                    source, nthreads=nthreads, limits=limits, **remote
-                )
-            except FormatError as error:
-                self._failure = stream_error(error)
-                return
-            raw = PartsReader(self._parts, nthreads)
-        else:
-            raw = PipeReader(source, limits, nthreads)
-        self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
-
-    def _find_input(self) -> Any:
-        """Return a path, a URL or a storage; or a file object that can't seek."""
         file: Any = self._file
         if isinstance(file, str):
             file = local_path(file)
-            if is_url(file) or stat.S_ISREG(os.stat(file).st_mode):
-                return file
-            file = self._opened = disk.open(file, "rb")
-        elif isinstance(file, Storage):
-            return file
-        elif not hasattr(file, "read"):
+            if not is_url(file) and not stat.S_ISREG(os.stat(file).st_mode):
+                file = self._opened = disk.open(file, "rb")
+        elif not isinstance(file, Storage) and not hasattr(file, "read"):
             raise _no_file(file)
-        return file if bytes_left(file) is None else storage_of(file)
+        if hasattr(file, "read"):
+            if bytes_left(file) is None:
+                raw: io.RawIOBase = PlainPipe(file, limits, nthreads)
+                self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
+                return
+            file = storage_of(file)
+        try:
+            self._parts = OpenedFile(file, nthreads=nthreads, limits=limits, **remote)
+        except FormatError as error:
+            self._failure = stream_error(error)
+            return
+        raw = PlainFile(self._parts, nthreads)
+        self._buffer = io.BufferedReader(raw, BUFFER_NBYTES)
 
     def _open_output(self, settings: OutputSettings) -> None:
-        from ._file.stream_writing import output_to_object, output_to_path
-
         file, kind = self._file, self._kind
         if isinstance(file, str):
             self._output = output_to_path(file, kind, settings)
@@ -316,14 +306,16 @@ class BloscpackFile(io.BufferedIOBase):
         this at once. Fewer bytes are returned only at the end of the file; a negative
         `size` means all up to the end.
         """
-        buffer = self._find_buffer()
+        self._find_buffer()
         if self._parts is None:
             raise io.UnsupportedOperation("the file can't seek")
         if offset < 0:
             raise ValueError("the offset %d is negative" % offset)
         stop = self._parts.nbytes if size < 0 else offset + size
-        data: bytes = buffer.raw.read_span(offset, stop)  # type: ignore[attr-defined]
-        return data
+        try:
+            return self._parts.read(offset, stop)
+        except FormatError as error:
+            raise stream_error(error) from error
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Move to a position in the plain bytes and return it.

@@ -11,16 +11,11 @@ import struct
 import sys
 
 from ._compat import sibling_names
-from ._format.blosc_header import (
-    BLOSC_HEADER,
-    BLOSC_VERSION_CODEC,
-    BLOSC_VERSION_FORMAT,
-)
+from ._format.blosc_header import BLOSC_HEADER, BLOSC_PREFIX
 from ._format.blosc_header import decode_blosc_flags as decode_blosc_flags
 from ._format.blosc_header import decode_blosc_header as decode_blosc_header
 from .abstract_objects import MutableMappingObject, parameters_of
 from .checksums import (
-    CHECKSUMS,
     CHECKSUMS_AVAIL,
     CHECKSUMS_LOOKUP,
     Hash,
@@ -42,6 +37,7 @@ from .constants import (
 from .defaults import DEFAULT_OFFSETS
 from .exceptions import (
     DamageError,
+    FormatError,
     FormatVersionMismatch,
     HeaderError,
     NotReadable,
@@ -50,14 +46,12 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .metacodecs import CODECS, CODECS_AVAIL, check_valid_codec
+from .metacodecs import CODECS_AVAIL, check_valid_codec
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sized
-    from typing import TypeVar
-
-    T = TypeVar("T")
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
 HEADER_V0 = struct.Struct("<4sI")
 HEADER_V1 = struct.Struct("<4sB3sq")
@@ -99,7 +93,7 @@ OPTION_UNDO = 4
 # Whole numbers
 
 
-def plain_number(value: T) -> T:
+def plain_number(value: Any) -> Any:
     """Return a NumPy scalar as the Python value that it holds, other values unchanged.
 
     Arithmetic with NumPy integers overflows.
@@ -108,15 +102,8 @@ def plain_number(value: T) -> T:
         return value
     numpy = sys.modules.get("numpy")  # if it is not imported, there are no scalars
     if numpy is not None and isinstance(value, numpy.generic):
-        plain: T = value.item()
-        return plain
+        return value.item()
     return value
-
-
-def plain_numbers(fields: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Return the fields whose values are NumPy scalars, with the Python values."""
-    pairs = ((name, value, plain_number(value)) for name, value in fields)
-    return {name: plain for name, value, plain in pairs if plain is not value}
 
 
 def check_range(name: str, value: object, min_: int, max_: int) -> int:
@@ -140,8 +127,8 @@ def check_range(name: str, value: object, min_: int, max_: int) -> int:
     """
     if type(value) is not int:  # the usual case first, for speed
         value = plain_number(value)
-    if not isinstance(value, int):
-        raise UsageTypeError("'%s' must be of type 'int'" % name)
+        if not isinstance(value, int):
+            raise UsageTypeError("'%s' must be of type 'int'" % name)
     if not min_ <= value <= max_:
         raise UsageValueError(
             "'%s' must be in the range %s <= n <= %s, not '%s'"
@@ -296,12 +283,6 @@ class BloscpackHeader(MutableMappingObject):
         self.max_app_chunks = check_range(
             "max_app_chunks", max_app_chunks, 0, MAX_CHUNKS
         )
-        self._check_agreement()
-
-    _attributes = parameters_of(__init__)
-
-    def _check_agreement(self) -> None:
-        """Raise `UsageError` if the values contradict each other."""
         # Version 2 stores chunk_size 0 for a single chunk, and of two chunks the last
         # may be the longer one.
         if self.format_version >= 3 and -1 < self.chunk_size < self.last_chunk:
@@ -316,6 +297,8 @@ class BloscpackHeader(MutableMappingObject):
             raise UsageValueError(
                 "'max_app_chunks' can not be non '0' if 'nchunks' is '-1'"
             )
+
+    _attributes = parameters_of(__init__)
 
     @property
     def checksum_impl(self) -> Hash:
@@ -393,17 +376,12 @@ class BloscpackHeader(MutableMappingObject):
                 % (len(buffer_), BLOSCPACK_HEADER_LENGTH),
                 section="header",
             )
-        check_magic(buffer_)
-        return BloscpackHeader._decode(buffer_)
-
-    @staticmethod
-    def _decode(buffer_: bytes) -> BloscpackHeader:
-        """Return the header of version 2 or 3 in 32 bytes that begin with the magic."""
-        _, version, options, checksum, *sizes = HEADER_V2_V3.unpack(buffer_)
-        typesize, chunk_size, last_chunk, nchunks, max_app_chunks = sizes
-        if checksum >= len(CHECKSUMS):
-            offset = FIELD_OFFSETS[FORMAT_VERSION]["checksum"]
-            _check_number("checksum", checksum, CHECKSUMS, "header", offset)
+        fields = HEADER_V2_V3.unpack(buffer_)
+        magic, version, options, checksum, typesize, *sizes, max_app_chunks = fields
+        if magic != MAGIC:
+            check_magic(buffer_)
+        if checksum >= len(CHECKSUMS_AVAIL):
+            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "header")
         if version == 2:
             # The last eight bytes and the other option bits are reserved. Old readers
             # ignored them.
@@ -419,6 +397,7 @@ class BloscpackHeader(MutableMappingObject):
                     offset=FIELD_OFFSETS[FORMAT_VERSION]["options"],
                 )
             decode_options(format(options, "08b"))  # raises
+        chunk_size, last_chunk, nchunks = sizes
         if nchunks == 0 and last_chunk > 0:
             raise DamageError(
                 "a file without chunks can't have a last chunk of '%d' bytes"
@@ -442,17 +421,16 @@ class BloscpackHeader(MutableMappingObject):
             raise HeaderError(str(error), section="header", offset=0) from error
 
 
-def _check_number(
-    name: str, number: int, table: Sized, section: str, offset: int | None = None
-) -> None:
-    """Raise `FormatError` if `number` is no index of `table`."""
-    if number >= len(table):
-        raise DamageError(
-            "%s number must be in the range 0 <= n <= %d, not '%d'"
-            % (name, len(table) - 1, number),
-            section=section,
-            offset=offset,
-        )
+def _no_such_number(
+    kind: str, number: int, names: Sequence[str], section: str
+) -> FormatError:
+    """Return the error for the number of something that is not in a table."""
+    return DamageError(
+        "%s number must be in the range 0 <= n <= %d, not '%d'"
+        % (kind, len(names) - 1, number),
+        section=section,
+        offset=FIELD_OFFSETS[FORMAT_VERSION][kind] if section == "header" else None,
+    )
 
 
 def check_magic(buffer_: bytes, size: int | None = None) -> None:
@@ -498,23 +476,21 @@ def find_version(prefix: bytes, size: int | None = None) -> int:
     NotReadable, FormatVersionMismatch
         This is no Bloscpack file, or a version that no release wrote.
     """
-    if len(prefix) >= len(MAGIC):
+    length = len(prefix)
+    if length >= len(MAGIC) and prefix[: len(MAGIC)] != MAGIC:
         check_magic(prefix, size)
-    if len(prefix) >= HEADER_V0.size + BLOSC_HEADER_LENGTH:
-        version, versionlz, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(
-            prefix, HEADER_V0.size
-        )
+    chunk = prefix[HEADER_V0.size :]
+    if length >= HEADER_V0.size + BLOSC_HEADER_LENGTH and chunk[:2] == BLOSC_PREFIX:
+        _, _, _, typesize, nbytes, _, ctbytes = BLOSC_HEADER.unpack_from(chunk)
         # At the position of ctbytes the other versions store a part of nchunks, which
         # passes this test only for more chunks than any disk can hold.
         if (
-            version == BLOSC_VERSION_FORMAT
-            and versionlz == BLOSC_VERSION_CODEC
-            and typesize != 0
+            typesize != 0
             and nbytes <= MAX_BUFFERSIZE
             and BLOSC_HEADER_LENGTH <= ctbytes <= nbytes + BLOSC_HEADER_LENGTH
         ):
             return 0
-    if len(prefix) < BLOSCPACK_HEADER_LENGTH:
+    if length < BLOSCPACK_HEADER_LENGTH:
         message = "attempting to decode a bloscpack header of length '%d', not '%d'"
         message %= len(prefix), BLOSCPACK_HEADER_LENGTH
         raise _not_readable(message, prefix, size)
@@ -539,11 +515,11 @@ def has_undo_record(prefix: bytes) -> bool:
         The first 32 bytes of the file. A file of version 0 has its number of chunks in
         the place of version and options.
     """
-    options = FIELD_OFFSETS[FORMAT_VERSION]["options"]
+    at = _FIELD_OFFSETS_V2_V3["options"]
     return (
         len(prefix) >= BLOSCPACK_HEADER_LENGTH
-        and prefix[:options] == MAGIC + bytes([FORMAT_VERSION])
-        and bool(prefix[options] & OPTION_UNDO)
+        and bool(prefix[at] & OPTION_UNDO)
+        and prefix[:at] == MAGIC + bytes([FORMAT_VERSION])
         and find_version(prefix) == FORMAT_VERSION
     )
 
@@ -589,7 +565,7 @@ def decode_header(prefix: bytes, size: int | None = None) -> BloscpackHeader:
                 offset=FIELD_OFFSETS[1]["nchunks"],
             )
         return BloscpackHeader(format_version=1, nchunks=nchunks)
-    return BloscpackHeader._decode(prefix[:BLOSCPACK_HEADER_LENGTH])
+    return BloscpackHeader.decode(prefix[:BLOSCPACK_HEADER_LENGTH])
 
 
 # The metadata header
@@ -643,7 +619,8 @@ class MetadataHeader(MutableMappingObject):
         meta_comp_size: int = 0,
         user_codec: bytes = b"",
     ) -> None:
-        check_options(meta_options)
+        if meta_options != "00000000":  # all other bits are reserved
+            check_options(meta_options)
         check_valid_checksum(meta_checksum)
         check_valid_codec(meta_codec)
         for name, value in (("magic_format", magic_format), ("user_codec", user_codec)):
@@ -701,14 +678,15 @@ class MetadataHeader(MutableMappingObject):
                 "not '%d'" % (len(buffer_), METADATA_HEADER_LENGTH),
                 section="metadata",
             )
-        magic_format, *numbers, user_codec = METADATA_HEADER.unpack(buffer_)
-        options, checksum, codec, level, *sizes = numbers
-        meta_size, max_meta_size, meta_comp_size = sizes
-        _check_number("checksum", checksum, CHECKSUMS, "metadata")
-        _check_number("codec", codec, CODECS, "metadata")
+        magic_format, options, checksum, codec, *sizes = METADATA_HEADER.unpack(buffer_)
+        level, meta_size, max_meta_size, meta_comp_size, user_codec = sizes
+        if checksum >= len(CHECKSUMS_AVAIL):
+            raise _no_such_number("checksum", checksum, CHECKSUMS_AVAIL, "metadata")
+        if codec >= len(CODECS_AVAIL):
+            raise _no_such_number("codec", codec, CODECS_AVAIL, "metadata")
         try:
             return MetadataHeader(
-                decode_magic_string(magic_format),
+                magic_format.rstrip(b"\0"),
                 format(options, "08b"),
                 CHECKSUMS_AVAIL[checksum],
                 CODECS_AVAIL[codec],
@@ -716,17 +694,18 @@ class MetadataHeader(MutableMappingObject):
                 meta_size,
                 max_meta_size,
                 meta_comp_size,
-                decode_magic_string(user_codec),
+                user_codec.rstrip(b"\0"),
             )
         except UsageError as error:
             raise DamageError(str(error), section="metadata") from error
+
+
+# Names kept from 0.16
 
 
 def decode_magic_string(str_: bytes) -> bytes:
     """Return `str_` without the zero bytes at its end."""
     return str_.rstrip(b"\0")
 
-
-# Names kept from 0.16
 
 __getattr__ = sibling_names(__name__)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ._file.array_reader import CACHE_NBYTES
 from ._file.indexing import StoredArray
-from ._file.opened import OpenedFile, open_parts, reader_of
+from ._file.opened import OpenedFile, reader_of
 from ._format.array_metadata import Description
 from ._format.dtypes import Array, DType, Key
 from ._format.rows import block_shape
@@ -216,7 +216,7 @@ def open_ndarray(
     origin = None
     if isinstance(file, (str, os.PathLike)):
         origin = partial(open_ndarray, full_name(os.fsdecode(file)), **options)
-    parts = open_parts(file, **options)
+    parts = OpenedFile(file, **options)
     try:
         with naming_errors(parts.name or ""):
             return LazyArray(parts, origin)

@@ -68,20 +68,12 @@ class MetaCodec:
         return "<MetaCodec %s>" % self.name
 
 
-def _store(data: bytes, level: int) -> bytes:
-    return data
-
-
-def _check_limit(nbytes: int, limit: int | None) -> None:
-    if limit is not None and nbytes > limit:
+def _restore(data: bytes, limit: int | None = None) -> bytes:
+    if limit is not None and len(data) > limit:
         raise DamageError(
             "the metadata decompress to more than '%d' bytes" % limit,
             section="metadata",
         )
-
-
-def _restore(data: bytes, limit: int | None = None) -> bytes:
-    _check_limit(len(data), limit)
     return data
 
 
@@ -95,7 +87,7 @@ def _inflate(data: bytes, limit: int | None = None) -> bytes:
         raise DamageError(
             "the metadata are no valid zlib stream: %s" % error, section="metadata"
         ) from error
-    _check_limit(len(plain), limit)
+    plain = _restore(plain, limit)
     if not decompressor.eof or decompressor.unused_data:
         raise DamageError(
             "the zlib stream of the metadata does not end where the metadata end",
@@ -106,7 +98,7 @@ def _inflate(data: bytes, limit: int | None = None) -> bytes:
 
 # All codecs; the index of a codec is its number in a metadata header.
 CODECS = [
-    MetaCodec("None", _store, _restore),
+    MetaCodec("None", lambda data, level: data, _restore),
     MetaCodec("zlib", zlib.compress, _inflate),
 ]
 CODECS_AVAIL = [codec.name for codec in CODECS]

@@ -31,13 +31,14 @@ from .append import AppendKeywords, append_from
 from .args import AnyBloscArgs, AnyBloscpackArgs, AnyMetadataArgs, fit_settings, goal_of
 from .defaults import CHUNK_SIZE_NOT_GIVEN, DEFAULT_DTYPE_LIMIT
 from .exceptions import DamageError, NotReadable, UsageError
-from .file_io import log_packed, unpack_to_path
-from .fp_io import (
+from .file_io import (
     CompressedFPSink,
     PlainFPSink,
     PlainFPSource,
     SectionsSource,
+    log_packed,
     plain_sink,
+    unpack_to_path,
 )
 from .numpy_io import ArrayKeywords, pack_items, put_chunk, typesize_of
 from .serializers import is_array
@@ -201,12 +202,11 @@ def _trailing_bytes(array: Array) -> NotReadable:
 class NpySource(PlainFPSource):
     """Yields the items of an array, which follow the header of its ``.npy`` file."""
 
-    def check_complete(self, i: int, size: int, found: int) -> None:
-        if found < size:
-            raise DamageError(
-                "the file ends too early: expected '%d' bytes of items for chunk %d, "
-                "found '%d'" % (size, i, found)
-            )
+    def too_early(self, i: int, size: int, found: int) -> Exception:
+        return DamageError(
+            "the file ends too early: expected '%d' bytes of items for chunk %d, "
+            "found '%d'" % (size, i, found)
+        )
 
 
 def pack_npy_to_file(
@@ -287,7 +287,7 @@ def pack_npy_to_file(
             exclusive=exclusive,
             storage_options=storage_options,
         ) as out_fp:
-            source, sink = NpySource(items_fp), CompressedFPSink(out_fp, new=True)
+            source, sink = NpySource(items_fp), CompressedFPSink(out_fp)
             pack_items(source, sink, array, *fitted, *args, **settings)
             if size is None and items_fp.read(1):
                 raise _trailing_bytes(array)
@@ -310,24 +310,20 @@ class NpySink(PlainFPSink):
         description: Description,
         header: bytes,
         *,
-        reserved: int = 0,
         sparse: bool = True,
     ) -> None:
-        super().__init__(output_fp, reserved=reserved, sparse=sparse)
+        super().__init__(output_fp, sparse=sparse)
         self._description = description
-        self._header = header
-
-    def start(self) -> None:
-        write_all(self.output_fp, self._header)
-        super().start()
+        self._nbytes = 0
+        write_all(self.output_fp, header)
 
     def store(self, plain: Buffer) -> None:
         super().store(plain)
-        self._ends.append(self._ends[-1] + len(plain))
+        self._nbytes += len(plain)
 
     def finalize(self) -> None:
         super().finalize()
-        self._description.check_nbytes(max(self._ends))
+        self._description.check_nbytes(self._nbytes)
 
 
 class GridNpySink(NpySink):
@@ -335,14 +331,10 @@ class GridNpySink(NpySink):
 
     _band: Array | None = None
 
-    def start(self) -> None:
-        super().start()
-        self.random_access = False
-
     def store(self, plain: Buffer) -> None:
-        grid, start = self._description.grid, self._ends[-1]
+        grid = self._description.grid
         assert grid is not None
-        number = self._description.chunk_at(start, len(plain))
+        number = self._description.chunk_at(self._nbytes, len(plain))
         box = grid.box(number)
         if self._band is None:
             shape = *lengths(box[:1]), *grid.shape[1:]
@@ -352,11 +344,11 @@ class GridNpySink(NpySink):
         if number + 1 == grid.nchunks or grid.box(number + 1)[:1] != box[:1]:
             PlainFPSink.store(self, self._band.reshape(-1).view("u1").data)
             self._band = None
-        self._ends.append(start + len(plain))
+        self._nbytes += len(plain)
 
 
 def npy_sink(
-    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
+    source: SectionsSource, out_fp: Writable, *, sparse: bool = True
 ) -> NpySink:
     """Return a sink for a ``.npy`` file; see `bloscpack.file_io.unpack_fp_to_fp`.
 
@@ -370,16 +362,15 @@ def npy_sink(
     array = without_items(description.dtype, description.shape, fortran)
     header = encode_header(array)
     make = NpySink if description.grid is None else GridNpySink
-    reserved = min(reserved, description.nbytes)
-    return make(out_fp, description, header, reserved=reserved, sparse=sparse)
+    return make(out_fp, description, header, sparse=sparse)
 
 
 def sink_by_content(
-    source: SectionsSource, out_fp: Writable, reserved: int, *, sparse: bool = True
+    source: SectionsSource, out_fp: Writable, *, sparse: bool = True
 ) -> PlainFPSink:
     """Return a sink for a ``.npy`` file, or for bytes if `source` holds no array."""
     make_sink = npy_sink if is_array(source.metadata) else plain_sink
-    return make_sink(source, out_fp, reserved, sparse=sparse)
+    return make_sink(source, out_fp, sparse=sparse)
 
 
 def unpack_npy_from_file(

@@ -41,7 +41,6 @@ from ._format.shard import (
     shard_of,
     with_rows,
 )
-from ._loop import pack, unpack
 from ._storage.paths import check_place
 from ._types import Buffer, Json, Path, Seekable, StorageOptions
 from .abstract_io import (
@@ -50,6 +49,8 @@ from .abstract_io import (
     MemorySink,
     PlainSource,
     Progress,
+    pack,
+    unpack,
 )
 from .args import (
     AnyBloscArgs,
@@ -62,10 +63,9 @@ from .args import (
     calculate_nchunks,
     fit_settings,
     goal_of,
-    pack_settings,
     parse_chunk_size,
+    settings_of,
 )
-from .bytes_io import CompressedBytesSource, bytes_writer
 from .constants import MAX_BUFFERSIZE, MAX_TYPESIZE
 from .defaults import CHUNK_SIZE_NOT_GIVEN, NotGiven
 from .exceptions import (
@@ -75,7 +75,12 @@ from .exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from .fp_io import CompressedFPSink, CompressedFPSource
+from .file_io import (
+    CompressedBytesSource,
+    CompressedFPSink,
+    CompressedFPSource,
+    room_to_pack,
+)
 from .pretty import double_pretty_size
 from .serializers import user_metadata
 
@@ -122,7 +127,7 @@ class PlainNumpySource(PlainSource):
         The array is masked: its mask would be lost.
     """
 
-    concurrent = True
+    lasting = True
 
     def __init__(self, ndarray: Array) -> None:
         ndarray = storable(ndarray)
@@ -148,7 +153,7 @@ class GridSource(PlainSource):
     `read` returns the items in a box.
     """
 
-    concurrent = True
+    lasting = True
 
     def __init__(
         self, read: Callable[[Box], Array], grid: Grid, *, padded: bool = True
@@ -156,20 +161,16 @@ class GridSource(PlainSource):
         self._read, self._grid, self._padded = read, grid, padded
 
     def __iter__(self) -> Iterator[Buffer]:
-        return map(self.load, self.tasks())
-
-    def tasks(self) -> Iterator[int]:
-        return iter(range(self._grid.nchunks))
-
-    def load(self, number: int) -> Buffer:
-        box, chunk = self._grid.box(number), self._grid.chunk
-        found = _raw(numpy.ascontiguousarray(self._read(box)))
-        if found.shape != chunk and self._padded:
-            padded = numpy.zeros(chunk, found.dtype)
-            padded[_inside(box)] = found
-            found = padded
-        plain: memoryview = found.reshape(-1).view("u1").data
-        return plain
+        chunk = self._grid.chunk
+        for number in range(self._grid.nchunks):
+            box = self._grid.box(number)
+            found = _raw(numpy.ascontiguousarray(self._read(box)))
+            if found.shape != chunk and self._padded:
+                padded = numpy.zeros(chunk, found.dtype)
+                padded[_inside(box)] = found
+                found = padded
+            plain: memoryview = found.reshape(-1).view("u1").data
+            yield plain
 
 
 def _raw(array: Array) -> Array:
@@ -233,23 +234,26 @@ class PlainNumpySink(MemorySink):
         self.metadata = metadata.metadata
         self.ndarray = new_array(metadata.shape, metadata.dtype, metadata.order)
         self.ptr = self.ndarray.ctypes.data
+        self._stored = 0
         super().__init__(memory_at(self.ptr, metadata.nbytes, self.ndarray))
 
     def room(self, start: int, nbytes: int) -> memoryview | None:
+        """Return the memory for the next chunk; None if the array is cut in a grid."""
         if start + nbytes > self._description.stored_nbytes:
             self._description.check_nbytes(start + nbytes)
-        room = super().room(start, nbytes)
-        return room if self._description.grid is None else None
+        memory = super().room(start, nbytes)
+        return memory if self._description.grid is None else None
 
-    def store_at(self, start: int, plain: Buffer) -> None:
-        """Copy the part of a chunk that is in the array."""
+    def store(self, plain: Buffer) -> None:
+        """Copy the part of the next chunk that is in the array."""
         grid = self._description.grid
         assert grid is not None
-        number = self._description.chunk_at(start, len(plain))
+        number = self._description.chunk_at(self._stored, len(plain))
         put_chunk(self.ndarray, grid.box(number), plain, grid)
+        self._stored += len(plain)
 
     def finalize(self) -> None:
-        self._description.check_nbytes(max(self._ends))
+        self._description.check_nbytes(self._end)
 
 
 # The functions on arrays
@@ -309,13 +313,16 @@ def pack_ndarray(
         The array is masked, a setting is invalid, or the array can't be a shard.
     """
     settings: Any = keywords
-    ndarray, chunk_size, grid = _cut(ndarray, chunk_size, settings.pop("chunks", None))
-    source = PlainNumpySource(ndarray)
-    fitted = _fitted(source, chunk_size, blosc_args, settings)
-    args = *fitted, bloscpack_args, metadata_args
-    array = source.ndarray
-    chunks_of = source if grid is None else GridSource(array.__getitem__, grid)
-    pack_items(chunks_of, sink, array, *args, **settings, grid=grid)
+    grid, chunks = None, settings.pop("chunks", None)
+    if chunks is not None:
+        ndarray, chunk_size, grid = _cut(ndarray, chunk_size, chunks)
+    plain = PlainNumpySource(ndarray)
+    if "auto" in settings:
+        chunk_size, blosc_args = _fitted(plain, chunk_size, blosc_args, settings)
+    array = plain.ndarray
+    source = plain if grid is None else GridSource(array.__getitem__, grid)
+    args = chunk_size, blosc_args, bloscpack_args, metadata_args
+    pack_items(source, sink, array, *args, **settings, grid=grid)
 
 
 def _cut(
@@ -325,8 +332,6 @@ def _cut(
 
     The grid is None if the chunks are spans of the items in order.
     """
-    if chunks is None:
-        return array, chunk_size, None
     if not isinstance(chunk_size, NotGiven):
         raise UsageError("give 'chunks' or 'chunk_size', not both")
     array = storable(array, order="C")
@@ -367,7 +372,9 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. With a `grid`, the
     source yields its chunks. The other parameters are those of `pack_ndarray`.
     """
-    described = describe(array, metadata)
+    described = getattr(source, "metadata", None) if metadata is None else None
+    if described is None:
+        described = describe(array, metadata)
     nbytes = array.nbytes
     if grid is not None:
         size = math.prod(grid.chunk) * array.dtype.itemsize
@@ -388,7 +395,7 @@ def pack_items(
         )
         if not chosen:
             settings = {**settings, "checksum": DEFAULT_SHARD_CHECKSUM}
-    found = pack_settings(blosc_args, bloscpack_args, metadata_args, settings)
+    found = settings_of(blosc_args, bloscpack_args, metadata_args, settings)
     if found[0] is blosc_args:  # the object of the caller stays unchanged
         found = found[0].copy(), *found[1:]
     found[0].typesize = typesize_of(array.dtype)
@@ -409,7 +416,9 @@ def as_shard(
     """
     found = dict(settings)
     chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
-    array, chunk_size, grid = _cut(array, chunk_size, found.pop("chunks", None))
+    grid, chunks = None, found.pop("chunks", None)
+    if chunks is not None:
+        array, chunk_size, grid = _cut(array, chunk_size, chunks)
     source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal_of(found.get("auto")))
@@ -503,7 +512,7 @@ def pack_ndarray_to_file(
     check_place(filename, "pack_ndarray_to_file(array, filename)")
     args = blosc_args, bloscpack_args, metadata_args
     with replacing(filename, sync, storage_options=storage_options) as fp:
-        sink = CompressedFPSink(fp, new=True)
+        sink = CompressedFPSink(fp)
         pack_ndarray(ndarray, sink, chunk_size, *args, **keywords)
 
 
@@ -526,8 +535,9 @@ def pack_ndarray_to_bytes(
     True
     """
     args = blosc_args, bloscpack_args, metadata_args
-    fp = bytes_writer(getattr(ndarray, "nbytes", 0))
+    fp = room_to_pack(getattr(ndarray, "nbytes", 0))
     pack_ndarray(ndarray, CompressedFPSink(fp), chunk_size, *args, **keywords)
+    fp.truncate()
     return fp.getvalue()
 
 

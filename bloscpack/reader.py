@@ -1,7 +1,7 @@
 """Random access: read part of the plain bytes, or of the rows of an array.
 
-Strategy: positions become chunk numbers. `ChunkReader` loads them on all threads;
-each is trimmed, and the caller gets the parts in order.
+Strategy: positions become chunk numbers. `OpenedFile` loads them on all threads; each
+is trimmed, and the caller gets the parts in order.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 
-from ._commit.undo import settled
 from ._engine.blosc_settings import own_settings
-from ._file.chunk_reader import ChunkReader
-from ._file.opened import storage_from
+from ._file.opened import OpenedFile, storage_from
 from ._format.array_metadata import Description
+from ._format.chunks import plain_of
 from ._format.dtypes import Array
-from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._types import Seekable
+from .abstract_io import effective_nthreads
 from .exceptions import UsageError
-from .fp_io import CompressedFPSource
+from .file_io import CompressedFPSource
 from .serializers import user_metadata
 
 
@@ -132,17 +131,18 @@ class Reader:
     """
 
     def __init__(self, fp: Seekable | Storage) -> None:
-        self._chunks = ChunkReader(settled(storage_from(fp)))
-        if not (self._chunks.storage.is_remote or self._chunks.is_cut):
-            self._chunks.check_end()  # `nbytes` is right if no frame follows
-        self.header = self._chunks.header
-        self.metadata = self._chunks.metadata
-        self.user_metadata = user_metadata(self.metadata)
-        self.nbytes = self._chunks.index.nbytes
+        self._file = file = OpenedFile(storage_from(fp), cache_nbytes=0)
+        if not (file.state.storage.is_remote or file.state.is_cut):
+            file.state.check_end()  # `nbytes` is right if no frame follows
+        self.header = file.header
+        self.metadata = file.metadata
+        self.user_metadata = file.user_metadata
+        self.nbytes = file.state.nbytes
 
     def _peek_behind(self, count: int) -> bytes:
         """Return up to `count` bytes that lie behind the last chunk."""
-        return self._chunks.storage.read_at(self._chunks.check_end(), count)
+        state = self._file.state
+        return state.storage.read_at(state.check_end(), count)
 
     def read(self, start: int, stop: int, *, nthreads: int | None = None) -> bytes:
         """Return the plain bytes from `start` to `stop`.
@@ -190,12 +190,13 @@ class Reader:
             If a chunk that holds some of the bytes is damaged; `deliver` has been
             called for all chunks before it.
         """
-        index = self._chunks.index
+        span = self._file.span
 
         def cut(number: int, plain: memoryview) -> bytes:
-            return selection.cut(plain, index.span(number)[0])
+            return selection.cut(plain, span(number)[0])
 
-        self._chunks.each(self._numbers(selection), cut, deliver, nthreads=nthreads)
+        numbers = self._numbers(selection)
+        self._file.ordered(numbers, cut, deliver, nthreads=nthreads)
 
     def select(self, span: slice) -> SpacedPieces:
         """Return the selection of a span of plain bytes; the step is ignored.
@@ -210,14 +211,14 @@ class Reader:
 
     def _numbers(self, selection: SpacedPieces) -> Sequence[int]:
         """Return the numbers of the chunks with selected bytes."""
-        index = self._chunks.index
+        file = self._file
         if selection.stop >= self.nbytes <= selection.start:
             # Nothing is selected; chunks without plain bytes may be damaged, though.
-            return range(max(0, index.nchunks - 1), index.nchunks)
-        numbers = index.numbers(selection.start, selection.stop)
+            return range(max(0, file.nchunks - 1), file.nchunks)
+        numbers = file.numbers(selection.start, selection.stop)
         if selection.count == 1 or selection.pitch == selection.size:
             return numbers
-        return [i for i in numbers if selection.within(*index.span(i))]
+        return [i for i in numbers if selection.within(*file.span(i))]
 
     # Arrays
 
@@ -305,7 +306,7 @@ class Reader:
         """Yield the selected rows of an array in chunks of every axis, in blocks."""
         from .lazy_array import open_ndarray
 
-        with open_ndarray(self._chunks.storage, nthreads=nthreads) as lazy:
+        with open_ndarray(self._file.state.storage, nthreads=nthreads) as lazy:
             if not lazy.shape or (rows.step or 1) < 1:
                 raise UsageError("expected rows with a step of at least 1")
             numbers = range(*rows.indices(len(lazy)))
@@ -373,8 +374,8 @@ class StreamReader(Reader):
         to_end = selection.stop == self.nbytes  # what follows has to be checked
         with own_settings:
             own_settings.use_threads_of_blosc(effective_nthreads(nthreads, None))
-            for frame in source.tasks():
-                plain = memoryview(source.plain(frame))
+            for frame in source.frames():
+                plain = memoryview(plain_of(frame, source.checksum_impl))
                 stop = frame.start + plain.nbytes
                 if selection.within(frame.start, stop):
                     deliver(selection.cut(plain, frame.start))

@@ -18,20 +18,20 @@ from ._commit.replacing import check_distinct, replacing
 from ._commit.snapshot import attempts_for, read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
-from ._engine.threads import for_each
+from ._engine.threads import ordered
 from ._format.chunks import check_digest, compress
-from ._loop import effective_nthreads
+from ._format.shard import new_trailer
 from ._storage.base import Storage
 from ._storage.paths import shown_name
 from ._storage.stream import positional
 from ._types import BinaryFile, Path, Readable, StorageOptions, Writable
-from .abstract_io import Progress
-from .args import BloscArgs
+from .abstract_io import Progress, effective_nthreads
+from .args import BloscArgs, MetadataArgs
 from .constants import MAGIC
 from .dataset.file_checks import DatasetRecovery
 from .defaults import DEFAULT_TYPESIZE
 from .exceptions import ChecksumMismatch, DamageError, StorageError, UsageValueError
-from .fp_io import CompressedFPSink
+from .file_io import CompressedFPSink
 from .headers import BloscpackHeader, check_range
 from .verify import checker_of_folder
 
@@ -106,8 +106,8 @@ def _write(
     sink.configure(blosc_args, header)
     sink.write_bloscpack_header()
     if plan.section is not None:
-        sink.write_section(plan.section.blocks())
-        sink.begin_trailer(plan.metadata)
+        sink.write_metadata(plan.section, MetadataArgs())
+        sink.trailer = new_trailer(plan.metadata, header)
     sink.init_offsets()
     filler_of = cache(partial(_filler, fill, blosc_args))
 
@@ -125,7 +125,7 @@ def _write(
             raise StorageError("the file changed while it was read") from error
         return compressed, digest
 
-    for_each(_tasks(plan), work, lambda chunk: sink.put_digested(0, *chunk), nthreads)
+    ordered(_tasks(plan), work, lambda chunk: sink.store(0, *chunk), nthreads)
     sink.finalize()
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ._compat import make_callable
-from ._file.opened import OpenedFile, open_parts
+from ._file.opened import OpenedFile
 from ._format.array_metadata import Description, Labels, default_dims
 from ._format.chunks import compress
 from ._format.dtypes import DType, decode_dtype
@@ -111,7 +111,7 @@ def references(
         address = file if is_url(file) else os.path.abspath(file)
     if MARK in address:
         address = with_lower_schemes(address)
-    with open_parts(file, cache_nbytes=0, storage_options=storage_options) as opened:
+    with OpenedFile(file, cache_nbytes=0, storage_options=storage_options) as opened:
         array = _array_of(opened, shown_name(file))
         chunks = _chunks_of(opened, array, address)
         labels = Labels(opened.user_metadata, len(array.shape))

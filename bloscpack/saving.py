@@ -23,7 +23,7 @@ from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
 from .constants import EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
-from .fp_io import CompressedFPSink
+from .file_io import CompressedFPSink
 from .lazy_array import open_ndarray
 from .numpy_io import as_shard, pack_ndarray, storable, unpack_ndarray_from_file
 from .zip_io import loadz, write_arrays
@@ -125,7 +125,7 @@ def save(
         pack_ndarray(array, CompressedFPSink(file), metadata=metadata, **packing)
         return
     with replacing(file, **how) as fp:
-        sink = CompressedFPSink(fp, new=True)
+        sink = CompressedFPSink(fp)
         pack_ndarray(array, sink, metadata=metadata, **packing)
 
 

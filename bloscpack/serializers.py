@@ -71,14 +71,16 @@ def replaced_metadata(old: Json, new: Json) -> Json:
 
 def shard_rows(metadata: Json) -> int | None:
     """Return the rows of an inner chunk of a Zarr shard; None if it says no shard."""
-    is_rows = is_array(metadata) and not is_grid(metadata)
+    is_rows = isinstance(metadata, dict) and metadata.get("container") == CONTAINER
     rows = metadata.get(SHARD) if is_rows else None
     return rows if type(rows) is int and rows > 0 else None
 
 
 def is_shard(metadata: Json) -> bool:
     """Return whether metadata say that the file is a Zarr shard."""
-    return shard_rows(metadata) is not None or (is_grid(metadata) and SHARD in metadata)
+    if not isinstance(metadata, dict) or SHARD not in metadata:
+        return False
+    return is_grid(metadata) or shard_rows(metadata) is not None
 
 
 class Serializer:
@@ -173,7 +175,7 @@ def has_more_values(text: bytes, limit: int) -> bool:
     Each value or key but the first follows one of ``,:[{`` outside of strings. Text
     that is no JSON may give any result, in a time that grows with its length.
     """
-    if _count_separators(text) < limit:
+    if len(text) < limit or _count_separators(text) < limit:
         return False  # commas inside of strings do not matter then
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     count, end = 1, 0
@@ -201,13 +203,16 @@ def parse_json(data: bytes | str) -> Json:
     Raises `ValueError` if it is no JSON in UTF-8, or nested too deeply.
     """
     import json
-    import re
 
     text = data.decode("utf-8") if isinstance(data, bytes) else data
-    # Converting each number with a function of our own is slower.
-    has_long = len(text) > MAX_METADATA_DIGITS and re.search(LONG_NUMBER, text)
+    parse_int = None
+    if len(text) > MAX_METADATA_DIGITS:
+        import re
+
+        # Converting each number with a function of our own is slower.
+        parse_int = _parse_int if re.search(LONG_NUMBER, text) else None
     try:
-        value = json.loads(text, parse_int=_parse_int if has_long else None)
+        value = json.loads(text, parse_int=parse_int)
     except RecursionError as error:
         raise ValueError(TOO_DEEP) from error
     _check_nesting(text)
@@ -244,10 +249,10 @@ def _check_nesting(text: str) -> None:
 
     Every array and every object is one level deeper than the one that contains it.
     """
-    import re
-
     if text.count("[") + text.count("{") <= MAX_METADATA_NESTING:
         return
+    import re
+
     # Without strings. They have no quotes once escaped ones are gone.
     text = text.replace("\\\\", "").replace('\\"', "")
     outside = re.sub('"[^"]*"', "", text).encode()
@@ -259,25 +264,18 @@ def _check_nesting(text: str) -> None:
 
 
 def _load_json(data: bytes | str, limit: int | None = None) -> Json:
+    cause: Exception | None = None
     try:
-        raw = data
-        if isinstance(raw, str):
-            raw = raw.encode("utf-8", "surrogatepass")
-        if limit is not None and has_more_values(raw, limit):
-            raise DamageError(
-                "the metadata have more than '%d' values" % limit, section="metadata"
-            )
-        value = parse_json(data)
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        if limit is None or not has_more_values(raw, limit):
+            return parse_json(data)
+        problem = "the metadata have more than '%d' values" % limit
     except MemoryError as error:
-        raise DamageError(
-            "there is no memory for the metadata of '%d' bytes" % len(data),
-            section="metadata",
-        ) from error
+        problem = "there is no memory for the metadata of '%d' bytes" % len(data)
+        cause = error
     except ValueError as error:
-        raise DamageError(
-            "the metadata are no valid JSON: %s" % error, section="metadata"
-        ) from error
-    return value
+        problem, cause = "the metadata are no valid JSON: %s" % error, error
+    raise DamageError(problem, section="metadata") from cause
 
 
 def _parse_int(digits: str) -> int:

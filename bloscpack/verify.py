@@ -16,13 +16,12 @@ from ._check.findings import Finding, Report
 from ._commit.snapshot import read_snapshot
 from ._compat import make_callable
 from ._engine.blosc_settings import own_settings
-from ._loop import effective_nthreads
 from ._storage.base import Storage
 from ._storage.paths import is_url, local_path, shown_name
 from ._storage.stream import positional
 from ._storage.urls import path_of
 from ._types import Path, Readable, StorageOptions
-from .abstract_io import Progress
+from .abstract_io import Progress, effective_nthreads
 from .constants import EXTENSION, MAGIC
 from .exceptions import FormatError, StorageError
 

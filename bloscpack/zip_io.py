@@ -27,14 +27,14 @@ from ._file.archive import (
     check_names,
     write_archive,
 )
-from ._file.array_reader import CACHE_NBYTES, ChunkCache
+from ._file.array_reader import CACHE_NBYTES
 from ._file.opened import OpenedFile
 from ._format.zarr_metadata import ZARR_JSON
 from ._format.zip_format import MEMBERS
 from ._storage.base import Closing, Storage, naming_errors
 from ._storage.paths import check_place, shown_name
 from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions, Writable
-from .args import AnyLimits, effective_limits
+from .args import AnyLimits
 from .exceptions import UsageError, UsageValueError
 from .lazy_array import LazyArray, Origin, full_name
 
@@ -110,10 +110,10 @@ def write_arrays(
     check_names(arrays, metadata)
     given = arrays, checked.packing, metadata
     if hasattr(file, "write"):
-        write_archive(file, *given, new=False)
+        write_archive(file, *given)
         return
     with replacing(file, checked.sync, storage_options=checked.storage_options) as fp:
-        write_archive(fp, *given, new=True)
+        write_archive(fp, *given)
 
 
 class ArrayArchive(Closing, Mapping[str, LazyArray]):
@@ -195,12 +195,11 @@ class ArrayArchive(Closing, Mapping[str, LazyArray]):
         self._check_open()
         file = self._file
         label = file.label(name)
-        limits = effective_limits(self._options["limits"])
-        cache = ChunkCache(self._options["cache_nbytes"])
-        nthreads = self._options["nthreads"]
+        names = "cache_nbytes", "limits", "nthreads"
+        options = {each: self._options[each] for each in names}
         with naming_errors(label):
             content, document = file.open(name)
-            parts = OpenedFile(content, cache, limits, label, nthreads)
+            parts = OpenedFile(content, name=label, **options)
             array = LazyArray(parts, self._origin(name))
             if document is not None:
                 check_document(document, array.shape, array.dtype, file.arrays[name])

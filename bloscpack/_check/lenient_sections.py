@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .._commit.undo import without_bit
-from .._format.blosc_header import BLOSC_VERSION_CODEC, BLOSC_VERSION_FORMAT
+from .._format.blosc_header import BLOSC_PREFIX
 from .._format.other_formats import PREFIX_LENGTH
 from .._format.sections import (
     check_metadata_header,
@@ -43,8 +43,6 @@ from ..headers import (
 from ..serializers import SERIALIZERS_LOOKUP
 from .findings import Report
 
-# The first two bytes of every Blosc chunk.
-BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
 TOO_SHORT = "the file ends too early: expected %s of '%d' bytes, found '%d'"
 
 

@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from .._engine.threads import RUN, Workspace, for_each
+from .._engine.threads import RUN, Workspace, ordered
 from .._format.blosc_header import (
     BLOCK_START_LENGTH,
     BLOSC_FLAG_RESERVED,
+    BLOSC_PREFIX,
     BloscHeader,
     decode_block_starts,
     decode_header,
@@ -29,13 +30,12 @@ from .._format.blosc_header import (
 )
 from .._format.chunks import check_digest, decompress_into
 from .._format.sections import FREE
-from .._loop import QUICK_CHUNK
 from .._storage.base import Storage
-from ..abstract_io import Progress
+from ..abstract_io import QUICK_CHUNK, Progress
 from ..checksums import CHECKSUMS, Hash
 from ..constants import BLOSC_HEADER_LENGTH, MAGIC
 from ..exceptions import DamageError, FormatError, Unsupported
-from .lenient_sections import BLOSC_PREFIX, Sections
+from .lenient_sections import Sections
 
 # The offset of a chunk, the end of its digest, and the chunk's header.
 Candidate = tuple[int, int, BloscHeader]
@@ -260,7 +260,7 @@ class ChunkScan:
         # With one thread no check is wasted.
         nthreads = self._nthreads if ahead > QUICK_CHUNK else 1
         batch = max(1, min(RUN // 4 // max(nbytes, 1), 64))
-        for_each(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
+        ordered(candidates(), work, deliver, nthreads, batch, nbytes < QUICK_CHUNK)
         return not exhausted and not damaged
 
     def _candidate_at(self, offset: int) -> Candidate | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .._engine.blosc_settings import own_settings
 from .._format.blosc_header import decode_header
-from .._format.chunks import check_digest, decompress, is_intact, walk_chunks
+from .._format.chunks import check_digest, decompress, frames_of, is_intact
 from .._format.crc32c import crc32c, with_zeros
 from .._format.sections import read_beginning
 from .._format.shard import (
@@ -96,7 +96,9 @@ def _end_of_chunks(storage: Storage, sections: Sections) -> int | None:
     try:
         cursor = StorageCursor(storage)
         read_beginning(cursor)
-        end = walk_chunks(cursor, header)[-1]
+        for _ in frames_of(cursor, header):
+            pass
+        end = cursor.position
     except FormatError:
         return None
     # The table or a chunk is wrong, or there is no table: only a separator makes sure.

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy
 
 from .. import dataset
-from .._file.opened import open_parts
+from .._file.opened import OpenedFile
 from .._format.dtypes import Array
 from .._format.other_formats import ZIP
 from .._storage.paths import is_url, shown_name
@@ -166,7 +166,7 @@ def _read_packed(path: str, request: Request) -> tuple[str, Content]:
     try:
         return "blp", read_blp(path, request)
     except NotANumpyArray:
-        parts = request.resources.enter_context(open_parts(path))
+        parts = request.resources.enter_context(OpenedFile(path))
         shape, attrs = (parts.nbytes,), attributes_of(parts.user_metadata)
         array = _Bytes(parts.read)
         return "blp", BytesContent(BYTE, shape, attrs=attrs, array=array)

@@ -110,8 +110,8 @@ class NamedFile:
         from .._check.files import Inspection
         from .._engine.blosc_settings import own_settings
         from .._file.archive import refuse_archive
-        from .._loop import effective_nthreads
         from .._storage.stream import positional
+        from ..abstract_io import effective_nthreads
 
         check_exists("file", self.path)
 

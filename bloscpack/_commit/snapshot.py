@@ -60,70 +60,53 @@ class Snapshot:
     ``fp`` reads the file as it was before a change that is under way or was
     interrupted. ``beginning_read`` says whether the sections in front of the chunks
     have been read and accepted, ``digested`` whether digests prove that the chunks
-    belong to the same state. Raises `FormatError` if the undo record is damaged, which
-    may be because the change has ended.
+    belong to the same state.
     """
 
     def __init__(self, path: Path, fp: BinaryIO) -> None:
         self._path = path
         self._real_fp = fp
-        self._regular = stat.S_ISREG(os.fstat(fp.fileno()).st_mode)
-        self._was_replaced = self._is_replaced()
-        self._state = self.current_state()
+        self._state = self._current_state()
         self.fp: BinaryIO | io.BufferedReader = fp
         self.beginning_read = False
         self.digested = False
 
     def undo(self) -> None:
-        """If the file ends with an undo record, let ``fp`` read the old content."""
-        if self._regular and has_undo_record(self._beginning()):
-            from .undo import settled_file  # rarely needed: `info` has to start fast
+        """If the file ends with an undo record, let ``fp`` read the old content.
 
-            self.fp = settled_file(self._real_fp)
+        Raises `FormatError` if the undo record is damaged, which may be because the
+        change has ended.
+        """
+        if self._state is not None:
+            header = self._state[2]
+            if has_undo_record(header) or not header:
+                from .undo import settled_file  # rarely needed: `info` must start fast
 
-    def _beginning(self) -> bytes:
-        """Return the present header, past the buffer of the file object."""
-        if hasattr(os, "pread"):
-            return os.pread(self._real_fp.fileno(), BLOSCPACK_HEADER_LENGTH, 0)
-        self._real_fp.seek(0, os.SEEK_END)  # drops the buffer
-        self._real_fp.seek(0)
-        prefix = self._real_fp.read(BLOSCPACK_HEADER_LENGTH)
-        self._real_fp.seek(0)
-        return prefix
+                self.fp = settled_file(self._real_fp)
 
-    def current_state(self) -> tuple[int, int, bytes] | None:
+    def _current_state(self) -> tuple[int, int, bytes] | None:
         """Return values that change when the file changes; None for no regular file.
 
         The clock of a file system may be too coarse to tell two steps of a change
         apart. The header does: its bit is set between them.
         """
-        if not self._regular:
+        number, header = self._real_fp.fileno(), b""
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
             return None
-        status = os.fstat(self._real_fp.fileno())
-        header = self._beginning() if hasattr(os, "pread") else b""
+        if hasattr(os, "pread"):  # past the buffer of the file object
+            header = os.pread(number, BLOSCPACK_HEADER_LENGTH, 0)
         return status.st_size, status.st_mtime_ns, header
 
     def is_current(self) -> bool:
         """Return whether the file has been neither changed nor replaced since."""
-        return self.is_unchanged() and not self._is_replaced()
-
-    def is_unchanged(self) -> bool:
-        """Return whether the bytes of the file have not changed since."""
-        return self._state == self.current_state()
-
-    def is_settled(self) -> bool:
-        """Return whether nothing was changed, and the file was not replaced just now.
-
-        A file that had been replaced before this was made remains what it was.
-        """
-        return self.is_unchanged() and self._was_replaced == self._is_replaced()
-
-    def _is_replaced(self) -> bool:
+        if self._state != self._current_state():
+            return False
         try:
             status = os.stat(self._path)
         except OSError:
-            return False
-        return not os.path.samestat(status, os.fstat(self._real_fp.fileno()))
+            return True
+        return os.path.samestat(status, os.fstat(self._real_fp.fileno()))
 
     def check(self, header: BloscpackHeader | None) -> None:
         """Raise `FileChanged` if the bytes read so far may be of two states.

@@ -1,6 +1,6 @@
-"""Threads: `for_each`, an ordered parallel map in bounded memory, and tasks ahead.
+"""Threads: `ordered`, a parallel map in order and bounded memory, and tasks ahead.
 
-`for_each` takes the items and delivers the results in the thread of the caller, in
+`ordered` takes the items and delivers the results in the thread of the caller, in
 order, so sources and sinks need no locks. While enough items are under way, that thread
 does work like the other ones. An error is raised in the order of the items, as if a
 single thread had done all work.
@@ -13,7 +13,7 @@ threads gets everything done. When a call returns or raises an error, no worker 
 its items or keeps them.
 
 In `Ahead`, workers do tasks ahead of the thread that needs their results. It does not
-drive the work: `for_each` does, or another caller. The caller submits tasks at any
+drive the work: `ordered` does, or another caller. The caller submits tasks at any
 time, keeps them in order, and bounds their number. A thread that waits for a result
 works on other tasks.
 """
@@ -25,7 +25,7 @@ import sys
 import threading
 from _thread import RLock, allocate_lock
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -37,16 +37,8 @@ Item = TypeVar("Item")
 
 Result = TypeVar("Result")
 
-# A function that `deliver` returns, to be called in any thread; None for nothing.
-Deferred = Callable[[], object] | None
-
-# The classes below do not depend on the types of items and results.
-_Work = Callable[[Any], object]
-
-_Deliver = Callable[[Any], Deferred]
-
 # The results of the items of a batch, and the error that ended it early.
-_Results = tuple[list[object], Exception | None]
+_Results = tuple[list[Any], Exception | None]
 
 # Maximum number of batches under way per thread: taken from the source, but not
 # delivered. It bounds the memory for items and results.
@@ -67,10 +59,10 @@ SLOW_IN_A_ROW = 4
 QUICK_AT_A_TIME = 32
 
 
-def for_each(
+def ordered(
     items: Iterable[Item],
     work: Callable[[Item], Result],
-    deliver: Callable[[Result], Deferred],
+    deliver: Callable[[Result], object],
     nthreads: int,
     batch: int = 1,
     quick: bool = False,
@@ -79,8 +71,6 @@ def for_each(
     """Call ``deliver(work(item))`` for each item, with `work` on `nthreads` threads.
 
     The thread of the caller takes the items and calls `deliver`, both in order.
-    `deliver` may return a function, which is then called in any thread and in any
-    order: it finishes the delivery, for example by writing at a position.
 
     `batch` is the number of items that a thread gets at a time. `quick` says that the
     work on an item may be too short for threads to help; then the caller works alone
@@ -89,111 +79,125 @@ def for_each(
 
     Raises the error of the first item, in order, whose taking, work or delivery fails.
     """
+    items = iter(items)
+    if nthreads > 1 and quick:
+        nthreads = _work_while_quick(items, work, deliver, nthreads)
     if nthreads <= 1:
         for item in items:
-            deferred = deliver(work(item))
-            if deferred is not None:
-                deferred()
+            deliver(work(item))
         return
-    batches = _BatchSource(items, batch)
-    if quick and _work_while_quick(batches, work, deliver):
-        return
-    _work_in_parallel(batches, work, deliver, nthreads, waits)
+    line = Line(work, deliver, nthreads, waits=waits)
+    failure = None
+    try:
+        while failure is None:
+            taken: list[Item] = []
+            try:
+                # extend() keeps the items before an error; list(islice()) loses them.
+                taken.extend(islice(items, batch))
+            except Exception as error:
+                failure = error
+            if not taken:
+                break
+            line.put(taken)
+        line.finish()
+        if failure is not None:
+            raise failure
+    finally:
+        line.close()
+
+
+def _work_while_quick(
+    items: Iterator[Item],
+    work: Callable[[Item], Result],
+    deliver: Callable[[Result], object],
+    nthreads: int,
+) -> int:
+    """Work in this thread while items are quick.
+
+    Return the number of threads for the items that are left.
+    """
+    slow, size = 0, 1
+    while slow < SLOW_IN_A_ROW:
+        count, start = 0, perf_counter()
+        for item in islice(items, size):
+            deliver(work(item))
+            count += 1
+        if count < size:
+            return 1
+        if perf_counter() - start > WORTH_A_THREAD * count:
+            slow, size = slow + 1, 1
+        else:
+            slow, size = 0, min(2 * size, QUICK_AT_A_TIME)
+    return nthreads
+
+
+class Line:
+    """Batches of items on their way through `work`, on several threads, to `deliver`.
+
+    `ordered` puts all items of a source into a line. A caller whose items arrive one by
+    one puts them itself, then calls `finish`, and always `close`. `deliver` is called
+    by the thread that puts.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Any], object],
+        deliver: Callable[[Any], object],
+        nthreads: int,
+        *,
+        waits: bool = False,
+    ) -> None:
+        self._work, self._deliver = work, deliver
+        self._ahead = Ahead(nthreads, spare=1, waits=waits)
+        self._most = WINDOW * max(nthreads, 1)
+        self._under_way: deque[Task] = deque()
+
+    def put(self, batch: Sequence[Any]) -> None:
+        """Let a thread work on items, and deliver what is due.
+
+        Raises the error of the work on an item, or of its delivery, when it is due.
+        """
+        self._under_way.append(self._ahead.submit(partial(self._work_on, batch)))
+        while len(self._under_way) >= self._most or (
+            self._under_way and self._under_way[0].is_done
+        ):
+            self._deliver_next()
+
+    def finish(self) -> None:
+        """Deliver everything."""
+        while self._under_way:
+            self._deliver_next()
+
+    def close(self) -> None:
+        """Drop what was not delivered, and wait for the threads."""
+        self._ahead.close()
+        self._under_way.clear()
+
+    def _work_on(self, batch: Sequence[Any]) -> _Results:
+        results: list[Any] = []
+        try:
+            for item in batch:
+                results.append(self._work(item))
+        except Exception as error:
+            return results, error
+        return results, None
+
+    def _deliver_next(self) -> None:
+        results, failure = self._ahead.result(self._under_way.popleft())
+        for result in results:
+            self._deliver(result)
+        if failure is not None:
+            raise failure
 
 
 def run_length(nitems: int, item_nbytes: int, nthreads: int, most: int = RUN) -> int:
-    """Return the number of adjacent items that a thread gets: `batch` of `for_each`.
+    """Return the number of adjacent items that a thread gets: `batch` of `ordered`.
 
     An item has `item_nbytes` plain bytes, a run at most about `most`. Numbers below 1
     mean an unknown value.
     """
     fair = nitems // (nthreads * RUNS_PER_THREAD)
     return max(1, min(most // item_nbytes, fair)) if item_nbytes > 0 else 1
-
-
-class _BatchSource:
-    """Items in lists; ``error`` is the exception that ended the items early."""
-
-    def __init__(self, items: Iterable[object], size: int) -> None:
-        self._items = iter(items)
-        self._size = size
-        self.ended = False
-        self.error: Exception | None = None
-
-    def take(self, size: int | None = None) -> list[object]:
-        """Return the next items; set ``ended`` if there are fewer than `size`."""
-        size = self._size if size is None else size
-        taken: list[object] = []
-        try:
-            # extend() keeps the items before an error; list(islice()) would lose them.
-            taken.extend(islice(self._items, size))
-        except Exception as error:
-            self.error = error
-        self.ended = len(taken) < size
-        return taken
-
-
-def _work_while_quick(batches: _BatchSource, work: _Work, deliver: _Deliver) -> bool:
-    """Work in this thread while items are quick; return whether all items are done."""
-    slow = 0
-    size = 1
-    while not batches.ended:
-        items = batches.take(size)
-        start = perf_counter()
-        for item in items:
-            deferred = deliver(work(item))
-            if deferred is not None:
-                deferred()
-        is_slow = perf_counter() - start > WORTH_A_THREAD * len(items)
-        if is_slow:
-            slow, size = slow + 1, 1
-        else:
-            slow, size = 0, min(2 * size, QUICK_AT_A_TIME)
-        if slow == SLOW_IN_A_ROW:
-            break
-    if batches.error is not None:
-        raise batches.error
-    return batches.ended
-
-
-def _work_in_parallel(
-    batches: _BatchSource, work: _Work, deliver: _Deliver, nthreads: int, waits: bool
-) -> None:
-    """Take, work and deliver until there are no more items."""
-
-    def work_on(items: list[object]) -> _Results:
-        results: list[object] = []
-        try:
-            for item in items:
-                results.append(work(item))
-        except Exception as error:
-            return results, error
-        return results, None
-
-    ahead = Ahead(nthreads, spare=1, waits=waits)
-    # Batches, and deferred functions, whose results are not delivered.
-    under_way: deque[tuple[Task, bool]] = deque()
-    try:
-        while under_way or not batches.ended:
-            has_room = len(under_way) < WINDOW * nthreads and not batches.ended
-            if has_room and not (under_way and under_way[0][0].is_done):
-                if items := batches.take():
-                    under_way.append((ahead.submit(partial(work_on, items)), True))
-                continue
-            task, is_batch = under_way.popleft()
-            found = ahead.result(task)
-            results, failure = found if is_batch else ((), None)
-            for result in results:
-                deferred = deliver(result)
-                if deferred is not None:
-                    under_way.append((ahead.submit(deferred), False))
-            if failure is not None:
-                raise failure
-        # All items before the error have been delivered.
-        if batches.error is not None:
-            raise batches.error
-    finally:
-        ahead.close()
 
 
 # In a worker, ``buffers`` lists those that it has, and drops when it waits.

@@ -26,7 +26,7 @@ from .. import log
 from .._commit.locking import LockedFile
 from .._commit.undo import FileChange, FileObjectTarget, changeable
 from .._engine.blosc_settings import own_settings
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._format.append_plan import (
     UNCHANGED,
     AppendPlan,
@@ -66,12 +66,11 @@ from .._format.shard import (
     inner_size,
     trailer_of,
 )
-from .._loop import effective_nthreads
 from .._storage.base import bytes_left, read_up_to
 from .._storage.cursor import Cursor
 from .._storage.stream import sampled
 from .._types import BinaryFile, Buffer, Json, Readable
-from ..abstract_io import Progress
+from ..abstract_io import Progress, effective_nthreads
 from ..args import (
     BLOSC_ARGS,
     AnyBloscArgs,
@@ -480,7 +479,7 @@ def _write_chunks(
         nthreads = effective_nthreads(how.nthreads, len(plan.new_sizes))
         if sum(plan.new_sizes[1:]) < WORTH_THREADS:
             nthreads = 1
-        for_each(plain_chunks, work, deliver, nthreads)
+        ordered(plain_chunks, work, deliver, nthreads)
     if trailer is not None:
         for block in trailer.blocks(end):
             change.overwrite(end, block)

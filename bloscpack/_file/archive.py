@@ -64,7 +64,7 @@ from ..exceptions import (
     UsageTypeError,
     UsageValueError,
 )
-from ..fp_io import CompressedFPSink, is_seekable
+from ..file_io import CompressedFPSink, is_seekable
 from ..numpy_io import as_shard, pack_ndarray, storable
 from ..serializers import parse_json
 from .opened import open_source
@@ -340,8 +340,8 @@ class MemberSink(CompressedFPSink):
     kept: its checksum then takes one call.
     """
 
-    def __init__(self, output_fp: Writable, *, new: bool) -> None:
-        super().__init__(output_fp, new=new)
+    def __init__(self, output_fp: Writable) -> None:
+        super().__init__(output_fp)
         self._front = bytearray()
         self._rest_crc = 0
 
@@ -376,20 +376,17 @@ def write_archive(
     arrays: Mapping[str, object],
     settings: Mapping[str, Any],
     attributes: JsonObject | None,
-    *,
-    new: bool,
 ) -> None:
     """Write an archive to a file object, in one go if it can't seek.
 
     `settings` are keywords of `pack_ndarray`, and `attributes` are those of the group.
-    `new` says that the file object is a new file, as for `CompressedFPSink`.
     """
     # An upload in parts lets only bytes in its first part be written again.
     if is_seekable(fp) and not hasattr(fp, "insert"):
-        ArchiveWriter(fp, new).write(arrays, settings, attributes)
+        ArchiveWriter(fp).write(arrays, settings, attributes)
         return
     with tempfile.TemporaryFile() as spool:
-        write_archive(spool, arrays, settings, attributes, new=True)
+        write_archive(spool, arrays, settings, attributes)
         spool.seek(0)
         for block in iter(lambda: spool.read(COPY_NBYTES), b""):
             write_all(fp, block)
@@ -398,9 +395,8 @@ def write_archive(
 class ArchiveWriter:
     """Writes an archive to a file object that can seek, from its position on."""
 
-    def __init__(self, fp: BinaryFile, new: bool) -> None:
+    def __init__(self, fp: BinaryFile) -> None:
         self._fp = fp
-        self._new = new
         self._start = fp.tell()
         self._members: list[zipfile.ZipInfo] = []
         self._sizes: dict[str, int] = {}
@@ -479,7 +475,7 @@ class ArchiveWriter:
         info = new_info(name, self._fp.tell() - self._start)
         self._members.append(info)
         write_all(self._fp, encode_local(info))
-        sink = MemberSink(self._fp, new=self._new)
+        sink = MemberSink(self._fp)
         pack_ndarray(array, sink, **settings)
         info.file_size = info.compress_size = self._sizes[name] = sink.size
         info.CRC = sink.crc

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from _thread import allocate_lock
 from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
@@ -53,31 +54,58 @@ CACHE_NBYTES = 32 * 2**20
 LAST_PARTS = 8
 
 
-class ChunkSource(ABC):
+class ChunkSpans:
+    """Where chunks are in the plain bytes.
+
+    Attributes
+    ----------
+    nchunks, nbytes
+        Number of chunks, and of the plain bytes of all.
+    chunk_size
+        The plain size of all chunks but the last one; 0 if they have several.
+    starts
+        Where each chunk starts; needed only if they have several sizes.
+    """
+
+    nchunks: int
+    nbytes: int
+    chunk_size: int
+    starts: Sequence[int] | Array
+
+    def span(self, number: int) -> tuple[int, int]:
+        """Return start and stop of a chunk in the plain bytes."""
+        is_last, size = number + 1 == self.nchunks, self.chunk_size
+        if size:
+            start = number * size
+            return start, self.nbytes if is_last else start + size
+        stop = self.nbytes if is_last else int(self.starts[number + 1])
+        return int(self.starts[number]), stop
+
+    def numbers(self, start: int, stop: int) -> range:
+        """Return the numbers of the chunks that hold the span [start, stop)."""
+        if start >= min(stop, self.nbytes):
+            return range(0)
+        if size := self.chunk_size:  # the last chunk may be longer
+            first = min(start // size, self.nchunks - 1)
+            after = min(-(-stop // size), self.nchunks)
+        else:
+            first = bisect_right(self.starts, start) - 1
+            after = bisect_left(self.starts, stop)
+        # Chunks without plain bytes may be the last ones.
+        return range(first, self.nchunks if stop >= self.nbytes else after)
+
+
+class ChunkSource(ChunkSpans, ABC):
     """Chunks that are read by their numbers, by many threads at once.
 
     Attributes
     ----------
-    nbytes
-        Number of plain bytes of all chunks.
-    chunk_size
-        The plain size of all chunks but the last one; 0 if they have several.
     grid
         How chunks divide the axes of the array, if they are no spans of its bytes in C
         order: all are of full size then.
     """
 
-    nbytes: int
-    chunk_size: int
     grid: Grid | None = None
-
-    @abstractmethod
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-
-    @abstractmethod
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
 
     @abstractmethod
     def load(
@@ -241,12 +269,6 @@ class ChunkCache:
             self._nbytes = 0
 
 
-def new_memory(size: int) -> memoryview:
-    """Return new memory, which is not filled with zeros."""
-    items: Any = numpy.empty(size, "u1")
-    return memoryview(items)
-
-
 class ArrayReader:
     """An array in chunks, from which selected items are read.
 
@@ -293,20 +315,31 @@ class ArrayReader:
 
         They are a new array, or a scalar if integers select a single item.
         """
-        names, key = split_names(key, self.dtype)
-        run = self._run(key) if names is None else None
-        if run is not None:
-            return self._read_run(*run)
-        index = ArrayIndex(key, self.shape, self.order)
-        if isinstance(names, str) and self.dtype.fields is not None:
-            dtype, offset = self.dtype.fields[names][:2]
-            return index.finish(self.read_axes(index.axes, dtype, offset))
-        items = self.read_axes(index.axes)
-        return index.finish(items if names is None else items[names])
-
-    def _check_open(self) -> None:
         if self.closed:
             raise UsageValueError("the array is closed")
+        names, key = split_names(key, self.dtype)
+        run = self._run(key) if names is None else None
+        if run is None:
+            index = ArrayIndex(key, self.shape, self.order)
+            if isinstance(names, str) and self.dtype.fields is not None:
+                dtype, offset = self.dtype.fields[names][:2]
+                return index.finish(self.read_axes(index.axes, dtype, offset))
+            items = self.read_axes(index.axes)
+            return index.finish(items if names is None else items[names])
+        dtype, (position, shape) = self.dtype, run
+        start = position * dtype.itemsize
+        if not shape:  # the usual case, for speed
+            buffer = bytearray(dtype.itemsize)
+            self._source.read_into(memoryview(buffer), start)
+            items = numpy.ndarray((), dtype, buffer)
+        else:
+            items = self._allocate(shape, dtype)
+            if items.nbytes:
+                flat: Any = items.reshape(-1).view("u1")
+                self._source.read_into(memoryview(flat), start)
+        if items.size == 1:  # which may become a scalar
+            check_text(items)
+        return items if shape else items[()]
 
     def _run(self, key: Key) -> tuple[int, tuple[int, ...]] | None:
         """Return the position in the file and the shape of neighbouring items.
@@ -352,26 +385,6 @@ class ArrayReader:
             return position * math.prod(inner), inner
         return None if inner else (grid.position(digits(position, shape)), ())
 
-    def _read_run(self, position: int, shape: tuple[int, ...]) -> Any:
-        """Return neighbouring items as an array, or one of them as a scalar."""
-        self._check_open()
-        dtype, start = self.dtype, position * self.dtype.itemsize
-        if not shape:  # the usual case, for speed
-            buffer = bytearray(dtype.itemsize)
-            self._source.read_into(memoryview(buffer), start)
-            items: Array = numpy.ndarray((), dtype, buffer)
-        else:
-            items = self._allocate(shape, dtype)
-            if items.nbytes:
-                flat: Any = items.reshape(-1).view("u1")
-                self._source.read_into(memoryview(flat), start)
-        if items.size == 1:  # which may become a scalar
-            check_text(items)
-        return items if shape else items[()]
-
-    def _full(self) -> list[Steps | PositionList]:
-        return [Steps(n, 0, 1, n) for n in self.shape]
-
     def read_axes(
         self,
         axes: list[Steps | PositionList],
@@ -398,7 +411,6 @@ class ArrayReader:
 
         The array is contiguous and has the axes in the order of the file.
         """
-        self._check_open()
         if not result.nbytes:
             return
         itemsize = self.dtype.itemsize
@@ -437,16 +449,19 @@ class ArrayReader:
 
     def read(self, out: Array | None = None) -> Array:
         """Return all items, in a new array or in `out`."""
+        if self.closed:
+            raise UsageValueError("the array is closed")
+        axes: list[Steps | PositionList] = [Steps(n, 0, 1, n) for n in self.shape]
         if out is None:
-            return self.read_axes(self._full())
+            return self.read_axes(axes)
         check_out(out, self.shape, self.dtype)
         ordered = numpy.asarray(out)
         if self.order == "F":
             ordered = ordered.T
         if ordered.flags.c_contiguous:
-            self._fill(ordered, self._full())
+            self._fill(ordered, axes)
         else:
-            out[...] = self.read()
+            out[...] = self.read_axes(axes)
         return out
 
 

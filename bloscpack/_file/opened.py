@@ -1,12 +1,25 @@
-"""A file that stays open while parts of it are read, again and again.
+"""A file that stays open while its chunks are read, again and again, by many threads.
+
+Flow: chunk numbers → runs of chunks that are neighbours in the file → one read for each
+run → verify each digest → decompress into the memory of the caller → the caller.
+
+`FileState` says where the chunks of one state of a file are. The offset table gives the
+positions in one read; its entries are only compared with each other, and each chunk
+that is loaded is compared with its entry and the next one. Without a table that can be
+true, the headers of all chunks are read, once.
+
+From a local file every worker reads its own runs. From a place where each read is a
+round trip (`Storage.is_remote`), groups of runs are requested at once; one more thread
+requests the next group while the workers decompress. Only the thread of the caller
+reads a storage that is not ``concurrent``.
 
 A file that was opened by its name may grow while it is open: an append overwrites the
 last chunk, the header and free entries of the offset table. The opened file keeps the
-plain bytes that it had: they stay the beginning of the plain bytes. When a read meets
-the change, the sections in front of the chunks are read again, through the undo record
-if there is one, and the read starts again. Digests prove that a chunk was read whole;
-without digests the read starts again if the state of the file has changed. After a
-change, a chunk that was read before shows whether this is still the same file.
+plain bytes that it had: they stay the beginning of the plain bytes. After each read,
+and after an error, the status of the file shows whether it has changed. Then its
+sections are read again, through the undo record if there is one. They must continue the
+ones before, and a chunk that was read before must be in its place. Digests prove that
+the chunks were read whole; without digests the read starts again.
 
 A file that is replaced under its name changes nothing here: the old file stays open.
 """
@@ -14,362 +27,422 @@ A file that is replaced under its name changes nothing here: the old file stays 
 from __future__ import annotations
 
 import errno
+import io
 import math
 import os
 import zlib
-from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from itertools import chain, islice
 from typing import Any, BinaryIO
 
-from .._commit.snapshot import BEGINNING_ATTEMPTS, Snapshot
+import numpy
+
+from .._commit.snapshot import BEGINNING_ATTEMPTS
 from .._commit.undo import settled
+from .._engine.blosc_settings import own_settings
 from .._engine.forks import ForkSafeLock
+from .._engine.threads import Ahead, Task, Workspace, ordered, run_length
 from .._format.array_metadata import Description
+from .._format.blosc_header import check_plain_size, decode_header
+from .._format.chunks import (
+    check_digest,
+    decompress_into,
+    frame_behind,
+    frames_of,
+    starts_with_frame,
+)
+from .._format.dtypes import Array
+from .._format.sections import SMALLEST_CHUNK, is_plausible_table, read_beginning
 from .._storage.base import (
     Closing,
     MemoryStorage,
     Storage,
+    StorageFile,
     naming_errors,
     refuse_text,
 )
+from .._storage.cursor import Cursor, StorageCursor
 from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
 from .._types import Buffer, Path, Seekable, StorageOptions
+from ..abstract_io import Progress, nthreads_to_read
 from ..args import AnyLimits, Limits, effective_limits
-from ..bytes_io import announced_bytes
-from ..constants import MAGIC, MAX_THREADS
-from ..exceptions import FormatError, StorageError, UsageTypeError, UsageValueError
-from ..headers import check_range
+from ..constants import (
+    BLOSC_HEADER_LENGTH,
+    BLOSCPACK_HEADER_LENGTH,
+    MAGIC,
+    MAX_THREADS,
+    OFFSET_LENGTH,
+)
+from ..exceptions import (
+    DamageError,
+    FormatError,
+    StorageError,
+    UsageTypeError,
+    UsageValueError,
+)
+from ..file_io import announced_bytes
+from ..headers import check_range, has_undo_record
 from ..serializers import user_metadata
 from .array_reader import (
     CACHE_NBYTES,
     ArrayReader,
     ChunkCache,
     ChunkSource,
+    ChunkSpans,
     Needs,
     Room,
 )
-from .chunk_reader import MAX_FILE_SIZE, ChunkReader, Witness
+
+# Number, offset, next offset and plain size of a chunk.
+Extent = tuple[int, int, int, int]
 
 # Maximum number of bytes that are looked up as the name of a file; Linux takes no more.
 LONGEST_NAME = 4096
+# Number of bytes at the beginning of a local file that are read at once: the sections
+# in front of the chunks of most files.
+FRONT_NBYTES = 4096
+# Size of the reads of a remote file, when its chunk headers are read.
+REMOTE_READ = 2**20
+# Any size that an entry of an offset table can state.
+MAX_FILE_SIZE = 2**63 - 1
+# Maximum number of bytes by which Blosc makes a chunk longer.
+BLOSC_OVERHEAD = BLOSC_HEADER_LENGTH
+# Number of chunks whose extents are in memory at a time.
+MANY = 4096
+# Maximum number of plain bytes in a run of several chunks of a local file: a longer run
+# would leave threads without work.
+LOCAL_RUN = 512 * 2**10
+# Maximum number of bytes of a remote request for several chunks: two chunks of 1 MiB.
+# Larger requests are slower, because fewer run at once.
+REMOTE_RUN = 5 * 2**19
+# Maximum number of bytes between two chunks that are worth one remote request.
+REMOTE_GAP = 64 * 2**10
+# Maximum number of requests in a group, and about the bytes in their responses.
+REQUESTS_AT_A_TIME = 32
+BYTES_AT_A_TIME = 16 * 2**20
+# Number of groups that are requested while the chunks of another one are decompressed.
+GROUPS_AHEAD = 1
 
 
-def _always_changed(path: Path) -> StorageError:
-    return StorageError(
-        errno.EAGAIN, "the file was changed each time it was read", shown_name(path)
-    )
+class Run:
+    """Chunks that one read fetches, or one chunk from the cache.
+
+    ``chunks`` has the number, the file positions and the plain size of each chunk,
+    ``nbytes`` is the plain size of all. ``offset`` and ``stop`` are file positions.
+    ``content`` is the bytes between them, None if a worker is to read them. ``plain``
+    is the plain bytes of the chunk if they come from the cache.
+    """
+
+    __slots__ = ("chunks", "content", "nbytes", "offset", "plain", "stop")
+
+    def __init__(self, chunk: Extent) -> None:
+        self.chunks = [chunk]
+        _, self.offset, self.stop, self.nbytes = chunk
+        self.content: Buffer | None = None
+        self.plain: Buffer | None = None
 
 
-class OpenedFile(Closing, ChunkSource):
-    """A file whose parts are read; `open_parts` makes it. Many threads may use it.
+def plan_runs(
+    extents: Iterator[Extent],
+    cached: Callable[[int, int], Buffer | None] | None,
+    is_remote: bool,
+) -> Iterator[Run]:
+    """Yield the runs of chunks, without their content.
+
+    Parameters
+    ----------
+    extents
+        The chunks, in the order of the file.
+    cached
+        Returns the plain bytes of a chunk by its number and plain size, None if they
+        are not in memory; None if no chunk is.
+    is_remote
+        Whether each read is a round trip.
+    """
+    gap = REMOTE_GAP if is_remote else 0
+    run = None
+    for chunk in extents:
+        number, offset, stop, size = chunk
+        plain = cached(number, size) if cached is not None else None
+        if run is not None:
+            in_all = stop - run.offset if is_remote else run.nbytes + size
+            fits = in_all <= (REMOTE_RUN if is_remote else LOCAL_RUN)
+            if plain is None and fits and 0 <= offset - run.stop <= gap:
+                run.chunks.append(chunk)
+                run.stop, run.nbytes = stop, run.nbytes + size
+                continue
+            yield run
+        run = Run(chunk)
+        if plain is not None:
+            run.plain = plain
+            yield run
+            run = None
+    if run is not None:
+        yield run
+
+
+class FileState(ChunkSpans):
+    """The sections of a file in one state, and where each chunk is.
+
+    Parameters
+    ----------
+    storage
+        The file.
+    limits
+        Maximum sizes of the file; see `Limits`.
+    lock
+        Guards the search for the end.
+    head
+        The first bytes of the file, if they were read before.
 
     Attributes
     ----------
-    header, metadata, user_metadata
-        Header and metadata as they were when the file was opened.
-    nbytes, cbytes
-        Number of plain bytes, and size of the file, when it was opened.
-    nchunks
-        Number of chunks when the file was opened.
-    chunk_size
-        The plain size of all chunks but the last one; 0 if they have several.
-    name
-        Path or URL of the file; None for file objects and buffers.
-    identity
-        A value that differs for two files, or two states of a file, with different
-        content; None if unknown.
+    beginning, header
+        The sections in front of the chunks; the header in them.
+    offsets
+        Where each chunk starts in the file.
+    is_cut
+        Whether the end of the file is missing, and its last chunks with it.
+    replaced_table
+        Whether the last chunk contradicted the offset table, so that the headers of all
+        chunks replaced it. The table is wrong, or the file has changed.
+    status
+        What showed the file system when the state was read; None for a file that does
+        not change.
+    witness
+        Offset, size and CRC-32 of a digest, or of a chunk without one, that was read
+        and that no append changes; None before the first one.
     """
+
+    status: tuple[int, int, bytes] | None = None
+    witness: tuple[int, int, int] | None = None
+    _from_table = False
 
     def __init__(
         self,
-        source: Storage | BinaryIO,
-        cache: ChunkCache,
+        storage: Storage,
         limits: Limits | None,
-        name: str | None,
-        nthreads: int | None,
+        lock: ForkSafeLock,
+        head: bytes = b"",
     ) -> None:
-        self.name = name
-        # A file has the `name`, and may change.
-        self._source = source
-        self._cache = cache
+        self.storage = storage
         self._limits = limits
-        self._nthreads = nthreads
-        self._naming_errors: AbstractContextManager[None] = (
-            nullcontext() if name is None else naming_errors(name)
-        )
-        self._refreshing = ForkSafeLock()
-        # A chunk that was read while the file was as it was opened.
-        self._witness: Witness | None = None
-        # The last state of a changed file in which it was found.
-        self._accepted: object = None
-        with self._naming_errors:
-            reader, self._snapshot = self._read_beginning()
-        self._reader = reader
-        self._beginning = reader.beginning
-        self._index = reader.index  # stays: later ones have the same spans, and more
-        self.header = reader.header
-        self.metadata = reader.metadata
-        self.user_metadata = user_metadata(reader.metadata)
-        self.nbytes = reader.index.nbytes
-        self.nchunks = reader.index.nchunks
-        self.chunk_size = reader.index.chunk_size
-        self.cbytes = reader.storage.size
-        self.identity: Hashable = reader.storage.identity
-        self._version: Hashable = reader.storage.version
+        self._lock = lock
+        self._end: int | None = None
+        # Position and content of bytes that were read before, and are not read again.
+        self._tail = 0, b""
+        self.is_cut = self.replaced_table = False
+        # Exact reads: the sections in front of the chunks are few and small.
+        cursor = StorageCursor(storage, head)
+        self.beginning = read_beginning(cursor, limits)
+        self.header = self.beginning.header
+        self._first = cursor.position
+        if self._take_table(storage.size):
+            return
+        try:
+            self._read_headers()
+        except FormatError:
+            # The table may be right, and the end of the file missing.
+            if not self._take_table(MAX_FILE_SIZE):
+                raise
+            self.is_cut = True
 
-    def _read_beginning(self) -> tuple[ChunkReader, Snapshot | None]:
-        """Return a reader of the present state, and this state if it may change."""
-        source, how = self._source, (self._cache, self._limits)
-        if isinstance(source, Storage):
-            return ChunkReader(settled(source), *how), None
-        name = self.name or ""
-        for _ in range(BEGINNING_ATTEMPTS):
-            snapshot = Snapshot(name, source)
+    def _take_table(self, file_size: int) -> bool:
+        """Use the offset table, unless it can't be that of a file of that size."""
+        header, table = self.header, self.beginning.table
+        if not table or header.nbytes is None:
+            return False
+        smallest = SMALLEST_CHUNK + header.checksum_impl.size
+        if not is_plausible_table(table, self._first, file_size, smallest):
+            return False
+        self.offsets: Array = numpy.frombuffer(table, "<i8")
+        self.nchunks, self.nbytes = len(self.offsets), header.nbytes
+        # A header with a single chunk need not state the chunk size.
+        self.chunk_size = max(0, header.chunk_size)
+        self.starts = [] if self.chunk_size else [0] * self.nchunks
+        self._from_table = True
+        return True
+
+    def _read_headers(self) -> None:
+        """Take the positions from the headers of all chunks, and set the end.
+
+        Raises `FormatError` if one of them is damaged or if the plain bytes exceed the
+        limits.
+        """
+        size = REMOTE_READ if self.storage.is_remote else io.DEFAULT_BUFFER_SIZE
+        offsets, starts, nbytes = [], [], 0
+        with io.BufferedReader(StorageFile(self.storage), size) as fp:
+            cursor = Cursor(fp)
+            cursor.move(self._first)
+            for frame in frames_of(cursor, self.header, self._limits):
+                offsets.append(frame.offset or 0)
+                starts.append(frame.start)
+                nbytes = frame.start + frame.header.nbytes
+            self._end = cursor.position
+        self.offsets = numpy.array(offsets, "i8")
+        self.starts: Sequence[int] | Array = numpy.array(starts, "i8")
+        self.nchunks, self.nbytes = len(offsets), nbytes
+        self._from_table, self.chunk_size = False, 0
+
+    def entry_offset(self, number: int) -> int:
+        """Return the file position of an entry of the offset table."""
+        nentries = self.header.nchunks + self.header.max_app_chunks
+        return self._first - OFFSET_LENGTH * (nentries - number)
+
+    def check_end(self) -> int:
+        """Return where the chunks end in the file.
+
+        The last chunk has no next entry in the offset table that tells its size. If its
+        header contradicts the table, the headers of all chunks replace the table.
+        Raises `FormatError` if a frame follows the last chunk (rule C7).
+        """
+        with self._lock:
+            if self._end is not None:
+                return self._end
+            offset = int(self.offsets[-1])
+            start, stop = self.span(self.nchunks - 1)
+            digest_size = self.header.checksum_impl.size
+            if self.storage.is_remote:
+                most = stop - start + BLOSC_OVERHEAD + digest_size + BLOSC_HEADER_LENGTH
+                self._tail = offset, self.storage.read_at(offset, most)
             try:
-                snapshot.undo()
-                reader = ChunkReader(whole_file(snapshot.fp), *how)
-            except (FormatError, StorageError):
-                if snapshot.is_settled():
-                    raise
-            else:
-                if snapshot.is_settled():
-                    return reader, snapshot
-        raise _always_changed(name)
+                last = decode_header(self.read(offset, BLOSC_HEADER_LENGTH))
+            except FormatError:
+                last = None
+            if last is None or last.nbytes != stop - start:
+                self.replaced_table = True
+                self._read_headers()
+                return self._end or 0
+            end = offset + last.ctbytes + digest_size
+            if end < self.storage.size and starts_with_frame(
+                partial(self.read, end), self.header
+            ):
+                raise frame_behind(self.header, end)
+            self._end = end
+            return end
 
-    def close(self) -> None:
-        """Close the file, unless the caller opened it."""
-        if self.name is not None:
-            self._source.close()
+    def extents(self, numbers: Sequence[int]) -> Iterator[Extent]:
+        """Yield number, start, end and plain size of chunks; the end is in the file.
 
-    def version(self) -> tuple[object, ...]:
-        """Return a value that differs for other content, the same on each machine."""
-        from hashlib import sha256
-
-        beginning = self._beginning
-        digest = sha256(beginning.header.encode())
-        digest.update(repr(beginning.metadata).encode("utf-8", "surrogatepass"))
-        digest.update(beginning.table or b"")
-        return self._version, self.cbytes, digest.hexdigest()
-
-    # Positions
-
-    def span(self, number: int) -> tuple[int, int]:
-        """Return start and stop of a chunk in the plain bytes."""
-        return self._index.span(number)
-
-    def numbers(self, start: int, stop: int) -> range:
-        """Return the numbers of the chunks that hold the span [start, stop)."""
-        return self._index.numbers(start, stop)
-
-    def extents(self) -> list[tuple[int, int]]:
-        """Return where each chunk starts in the file, and where its digest ends.
-
-        Raises `FormatError` if the last chunk is damaged.
+        The extent includes the digest. It is at most one byte longer than a chunk and
+        its digest can be: a table that states a longer one is wrong, and the rest is
+        not read. Raises `FormatError` at the last chunk if the end is damaged.
         """
-        reader = self._reader
-        with self._naming_errors:
-            end = reader.check_end()
-        starts = [reader.index.offset(i) for i in range(self.nchunks)]
-        return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
+        most = BLOSC_OVERHEAD + self.header.checksum_impl.size + 1
+        last = self.nchunks - 1
+        for i in range(0, len(numbers), MANY):
+            some = numbers[i : i + MANY]
+            spans = [(n, n + 1) for n in some]
+            if some[-1] - some[0] + 1 == len(some):
+                spans = [(some[0], some[-1] + 1)]
+            for first, after in spans:
+                begins = self.offsets[first : after + 1].tolist()
+                sizes = [self.chunk_size] * (after - first)
+                if not self.chunk_size or after > last:
+                    found = map(self.span, range(first, after))
+                    sizes = [stop - start for start, stop in found]
+                for number in range(first, after):
+                    offset, size = begins[number - first], sizes[number - first]
+                    if number == last:
+                        yield number, offset, self.check_end(), size
+                    else:
+                        end = min(begins[number - first + 1], offset + size + most)
+                        yield number, offset, end, size
 
-    # Reading
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the file; the bytes of the tail come from memory."""
+        start, tail = self._tail
+        if start <= offset and offset + size <= start + len(tail):
+            return tail[offset - start : offset - start + size]
+        return self.storage.read_at(offset, size)
 
-    def load(
-        self,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        *,
-        room: Room | None = None,
-        joined: bool = False,
-        needs: Needs | None = None,
-    ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
+    def with_content(self, runs: Iterator[Run]) -> Iterator[Run]:
+        """Yield runs with their bytes, which are requested before they are due."""
+        if not self.storage.is_remote:
+            for run in runs:
+                if run.plain is None:
+                    run.content = self.read(run.offset, run.stop - run.offset)
+                yield run
+            return
 
-        def read(reader: ChunkReader) -> None:
-            if reader.index is self._index:
-                reader.each(
-                    numbers,
-                    use,
-                    room=room,
-                    joined=joined,
-                    needs=needs,
-                    nthreads=self._nthreads,
-                )
-            else:
-                self._load_as_opened(reader, numbers, use, room)
+        def groups() -> Iterator[list[Run]]:
+            """Yield the runs in groups that are requested together."""
+            group, nbytes = [], 0
+            for run in runs:
+                group.append(run)
+                nbytes += run.stop - run.offset
+                if len(group) == REQUESTS_AT_A_TIME or nbytes >= BYTES_AT_A_TIME:
+                    yield group
+                    group, nbytes = [], 0
+            if group:
+                yield group
 
-        self._read_consistently(read)
-
-    def read_part(self, number: int, start: int, view: memoryview) -> None:
-        """Fill `view` with plain bytes of a chunk, as `ChunkSource.read_part` says."""
-
-        def read(reader: ChunkReader) -> None:
-            is_same = reader.index is self._index
-            if not (is_same and reader.read_part(number, start, view)):
-                super(OpenedFile, self).read_part(number, start, view)
-
-        self._read_consistently(read)
-
-    def _read_consistently(self, read: Callable[[ChunkReader], None]) -> None:
-        """Read by a reader of the present state; again, if the file has changed."""
-        with self._naming_errors:
-            for _ in range(BEGINNING_ATTEMPTS):
-                reader, snapshot = self._reader, self._snapshot
-                try:
-                    read(reader)
-                except (FormatError, StorageError):
-                    if not self._refresh(reader):
-                        raise
+        def fetch(group: list[Run]) -> list[Run]:
+            wanted = []
+            start, tail = self._tail
+            for run in group:
+                if run.plain is not None:
+                    continue
+                if start <= run.offset and run.stop <= start + len(tail):
+                    run.content = tail[run.offset - start : run.stop - start]
                 else:
-                    if snapshot is None:
-                        return
-                    digested = reader.header.checksum_impl.size
-                    proven = digested and not reader.replaced_table
-                    if snapshot.is_unchanged():
-                        self._witness = self._witness or reader.witness
-                        return
-                    if proven:
-                        self._check_witness(reader, snapshot)
-                        return
-                    self._refresh(reader)
-        raise _always_changed(self.name or "")
+                    wanted.append(run)
+            if wanted:
+                extents = [(run.offset, run.stop) for run in wanted]
+                contents = self.storage.read_many(extents)
+                for run, content in zip(wanted, contents, strict=True):
+                    run.content = content
+            return group
 
-    def _check_witness(self, reader: ChunkReader, snapshot: Snapshot) -> None:
-        """Raise `StorageError` if the file was changed by more than an append.
+        remaining = groups()
+        first = list(islice(remaining, 2))
+        if len(first) < 2 or not self.storage.concurrent:
+            for group in chain(first, remaining):
+                yield from fetch(group)
+            return
+        ahead = Ahead(1 + GROUPS_AHEAD, waits=True)
+        tasks: list[Task] = []
+        try:
+            for group in chain(first, remaining):
+                tasks.append(ahead.submit(partial(fetch, group)))
+                if len(tasks) > GROUPS_AHEAD:
+                    yield from ahead.result(tasks.pop(0))
+            for task in tasks:
+                yield from ahead.result(task)
+        finally:
+            # After an error, and after Ctrl-C, a request may still be under way: it
+            # must not delay the error.
+            ahead.drop()
 
-        Digests prove that a chunk was read whole, not that it is a chunk of the file
-        that was opened.
+    def wrong_size(self, number: int, expected: int, found: int) -> DamageError:
+        """Return the error for a chunk and its digest of another size than `expected`.
+
+        `found` is the number of bytes that were read for them.
         """
-        state = snapshot.current_state()
-        if state != self._accepted:
-            if not self._has_witness(reader):
-                raise self._changed()
-            self._accepted = state
-
-    def _has_witness(self, reader: ChunkReader) -> bool:
-        """Return whether a chunk that was read before is still in its place."""
-        if self._witness is None:
-            return True
-        offset, size, crc = self._witness
-        return zlib.crc32(reader.storage.read_at(offset, size)) == crc
-
-    def _changed(self) -> StorageError:
-        return StorageError(
-            errno.EIO,
-            "the file was changed by more than an append since it was opened",
-            self.name,
+        behind = number + 1
+        if self._from_table and behind < self.nchunks:
+            entry, end = int(self.offsets[behind]), int(self.offsets[number]) + expected
+            if entry != end:
+                return DamageError(
+                    "the offset table says that chunk %d starts at byte %d, but the "
+                    "one in front of it ends at byte %d" % (behind, entry, end),
+                    section="offsets",
+                    chunk=behind,
+                    offset=self.entry_offset(behind),
+                )
+        return DamageError(
+            "the file ends too early: expected a chunk and its digest of '%d' bytes, "
+            "found '%d'" % (expected, found),
+            section="chunks",
         )
 
-    def _load_as_opened(
-        self,
-        reader: ChunkReader,
-        numbers: Sequence[int],
-        use: Callable[[int, memoryview], object],
-        room: Room | None,
-    ) -> None:
-        """Load chunks of a later state; the last one may have grown since."""
 
-        def room_of_size(number: int) -> memoryview | None:
-            fits = reader.index.span(number) == self.span(number)
-            return room(number) if room is not None and fits else None
-
-        def use_part(number: int, plain: memoryview) -> None:
-            start, stop = self.span(number)
-            part = plain[: stop - start]
-            if room is not None and len(part) < len(plain):
-                target = room(number)
-                if target is not None:
-                    target[:] = part
-                    part = target
-            use(number, part)
-
-        reader.each(numbers, use_part, room=room_of_size, nthreads=self._nthreads)
-
-    def _refresh(self, reader: ChunkReader) -> bool:
-        """Read the sections again if the file has changed since `reader` was made.
-
-        Return whether it has.
-        """
-        with self._refreshing:
-            if self._reader is not reader:  # another thread has done it
-                return True
-            if self._snapshot is None or self._snapshot.is_unchanged():
-                return False
-            reader, snapshot = self._read_beginning()
-            if not (self._continues(reader) and self._has_witness(reader)):
-                raise self._changed()
-            self._reader, self._snapshot = reader, snapshot
-            return True
-
-    def _continues(self, reader: ChunkReader) -> bool:
-        """Return whether an append can have made the state of `reader` of this file.
-
-        An append moves no chunk. Chunks elsewhere show that a program has written
-        another file over this one.
-        """
-        new, old = reader.index, self._index
-        if new.nchunks < old.nchunks or new.nbytes < old.nbytes:
-            return False
-        if not new.begins_like(old):
-            return False
-        # All chunks but the last had the same size, and it does not change.
-        last = old.nchunks - 1
-        return last < 0 or new.span(last)[0] == old.span(last)[0]
-
-    def cached(self, number: int, size: int) -> Buffer | None:
-        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
-        return self._cache.get(number, size)
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Return the plain bytes of the span [start, stop), fewer at the end."""
-        size = max(0, min(stop, self.nbytes) - start)
-        result = announced_bytes(size, self.nbytes)
-        self.read_into(result.view, start)
-        return result.finish()
-
-
-def reader_of(parts: OpenedFile, description: Description | None = None) -> ArrayReader:
-    """Return a reader of the array in a file.
-
-    Raises `FormatError` unless the chunks agree with `description`, by default the
-    description in the file.
-    """
-    if description is None:
-        description = Description(parts.metadata)
-    description.check_source(parts)
-    parts.grid = description.grid
-    return ArrayReader(
-        parts,
-        description.dtype,
-        description.shape,
-        description.order,
-        unit=_common_unit(parts, description.dtype.itemsize),
-    )
-
-
-def _common_unit(parts: OpenedFile, itemsize: int) -> int:
-    """Return the size of the largest part of an item in which no chunk ends."""
-    if parts.nchunks < 2:
-        return itemsize
-    # All chunks have this size, except that the last one may be shorter.
-    size = parts.header.chunk_size
-    if size != -1:
-        return math.gcd(itemsize, size)
-    return math.gcd(itemsize, *(parts.span(i)[0] for i in range(parts.nchunks)))
-
-
-def open_parts(
-    file: Path | Seekable | Buffer | Storage,
-    *,
-    cache_nbytes: int = CACHE_NBYTES,
-    nthreads: int | None = None,
-    limits: AnyLimits | None = None,
-    whole: bool = False,
-    storage_options: StorageOptions | None = None,
-) -> OpenedFile:
-    """Open a file whose parts are to be read.
+class OpenedFile(Closing, ChunkSource):
+    """A file whose chunks are read. Many threads may use it.
 
     Parameters
     ----------
@@ -384,23 +457,493 @@ def open_parts(
         Whether a file that a server can't send in parts may be read as a whole.
     storage_options
         Options of the file system of a URL.
+    name
+        What errors call a `Storage`, which is closed with the opened file then.
+
+    Attributes
+    ----------
+    header, metadata, user_metadata
+        Header and metadata as they were when the file was opened.
+    nbytes, cbytes
+        Number of plain bytes, and size of the file, when it was opened.
+    nchunks
+        Number of chunks when the file was opened.
+    name
+        Path or URL of the file; None for file objects and buffers.
+    identity
+        A value that differs for two files, or two states of a file, with different
+        content; None if unknown.
+    state
+        The `FileState` that was read last.
     """
-    check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
-    if nthreads is not None:
-        check_range("nthreads", nthreads, 1, MAX_THREADS)
-    checked = effective_limits(limits)
-    source, name = open_source(
-        file,
-        storage_options=storage_options,
-        whole=None if whole else False,
-        limits=limits,
+
+    def __init__(
+        self,
+        file: Path | Seekable | Buffer | Storage,
+        *,
+        cache_nbytes: int = CACHE_NBYTES,
+        nthreads: int | None = None,
+        limits: AnyLimits | None = None,
+        whole: bool = False,
+        storage_options: StorageOptions | None = None,
+        name: str | None = None,
+    ) -> None:
+        check_range("cache_nbytes", cache_nbytes, 0, MAX_FILE_SIZE)
+        if nthreads is not None:
+            check_range("nthreads", nthreads, 1, MAX_THREADS)
+        self._nthreads = nthreads
+        self._limits = effective_limits(limits)
+        self._cache = ChunkCache(cache_nbytes)
+        self._workspace, self._plain_workspace = Workspace(), Workspace()
+        self._lock = ForkSafeLock()
+        # A chunk that was read while the file was as it was opened.
+        self._witness: tuple[int, int, int] | None = None
+        remote = {"whole": None if whole else False, "limits": limits}
+        options = {**remote, "storage_options": storage_options}
+        self._source, self.name = open_source(file, **options)
+        self.name = self.name or name
+        self._naming_errors: AbstractContextManager[None] = (
+            nullcontext() if self.name is None else naming_errors(self.name)
+        )
+        try:
+            with self._naming_errors:
+                self._first = self.state = state = self._read_state()
+        except BaseException:
+            self.close()
+            raise
+        self.header = state.header
+        self.metadata = state.beginning.metadata
+        self.user_metadata = user_metadata(self.metadata)
+        self.nchunks, self.nbytes = state.nchunks, state.nbytes
+        self.chunk_size, self.starts = state.chunk_size, state.starts
+        self.cbytes = state.storage.size
+        self.identity: Hashable = state.storage.identity
+        self._version: Hashable = state.storage.version
+
+    def close(self) -> None:
+        """Close the file, unless the caller opened it."""
+        if self.name is not None:
+            self._source.close()
+
+    def version(self) -> tuple[object, ...]:
+        """Return a value that differs for other content, the same on each machine."""
+        from hashlib import sha256
+
+        beginning = self._first.beginning
+        digest = sha256(beginning.header.encode())
+        digest.update(repr(beginning.metadata).encode("utf-8", "surrogatepass"))
+        digest.update(beginning.table or b"")
+        return self._version, self.cbytes, digest.hexdigest()
+
+    def extents(self) -> list[tuple[int, int]]:
+        """Return where each chunk starts in the file, and where its digest ends.
+
+        Raises `FormatError` if the last chunk is damaged.
+        """
+        with self._naming_errors:
+            end = self._first.check_end()
+        starts = self._first.offsets.tolist()
+        return list(zip(starts, [*starts[1:], end], strict=True)) if starts else []
+
+    # States
+
+    def _status(
+        self, storage: Storage, nbytes: int = BLOSCPACK_HEADER_LENGTH
+    ) -> tuple[int, int, bytes]:
+        """Return values that change when the local file changes.
+
+        They are its size, the time of its last change, and `nbytes` at its beginning.
+        The clock of a file system may be too coarse to tell two steps of a change
+        apart. The header does: its bit is set between them.
+        """
+        assert not isinstance(self._source, Storage)
+        status = os.fstat(self._source.fileno())
+        # Past the buffer of the file object, if the system can do that.
+        head = storage.read_at(0, nbytes) if storage.concurrent else b""
+        return status.st_size, status.st_mtime_ns, head
+
+    def _read_state(self) -> FileState:
+        """Read the present state of the file, through its undo record if it has one."""
+        source, how = self._source, (self._limits, self._lock)
+        if isinstance(source, Storage):
+            return FileState(settled(source), *how)
+        for _ in range(BEGINNING_ATTEMPTS):
+            self._whole = whole = whole_file(source)
+            size, time, head = self._status(whole, FRONT_NBYTES)
+            status = size, time, head[:BLOSCPACK_HEADER_LENGTH]
+            try:
+                if has_undo_record(head) or not head:
+                    state = FileState(settled(whole), *how)
+                else:
+                    state = FileState(whole, *how, head)
+            except (FormatError, StorageError):
+                if status == self._status(whole):
+                    raise
+            else:
+                state.status = status
+                if status == self._status(whole):
+                    return state
+        raise self._always_changed()
+
+    def _has_changed(self, state: FileState) -> bool:
+        """Return whether the file has changed since `state`; if so, read it again.
+
+        Raises `StorageError` if it was changed by more than an append: that moves no
+        chunk, and only adds to the plain bytes.
+        """
+        if state.status is None or state.status == self._status(self._whole):
+            return False
+        with self._lock:
+            if self.state is not state:  # another thread has read it
+                return True
+            new, old, last = self._read_state(), self._first, self.nchunks - 1
+            continues = new.nchunks > last and new.nbytes >= self.nbytes
+            continues = continues and bool(
+                (new.offsets[: last + 1] == old.offsets[: last + 1]).all()
+                # All chunks but the last had the same size, and it does not change.
+                and (last < 0 or new.span(last)[0] == self.span(last)[0])
+            )
+            if continues and self._witness is not None:
+                offset, size, crc = self._witness
+                continues = zlib.crc32(new.storage.read_at(offset, size)) == crc
+            if not continues:
+                raise StorageError(
+                    errno.EIO,
+                    "the file was changed by more than an append since it was opened",
+                    self.name,
+                )
+            self.state = new
+        return True
+
+    def _read_consistently(
+        self, read: Callable[[FileState], object], *, again: bool = True
+    ) -> None:
+        """Call `read` with the state of the file; again, if the file has changed.
+
+        With `again` False, what was read can't be taken back: unless digests prove that
+        it was right, the change is an error.
+        """
+        with self._naming_errors:
+            for _ in range(BEGINNING_ATTEMPTS):
+                state = self.state
+                digested = state.header.checksum_impl.size
+                try:
+                    read(state)
+                except (FormatError, StorageError):
+                    if not self._has_changed(state):
+                        raise
+                else:
+                    if not self._has_changed(state):
+                        self._witness = self._witness or state.witness
+                        return
+                    # Digests prove that a chunk was read whole, and the witness that
+                    # it is a chunk of the file that was opened.
+                    if digested and not state.replaced_table:
+                        return
+                if not (again or digested):
+                    break
+        raise self._always_changed()
+
+    def _always_changed(self) -> StorageError:
+        name = shown_name(self.name or "")
+        why = "the file was changed each time it was read"
+        return StorageError(errno.EAGAIN, why, name)
+
+    # Reading
+
+    def load(
+        self,
+        numbers: Sequence[int],
+        use: Callable[[int, memoryview], object],
+        *,
+        room: Room | None = None,
+        joined: bool = False,
+        needs: Needs | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
+
+        `progress` is called with the number of plain bytes of each finished chunk, in
+        order, in the thread of the caller; if the file changes, also again.
+        """
+
+        def counted(number: int, plain: memoryview) -> int:
+            use(number, plain)
+            return len(plain)
+
+        work = use if progress is None else counted
+        how = progress, room, joined, needs, self._nthreads
+        self._read_consistently(lambda state: self._load(state, numbers, work, *how))
+
+    def ordered(
+        self,
+        numbers: Sequence[int],
+        work: Callable[[int, memoryview], Any],
+        deliver: Callable[[Any], object],
+        *,
+        nthreads: int | None = None,
+    ) -> None:
+        """Call ``deliver(work(number, plain))`` for chunks.
+
+        Parameters
+        ----------
+        numbers
+            The numbers of the chunks, ascending.
+        work
+            Called in any thread and in any order. The bytes are valid during the call.
+        deliver
+            Called in the thread of the caller and in order.
+        nthreads
+            Number of threads; None for that of the opened file.
+
+        Raises
+        ------
+        FormatError
+            If a chunk is damaged. `deliver` has been called for all chunks before it.
+        StorageError
+            If the file has changed meanwhile, and has no digests.
+        """
+        done = 0
+
+        def deliver_next(result: object) -> None:
+            nonlocal done
+            done += 1
+            deliver(result)
+
+        count = self._nthreads if nthreads is None else nthreads
+        how = None, False, None, count
+        self._read_consistently(
+            lambda state: self._load(state, numbers[done:], work, deliver_next, *how),
+            again=False,
+        )
+
+    def _load(
+        self,
+        state: FileState,
+        numbers: Sequence[int],
+        work: Callable[[int, memoryview], Any],
+        deliver: Callable[[Any], object] | None,
+        room: Room | None,
+        joined: bool,
+        needs: Needs | None,
+        nthreads: int | None,
+    ) -> None:
+        """Call `work` and `deliver` for chunks of a state, as `load` and `ordered`."""
+        if not numbers:
+            return
+        is_remote, storage = state.storage.is_remote, state.storage
+        if numbers[-1] + 1 == state.nchunks:
+            # This may replace the table: no extent of it may be used before. An error
+            # is raised again when the last chunk is reached.
+            with suppress(FormatError):
+                state.check_end()
+        # If the cache has no room for all chunks, each would be removed before it is
+        # used again, and decompressing into memory that is in use already is faster.
+        # Only the last chunk is kept then, where the next read may go on.
+        size, limit = self.chunk_size or self.nbytes // self.nchunks, self._cache.limit
+        keep_from = numbers[0 if len(numbers) * size <= limit else -1]
+        # The last chunk may have grown since the file was opened: it is not kept.
+        last = self.nchunks - 1
+        grown = numbers[-1] == last and state.span(last) != self.span(last)
+        if size > limit or grown:
+            keep_from = self.nchunks
+        joined = joined and not grown
+        decode = partial(self._decode, state, keep_from)
+
+        def work_on(run: Run) -> tuple[list[Any], FormatError | None]:
+            """Return the results for the chunks, and the error that ended the run."""
+            first, count = run.chunks[0][0], len(run.chunks)
+            if run.plain is not None:
+                plain = memoryview(run.plain)
+                target = room(first) if room is not None else None
+                if target is not None:
+                    target[:] = plain
+                    plain = target
+                return [work(first, plain)], None
+            content = run.content
+            if content is None:
+                content = self._workspace.view(run.stop - run.offset)
+                content = content[: storage.read_into(content, run.offset)]
+            content, results, joint = memoryview(content), [], None
+            if joined and run.nbytes <= LOCAL_RUN:
+                behind = run.chunks[-1][0] + 1
+                if behind - first == count > 1 and behind <= keep_from:
+                    joint = rest = self._plain_workspace.view(run.nbytes)
+            try:
+                for chunk in run.chunks:
+                    number, offset, stop, nbytes = chunk
+                    frame = content[offset - run.offset : stop - run.offset]
+                    if joint is not None:
+                        decode(chunk, frame, rest[:nbytes], needs)
+                        rest = rest[nbytes:]
+                        continue
+                    target = room(number) if room is not None else None
+                    if grown and number == last:
+                        start, end = self.span(last)
+                        plain = decode(chunk, frame)[: end - start]
+                        if target is not None:
+                            target[:] = plain
+                            plain = target
+                    else:
+                        part = needs if target is None else None
+                        plain = decode(chunk, frame, target, part)
+                    results.append(work(number, plain))
+                if joint is not None:
+                    results.append(work(first, joint))
+            except FormatError as error:
+                return results, error
+            return results, None
+
+        def deliver_run(done: tuple[list[Any], FormatError | None]) -> None:
+            results, error = done
+            if deliver is not None:
+                for result in results:
+                    deliver(result)
+            if error is not None:
+                raise error
+
+        # An empty cache has no chunk.
+        cached = self._cache.get if self._cache else None
+        runs = plan_runs(state.extents(numbers), cached, is_remote)
+        if is_remote or not storage.concurrent:
+            runs = state.with_content(runs)
+        # From the first chunk to the last one.
+        nbytes = state.span(numbers[-1])[1] - state.span(numbers[0])[0]
+        nruns = len(numbers)  # about
+        if not is_remote:
+            nruns = max(1, min(nruns, -(-nbytes // LOCAL_RUN)))
+        with own_settings:
+            nthreads = nthreads_to_read(nthreads, len(numbers), self.chunk_size)
+            nthreads = min(nruns, nthreads)
+            batch = 1
+            if room is not None and not is_remote:
+                batch = run_length(nruns, nbytes // nruns, nthreads)
+            ordered(runs, work_on, deliver_run, nthreads, batch)
+
+    def read_part(self, number: int, start: int, view: memoryview) -> None:
+        """Fill `view` with plain bytes of a chunk, as `ChunkSource.read_part` says."""
+        if self._first.storage.is_remote:
+            super().read_part(number, start, view)
+            return
+        stop = start + len(view)
+
+        def read(state: FileState) -> None:
+            """Do without the threads, which take longer than a block."""
+            if number + 1 == state.nchunks:
+                state.check_end()
+            (extent,) = state.extents((number,))
+            frame = self._workspace.view(extent[2] - extent[1])
+            frame = frame[: state.storage.read_into(frame, extent[1])]
+            # A last chunk that has grown since the file was opened is not kept.
+            begin, end = self.span(number)
+            keep = extent[3] == end - begin <= self._cache.limit
+            with own_settings:
+                keep_from = number if keep else number + 1
+                part = start, stop
+                plain = self._decode(
+                    state, keep_from, extent, frame, needs=lambda _: part
+                )
+            view[:] = plain[start:stop]
+
+        self._read_consistently(read)
+
+    def _decode(
+        self,
+        state: FileState,
+        keep_from: int,
+        extent: Extent,
+        frame: memoryview,
+        target: memoryview | None = None,
+        needs: Needs | None = None,
+    ) -> memoryview:
+        """Return the plain bytes of a chunk, in `target` if that is given.
+
+        Otherwise they are put into the cache if the chunk is one of those from
+        `keep_from` on; the memory is valid until this thread calls the method again.
+        Only the bytes that are needed are defined. Raises `FormatError` unless chunk
+        and digest fill the extent, and the digest fits.
+        """
+        number, offset, stop, size = extent
+        checksum, part = state.header.checksum_impl, None
+        keep = target is None and number >= keep_from
+        try:
+            header = decode_header(frame)
+            end = header.ctbytes
+            if not end + checksum.size == stop - offset == len(frame):
+                raise state.wrong_size(number, end + checksum.size, len(frame))
+            check_digest(frame[:end], frame[end:], checksum)
+            if state.witness is None and number + 1 < state.nchunks:
+                proof = frame[end:] or frame
+                state.witness = stop - len(proof), len(proof), zlib.crc32(proof)
+            if target is None:
+                check_plain_size(header, size)  # before memory is allocated
+                if keep:  # new memory, which is not filled with zeros
+                    items: Any = numpy.empty(size, "u1")
+                    target = memoryview(items)
+                else:
+                    target = self._plain_workspace.view(size)
+            if (
+                needs is not None
+                and 2 * header.blocksize <= size
+                and (not keep or self._cache.is_first_part(number))
+            ):
+                part = partial(needs, number)
+            is_whole = decompress_into(frame[:end], target, header, part)
+        except FormatError as error:
+            error.locate(number, offset)
+            raise
+        if keep and is_whole:
+            self._cache.put(number, target.toreadonly())
+        return target
+
+    def cached(self, number: int, size: int) -> Buffer | None:
+        """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
+        return self._cache.get(number, size)
+
+    def read_all(self, view: memoryview, progress: Progress | None = None) -> None:
+        """Decompress all chunks into writable memory of ``nbytes`` bytes.
+
+        `progress` is that of `load`.
+        """
+
+        def room(number: int) -> memoryview:
+            start, stop = self.span(number)
+            return view[start:stop]
+
+        numbers = range(self.nchunks)
+        self.load(numbers, lambda *_: None, room=room, progress=progress)
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the plain bytes of the span [start, stop), fewer at the end."""
+        size = max(0, min(stop, self.nbytes) - start)
+        result = announced_bytes(size, self.nbytes)
+        self.read_into(result.view, start)
+        return result.finish()
+
+
+def reader_of(
+    opened: OpenedFile, description: Description | None = None
+) -> ArrayReader:
+    """Return a reader of the array in a file.
+
+    Raises `FormatError` unless the chunks agree with `description`, by default the
+    description in the file.
+    """
+    if description is None:
+        description = Description(opened.metadata)
+    description.check_source(opened)
+    opened.grid = description.grid
+    # The size of the largest part of an item in which no chunk ends. All chunks have
+    # this size, except that the last one may be shorter.
+    unit = description.dtype.itemsize
+    if opened.nchunks > 1:
+        ends = [opened.header.chunk_size]
+        if ends == [-1]:
+            ends = [opened.span(i)[0] for i in range(opened.nchunks)]
+        unit = math.gcd(unit, *ends)
+    return ArrayReader(
+        opened, description.dtype, description.shape, description.order, unit=unit
     )
-    try:
-        return OpenedFile(source, ChunkCache(cache_nbytes), checked, name, nthreads)
-    except BaseException:
-        if name is not None:
-            source.close()
-        raise
 
 
 def open_source(
@@ -433,19 +976,15 @@ def storage_from(
     refuse_text(file)
     if hasattr(file, "read"):
         return whole_file(file)  # type: ignore[arg-type]
-    if isinstance(file, bytes) and _is_name(file):
+    could_be_name = isinstance(file, bytes) and not (
+        len(file) > LONGEST_NAME or file.startswith(MAGIC) or b"\0" in file
+    )
+    if could_be_name and os.path.lexists(file):  # type: ignore[arg-type]
         raise UsageValueError(
             "expected the bytes of a Bloscpack file, found the name of a file, %r: "
-            "pass the name as text, os.fsdecode(name)" % file
+            "pass the name as text, os.fsdecode(name)" % (file,)
         )
     try:
         return MemoryStorage(file)
     except TypeError as error:
         raise UsageTypeError("expected %s, found %r" % (wanted, file)) from error
-
-
-def _is_name(content: bytes) -> bool:
-    """Return whether bytes are no Bloscpack file, but the name of a local file."""
-    if len(content) > LONGEST_NAME or content.startswith(MAGIC) or b"\0" in content:
-        return False
-    return os.path.lexists(content)

@@ -35,10 +35,10 @@ from .._format.shard import (
     shard_of,
     with_rows,
 )
-from .._loop import header_for
 from .._storage.base import read_up_to
 from .._storage.cursor import Cursor
 from .._types import BinaryFile, Json, Path
+from ..abstract_io import header_for
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,

@@ -8,18 +8,23 @@ digests is decompressed to find damage.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._engine.blosc_settings import own_settings
-from .._engine.threads import for_each
+from .._engine.threads import RUN, ordered
 from .._format.array_metadata import Description
-from .._format.chunks import Frame
-from .._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads, pack
+from .._format.chunks import Frame, check_frame, plain_of
+from .._format.shard import new_trailer
 from .._types import BinaryFile, Buffer, Json, Writable
-from ..abstract_io import PlainSource, Progress
+from ..abstract_io import (
+    QUICK_CHUNK,
+    RUN_TO_COMPRESS,
+    PlainSource,
+    Progress,
+    effective_nthreads,
+    pack,
+)
 from ..args import (
     BLOSC_ARGS,
     BloscArgs,
@@ -30,17 +35,15 @@ from ..args import (
     known_settings,
 )
 from ..defaults import CHUNK_SIZE_NOT_GIVEN
-from ..fp_io import CompressedFPSink, CompressedFPSource
-from ..headers import plain_numbers
+from ..file_io import CompressedFPSink, CompressedFPSource
+from ..headers import plain_number
 from ..serializers import SHARD, is_array, is_grid
-from .array_reader import CACHE_NBYTES, ChunkCache
-from .opened import open_parts, reader_of
+from .array_reader import CACHE_NBYTES
+from .opened import OpenedFile, reader_of
 from .repack_plan import SETTINGS, RepackKeywords, RepackPlan, Survey
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-Span = tuple[int, int, list[Frame]]
 
 
 def repack_fp(
@@ -66,7 +69,7 @@ def repack_fp(
     found: Any = known_settings(settings, SETTINGS)
     old = Survey(in_fp)
     # The metadata may be any value, which stays as it is.
-    found |= plain_numbers(item for item in found.items() if item[0] != "metadata")
+    found |= {k: plain_number(v) for k, v in found.items() if k != "metadata"}
     blocksize = _choose(found, in_fp, old) if goal_of(found.get("auto")) else 0
     plan = RepackPlan(old, found)
     if plan.blosc_args is not None:
@@ -89,7 +92,7 @@ def _choose(settings: dict[str, Any], in_fp: BinaryFile, old: Survey) -> int:
         chunk_size = max(1, old.geometry[1])
     in_fp.seek(0)
     # Every piece of the sample may be in the same chunk.
-    with open_parts(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
+    with OpenedFile(in_fp, cache_nbytes=max(old.geometry[1], CACHE_NBYTES)) as parts:
         sample = (lambda start, size: parts.read(start, start + size)), old.nbytes
         chunk_size, found = fit_settings(keywords, chunk_size, None, sample, typesizes)
     assert isinstance(found, BloscArgs)
@@ -119,17 +122,18 @@ def write_planned(
     old, count = plan.old, effective_nthreads(nthreads, None)
     in_fp.seek(0)
     source = CompressedFPSource(in_fp)
-    sink = CompressedFPSink(out_fp, new=True)
+    sink = CompressedFPSink(out_fp)
     if plan.blosc_args is None:
         _copy(source, sink, plan, effective_nthreads(count, old.geometry[0]), progress)
         return
-    cache = ChunkCache(max((count + 1) * old.geometry[1], CACHE_NBYTES))
-    plain: PlainSource = _Recut(source, old.nbytes, cache)
-    if plan.grid is not None:
+    in_fp.seek(0)
+    if plan.grid is None:
+        parts = OpenedFile(in_fp, nthreads=nthreads, cache_nbytes=2 * old.geometry[1])
+        plain: PlainSource = _Recut(parts)
+    else:
         from ..numpy_io import GridSource
 
-        in_fp.seek(0)
-        read = reader_of(open_parts(in_fp, nthreads=1)).get
+        read = reader_of(OpenedFile(in_fp, nthreads=1)).get
         plain = GridSource(read, plan.grid, padded=is_grid(plan.metadata))
     pack(
         plain,
@@ -162,77 +166,47 @@ def _copy(
     sink.write_bloscpack_header()
     if plan.section is not None:
         sink.write_metadata(plan.section, MetadataArgs())
+        sink.trailer = new_trailer(plan.section.value, header)
     sink.init_offsets()
 
     def work(frame: Frame) -> tuple[bytes, bytes, int]:
-        compressed, digest = map(bytes, source.load_verified(frame))
-        if not old.size:
-            source.plain(frame, compressed)  # raises if the chunk is damaged
+        compressed, digest = map(bytes, frame.content)
+        if old.size:
+            check_frame(frame, old)
+        else:
+            plain_of(frame, old)  # raises if the chunk is damaged
         if new is not old:
             digest = new(compressed)
         return compressed, digest, frame.header.nbytes
 
     def deliver(chunk: tuple[bytes, bytes, int]) -> None:
         compressed, digest, nbytes = chunk
-        sink.put_digested(0, compressed, digest)
+        sink.store(0, compressed, digest)
         if progress is not None:
             progress(nbytes)
 
     size = max(header.chunk_size, 1)
     batch = max(1, RUN_TO_COMPRESS // size)
     with own_settings:
-        for_each(source.tasks(), work, deliver, nthreads, batch, size < QUICK_CHUNK)
+        ordered(source.frames(), work, deliver, nthreads, batch, size < QUICK_CHUNK)
     sink.finalize()
 
 
 # Cutting chunks again
 
 
-@dataclass(eq=False)
 class _Recut(PlainSource):
-    """Yields the plain bytes of a compressed source in chunks of another size.
+    """Yields the plain bytes of a file in chunks of another size."""
 
-    The cache keeps old chunks, of which several new ones may have a part.
-    """
+    lasting = True
 
-    _source: CompressedFPSource
-    _nbytes: int
-    _cache: ChunkCache
-
-    concurrent = True
+    def __init__(self, old: OpenedFile) -> None:
+        self._old = old
 
     def __iter__(self) -> Iterator[Buffer]:
-        return map(self.load, self.tasks())
-
-    def tasks(self) -> Iterator[Span]:
-        frames = self._source.tasks()
-        old: deque[Frame] = deque()
-        read = 0
+        size = max(1, self.chunk_size)
+        run = max(1, RUN // size) * size  # the threads share its chunks
         for start, stop in self.spans():
-            while old and _stop(old[0]) <= start:
-                old.popleft()
-            # The chunks of the last span include empty ones at the end.
-            while read < stop or stop == self._nbytes:
-                frame = next(frames, None)
-                if frame is None:
-                    break
-                old.append(frame)
-                read = _stop(frame)
-            yield start, stop, list(old)
-
-    def load(self, task: Span) -> Buffer:
-        start, stop, frames = task
-        pieces = []
-        for frame in frames:
-            plain = self._cache.get(frame.number)
-            if plain is None:
-                plain = self._source.plain(frame)
-                if not start <= frame.start <= _stop(frame) <= stop:
-                    self._cache.put(frame.number, plain)
-            pieces.append(plain[max(start - frame.start, 0) : stop - frame.start])
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _stop(frame: Frame) -> int:
-    """Return where the plain bytes of a chunk end."""
-    return frame.start + frame.header.nbytes
+            if start % run == 0:
+                first, block = start, self._old.read(start, start + run)
+            yield memoryview(block)[start - first : stop - first]

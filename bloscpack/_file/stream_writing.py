@@ -23,7 +23,6 @@ no temporary file remains.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -33,27 +32,28 @@ from .._commit.locking import LockedFile, open_locked
 from .._commit.replacing import replacing
 from .._commit.undo import changeable
 from .._engine.blosc_settings import own_settings
-from .._engine.threads import Ahead, Task
+from .._engine.threads import Line
 from .._format.append_plan import UNCHANGED
 from .._format.chunks import compress
 from .._format.sections import Section, encode_section, free_entries
-from .._loop import RUN_TO_COMPRESS, effective_nthreads, header_for
 from .._storage.base import bytes_left, naming_errors, write_all
 from .._storage.disk import disk
 from .._storage.local import FileRange
 from .._storage.paths import local_path, without_url
 from .._storage.stream import is_stream
 from .._types import Buffer, StorageOptions, Writable
+from ..abstract_io import RUN_TO_COMPRESS, effective_nthreads, header_for
 from ..args import (
     BLOSC_ARGS,
+    MetadataArgs,
     PackKeywords,
     calculate_nchunks,
-    pack_settings,
     parse_chunk_size,
+    settings_of,
 )
 from ..checksums import CHECKSUMS_LOOKUP
 from ..exceptions import StorageError, UsageError
-from ..fp_io import CompressedFPSink, is_seekable
+from ..file_io import CompressedFPSink, is_seekable
 from ..headers import plain_number
 from .appending import AppendSettings, append_chunks, append_locked, read_sections
 
@@ -92,7 +92,7 @@ class OutputSettings:
         self.nthreads = nthreads
         self.sync = sync
         self.storage_options = storage_options
-        self.blosc_args, self.bloscpack_args, metadata_args = pack_settings(
+        self.blosc_args, self.bloscpack_args, metadata_args = settings_of(
             None, None, None, keywords
         )
         self.blosc_args.check()
@@ -117,10 +117,8 @@ class _Sink(CompressedFPSink):
     and offset table are written again, the latter with at least `free` free entries.
     """
 
-    def __init__(
-        self, out_fp: Writable, insert: Insert | None, new: bool, free: int
-    ) -> None:
-        super().__init__(out_fp, new=new)
+    def __init__(self, out_fp: Writable, insert: Insert | None, free: int) -> None:
+        super().__init__(out_fp)
         self._insert = insert
         self._free = free
 
@@ -145,7 +143,7 @@ class _Sink(CompressedFPSink):
         distance = len(entries)
         self.offset_storage = [offset + distance for offset in self.offset_storage]
         self._position += distance
-        self.output_fp.seek(self._begin + self._position)
+        self.output_fp.seek(distance, os.SEEK_CUR)
 
 
 def insert_bytes(fp: BinaryIO, data: bytes, start: int, stop: int) -> None:
@@ -234,9 +232,7 @@ class Written(Output):
         chunk_size = settings.chunk_size
         self._batch_nbytes = chunk_size * max(1, RUN_TO_COMPRESS // chunk_size)
         nthreads = effective_nthreads(settings.nthreads, None)
-        self._ahead = Ahead(nthreads)
-        self._max_tasks = nthreads + 1
-        self._tasks: deque[Task] = deque()
+        self._line = Line(self._compress, self._deliver, nthreads)
         with ExitStack() as stack:
             self._fp = stack.enter_context(opening)
             self._insert = insert_into(self._fp)
@@ -253,43 +249,38 @@ class Written(Output):
         if self._batch:
             self._batch += view[:room]
             batch, self._batch = self._batch, bytearray()
-            self._submit(batch)
+            self._line.put([batch])
             view = view[room:]
         while len(view) >= self._batch_nbytes:
-            self._submit(bytes(view[: self._batch_nbytes]))
+            self._line.put([bytes(view[: self._batch_nbytes])])
             view = view[self._batch_nbytes :]
         self._batch += view
 
     def flush(self) -> None:
         """Store all chunks that are complete."""
-        self._deliver(0)
+        self._line.finish()
         if hasattr(self._fp, "flush"):
             self._fp.flush()
 
     def finish(self) -> None:
         """Store the rest, and complete the output; nothing can be written any more."""
         if self._batch or not self._nbytes:  # an empty file has an empty chunk
-            self._submit(self._batch)
+            self._line.put([self._batch])
             self._batch = bytearray()
-        self._deliver(0)
+        self._line.finish()
         if self._sink is None:  # all chunks are in memory
             args = self._settings.bloscpack_args
             sizes = calculate_nchunks(self._nbytes, self._settings.chunk_size)
             self._begin(sizes, args.effective_max_app_chunks(sizes[0]), None)
         assert self._sink is not None
         self._sink.finalize()
-        self._ahead.close()
+        self._line.close()
         super().finish()
 
     def abandon(self, error: BaseException) -> None:
         """Drop everything that has not been stored."""
-        self._ahead.close()
-        self._tasks.clear()
+        self._line.close()
         super().abandon(error)
-
-    def _submit(self, batch: bytes | bytearray) -> None:
-        self._tasks.append(self._ahead.submit(lambda: self._compress(batch)))
-        self._deliver(self._max_tasks - 1)
 
     def _compress(self, batch: bytes | bytearray) -> Frames:
         """Return the compressed chunks of a batch, with digests."""
@@ -307,22 +298,20 @@ class Written(Output):
                 frames.append((compressed, self._checksum(compressed)))
         return frames
 
-    def _deliver(self, max_tasks: int) -> None:
-        """Store chunks until at most `max_tasks` tasks are under way."""
-        while len(self._tasks) > max_tasks or (self._tasks and self._tasks[0].is_done):
-            frames = self._ahead.result(self._tasks.popleft())
-            if self._sink is not None:
-                self._store(frames)
-                continue
-            self._kept += frames
-            self._kept_nbytes += sum(len(compressed) for compressed, _ in frames)
-            if self._kept_nbytes > KEPT_NBYTES or not self._can_seek:
-                self._begin_unknown()
+    def _deliver(self, frames: Frames) -> None:
+        """Store the chunks of a batch, or keep them."""
+        if self._sink is not None:
+            self._store(frames)
+            return
+        self._kept += frames
+        self._kept_nbytes += sum(len(compressed) for compressed, _ in frames)
+        if self._kept_nbytes > KEPT_NBYTES or not self._can_seek:
+            self._begin_unknown()
 
     def _store(self, frames: Frames) -> None:
         assert self._sink is not None
         for compressed, digest in frames:
-            self._sink.put_digested(0, compressed, digest)
+            self._sink.store(0, compressed, digest)
 
     def _begin_unknown(self) -> None:
         """Write the chunks that were kept in memory, with more to come."""
@@ -344,7 +333,7 @@ class Written(Output):
         free: int = 0,
     ) -> None:
         settings = self._settings
-        self._sink = _Sink(self._fp, insert, self._insert is not None, free)
+        self._sink = _Sink(self._fp, insert, free)
         header = header_for(
             settings.blosc_args,
             settings.bloscpack_args,
@@ -355,7 +344,7 @@ class Written(Output):
         self._sink.configure(settings.blosc_args, header)
         self._sink.write_bloscpack_header()
         if settings.section is not None:
-            self._sink.write_section(settings.section.blocks())
+            self._sink.write_metadata(settings.section, MetadataArgs())
         self._sink.init_offsets()
         kept, self._kept = self._kept, []
         self._store(kept)

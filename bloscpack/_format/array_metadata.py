@@ -161,24 +161,35 @@ class Description:
             refuse(expected, sorted(metadata))
         self.metadata = metadata
         self.dtype = decode_dtype(metadata["dtype"])
-        self.shape = self._decode_shape(metadata["shape"])
-        self.order = metadata.get("order", "C")
-        if self.order not in ("C", "F"):
-            refuse("the order 'C' or 'F' in the metadata", self.order)
-        self.nbytes = self.stored_nbytes = math.prod(self.shape) * self.dtype.itemsize
-        self._check_possible()
-        self.grid: Grid | None = None
-        self.chunk_nbytes = 0
-        self.shard: Grid | None = None
-        if is_grid(metadata):
-            self._decode_grid(metadata)
-
-    @staticmethod
-    def _decode_shape(stored: object) -> tuple[int, ...]:
+        stored = metadata["shape"]
         shape = [stored] if type(stored) is int else stored
         if not are_lengths(shape):
             refuse("a shape in the metadata", stored)
-        return tuple(shape)
+        self.shape = tuple(shape)
+        self.order = metadata.get("order", "C")
+        if self.order not in ("C", "F"):
+            refuse("the order 'C' or 'F' in the metadata", self.order)
+        itemsize = self.dtype.itemsize
+        self.nbytes = self.stored_nbytes = math.prod(shape) * itemsize
+        # NumPy would refuse the shape. It ignores axes of length 0 when it limits the
+        # size.
+        if (self.nbytes or math.prod(n or 1 for n in shape) * itemsize) > MAX_NBYTES:
+            why = "is larger than any memory"
+            if not self.nbytes:
+                why = "can't be made: NumPy has no axes of that length, even without "
+                why += "items"
+            # Leave out the size: Python refuses to format numbers with thousands of
+            # digits.
+            raise DamageError(
+                "an array of shape %.200s and dtype '%.200s' %s"
+                % (self.shape, self.dtype, why),
+                section="metadata",
+            )
+        self.grid: Grid | None = None
+        self.chunk_nbytes = 0
+        self.shard: Grid | None = None
+        if metadata["container"] == GRID:
+            self._decode_grid(metadata)
 
     def _decode_grid(self, metadata: JsonObject) -> None:
         """Set how chunks divide the axes; raise `FormatError` if it is impossible."""
@@ -206,21 +217,6 @@ class Description:
         self.shard = Grid(shape, chunk, cut(tuple(whole), chunk))
         if self.shard.slots > MAX_SLOTS:
             refuse("a 'shard' of at most '%d' chunks" % MAX_SLOTS, whole)
-
-    def _check_possible(self) -> None:
-        """Raise `FormatError` if NumPy would refuse the shape, without allocating."""
-        # NumPy ignores axes of length 0 when it limits the size.
-        if math.prod(n or 1 for n in self.shape) * self.dtype.itemsize <= MAX_NBYTES:
-            return
-        why = "is larger than any memory"
-        if not self.nbytes:
-            why = "can't be made: NumPy has no axes of that length, even without items"
-        # Leave out the size: Python refuses to format numbers with thousands of digits.
-        raise DamageError(
-            "an array of shape %.200s and dtype '%.200s' %s"
-            % (self.shape, self.dtype, why),
-            section="metadata",
-        )
 
     def check_nbytes(self, nbytes: int) -> None:
         """Raise `FormatError` unless the array has `nbytes`, as many as the chunks."""
@@ -267,7 +263,7 @@ def are_lengths(found: object, least: int = 0) -> TypeGuard[Sequence[int]]:
     """Return whether a value from a file is a list of lengths of axes."""
     if not isinstance(found, (list, tuple)) or len(found) > NUMPY_NDIM:
         return False
-    return all(is_whole(n, least) for n in found)
+    return all(type(n) is int and least <= n <= MAX_NBYTES for n in found)
 
 
 def new_array(

@@ -29,6 +29,8 @@ FIELDS = (
 # Numbers of the chunk format and of the codec format that Blosc 1 writes.
 BLOSC_VERSION_FORMAT = 2
 BLOSC_VERSION_CODEC = 1
+# The first bytes of every chunk.
+BLOSC_PREFIX = bytes((BLOSC_VERSION_FORMAT, BLOSC_VERSION_CODEC))
 # Bits of `flags`. The codec number is in the three highest bits.
 BLOSC_FLAG_SHUFFLE = 1
 BLOSC_FLAG_MEMCPY = 2
@@ -56,26 +58,25 @@ class BloscHeader:
     """
 
     __slots__ = ("raw", *FIELDS)
+    version: int
+    versionlz: int
+    flags: int
+    typesize: int
+    nbytes: int
+    blocksize: int
+    ctbytes: int
 
-    def __init__(
-        self,
-        raw: bytes,
-        version: int,
-        versionlz: int,
-        flags: int,
-        typesize: int,
-        nbytes: int,
-        blocksize: int,
-        ctbytes: int,
-    ) -> None:
+    def __init__(self, raw: bytes) -> None:
         self.raw = raw
-        self.version = version
-        self.versionlz = versionlz
-        self.flags = flags
-        self.typesize = typesize
-        self.nbytes = nbytes
-        self.blocksize = blocksize
-        self.ctbytes = ctbytes
+        (
+            self.version,
+            self.versionlz,
+            self.flags,
+            self.typesize,
+            self.nbytes,
+            self.blocksize,
+            self.ctbytes,
+        ) = _unpack(raw)
 
     @property
     def codec_number(self) -> int:
@@ -129,8 +130,7 @@ class BloscHeader:
 
 def unpack_header(head: Buffer) -> BloscHeader:
     """Return the header in the first 16 bytes of `head`, without any check."""
-    raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    return BloscHeader(raw, *_unpack(raw))
+    return BloscHeader(bytes(head[:BLOSC_HEADER_LENGTH]))
 
 
 def decode_header(head: Buffer) -> BloscHeader:
@@ -146,7 +146,7 @@ def decode_header(head: Buffer) -> BloscHeader:
             section="chunks",
         )
     raw = bytes(head[:BLOSC_HEADER_LENGTH])
-    header = BloscHeader(raw, *_unpack(raw))
+    header = BloscHeader(raw)
     begin, sizes = _last_valid
     if raw[:-4] == begin and header.ctbytes in sizes:
         return header

@@ -11,7 +11,7 @@ read through a `Cursor`; errors name the chunk and its position in the file.
 from __future__ import annotations
 
 from .._engine.blosc_settings import own_settings
-from ..constants import BLOSC_HEADER_LENGTH
+from ..constants import BLOSC_HEADER_LENGTH, MAX_BUFFERSIZE
 from ..exceptions import (
     ChecksumLengthMismatch,
     ChecksumMismatch,
@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     Part = Callable[[], tuple[int, int]]
 
 
+# Settings that Blosc has checked. It checks all arguments again for each chunk, which
+# takes a part of the time of a small one; its C functions check none, and may crash.
+_accepted: set[tuple[object, ...]] = set()
+
+
 def plain_size(compressed: Buffer) -> int:
     """Return the number of plain bytes in a chunk that Blosc has just compressed."""
     nbytes: int = PLAIN_SIZE.unpack_from(compressed)[0]
@@ -61,13 +66,13 @@ def check_digest(compressed: Buffer, digest: Buffer, checksum: Hash) -> None:
 
     Raises `ChecksumLengthMismatch` or `ChecksumMismatch`.
     """
-    if len(digest) != checksum.size:
+    expected = checksum(compressed)
+    if len(digest) != len(expected):
         raise ChecksumLengthMismatch(
             "expected a digest of '%d' bytes (%s), found '%d'"
             % (checksum.size, checksum.name, len(digest)),
             section="chunks",
         )
-    expected = checksum(compressed)
     if expected != digest:
         raise ChecksumMismatch(
             "Checksum mismatch detected in chunk, expected: %s, received: %s"
@@ -97,13 +102,20 @@ def is_intact(content: Buffer, header: BloscHeader, checksum: Hash) -> bool:
 
 def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
     """Return `plain` compressed to one chunk. Enter `own_settings` first."""
-    compressed: bytes = own_settings.blosc.compress(
-        plain,
-        typesize=blosc_args.typesize,
-        clevel=blosc_args.clevel,
-        shuffle=int(blosc_args.shuffle),
-        cname=blosc_args.cname,
+    settings = (
+        blosc_args.typesize,
+        blosc_args.clevel,
+        int(blosc_args.shuffle),
+        blosc_args.cname,
     )
+    if own_settings.has_blocksize and not blosc_args.blocksize:
+        own_settings.use_blocksize(0)
+    compressed: bytes
+    if settings in _accepted and len(plain) <= MAX_BUFFERSIZE:
+        compressed = own_settings.functions.compress(plain, *settings)
+    else:
+        compressed = own_settings.blosc.compress(plain, *settings)
+        _accepted.add(settings)
     return in_block_order(compressed) if own_settings.disordered else compressed
 
 
@@ -113,8 +125,6 @@ def in_block_order(compressed: bytes) -> bytes:
     Several threads of Blosc write the blocks in any order. Every block ends where
     another block, or the chunk, ends: the block table has only the starts.
     """
-    from .._engine.prealloc import BytesUnderConstruction
-
     header = unpack_header(compressed)
     if header.is_copy or header.nblocks <= 1:
         return compressed
@@ -124,18 +134,13 @@ def in_block_order(compressed: bytes) -> bytes:
     if list(starts) == ordered:
         return compressed
     ends = dict(zip(ordered, [*ordered[1:], header.ctbytes], strict=True))
-    result = BytesUnderConstruction(header.ctbytes)
-    result.view[:BLOSC_HEADER_LENGTH] = header.raw
     position = header.table_end
-    new_starts = []
+    new_starts, blocks = [], []
     for start in starts:
-        block = view[start : ends[start]]
+        blocks.append(view[start : ends[start]])
         new_starts.append(position)
-        result.put(position, block)
-        position += len(block)
-    table = encode_block_starts(new_starts)
-    result.view[BLOSC_HEADER_LENGTH : header.table_end] = table
-    return result.finish()
+        position += ends[start] - start
+    return b"".join((header.raw, encode_block_starts(new_starts), *blocks))
 
 
 def _check_whole(compressed: Buffer, known: BloscHeader | None) -> BloscHeader:
@@ -161,18 +166,9 @@ def decompress(compressed: Buffer, known: BloscHeader | None = None) -> bytes:
     """
     header = _check_whole(compressed, known)
     try:
-        plain: bytes = own_settings.blosc.decompress(compressed)
+        plain: bytes = own_settings.functions.decompress(compressed, False)
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        from .._engine.prealloc import BytesUnderConstruction
-
-        made: list[BytesUnderConstruction] = []
-
-        def room() -> memoryview:
-            made.append(BytesUnderConstruction(header.nbytes))
-            return made[0].view
-
-        _decompress_without_blosc(compressed, room, header, error)
-        return made[0].finish()
+        return _decompress_without_blosc(compressed, None, header, error)
     return plain
 
 
@@ -205,7 +201,7 @@ def decompress_into(
             compressed, ctypes.addressof(ctypes.c_char.from_buffer(destination))
         )
     except Exception as error:  # Blosc raises its own error, ValueError or MemoryError
-        _decompress_without_blosc(compressed, lambda: destination, header, error)
+        _decompress_without_blosc(compressed, destination, header, error)
     return True
 
 
@@ -286,15 +282,16 @@ def _decompress_blocks(
 
 def _decompress_without_blosc(
     compressed: Buffer,
-    room: Callable[[], memoryview],
+    destination: memoryview | None,
     header: BloscHeader,
     refusal: Exception,
-) -> None:
+) -> bytes:
     """Decompress a chunk that Blosc refused, with the extra that knows its codec.
 
-    ``room()`` returns the memory for the plain bytes. Raises `FormatError` if there is
-    no such extra, or if the chunk is damaged.
+    Return the plain bytes, none if they were written to `destination`. Raises
+    `FormatError` if there is no such extra, or if the chunk is damaged.
     """
+    from .._engine.prealloc import BytesUnderConstruction
     from ..constants import CNAME_AVAIL
     from . import snappy
 
@@ -311,8 +308,12 @@ def _decompress_without_blosc(
             ) from refusal
         if not isinstance(refusal, MemoryError):
             try:
-                snappy.decompress_into(compressed, room(), header, library)
-                return
+                if destination is not None:
+                    snappy.decompress_into(compressed, destination, header, library)
+                    return b""
+                made = BytesUnderConstruction(header.nbytes)
+                snappy.decompress_into(compressed, made.view, header, library)
+                return made.finish()
             except (ValueError, MemoryError) as error:
                 cause = error
     message = "Blosc can't decompress the chunk: %s" % cause
@@ -329,10 +330,11 @@ class Frame:
 
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
-    its Blosc header. ``content`` is chunk and digest, None unless they were read.
+    its Blosc header. ``content`` is chunk and digest, empty unless they were read.
+    ``memory`` is where its plain bytes belong, None if that is not known.
     """
 
-    __slots__ = ("content", "header", "number", "offset", "start")
+    __slots__ = ("content", "header", "memory", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: BloscHeader
@@ -341,7 +343,30 @@ class Frame:
         self.offset = offset
         self.start = start
         self.header = header
-        self.content: tuple[Buffer, Buffer] | None = None
+        self.content: tuple[Buffer, Buffer] = b"", b""
+        self.memory: memoryview | None = None
+
+
+def plain_of(frame: Frame, checksum: Hash) -> bytes:
+    """Return the plain bytes of a chunk whose content was read, once it is verified.
+
+    Enter `own_settings` first. Raises `FormatError` if the chunk is damaged.
+    """
+    check_frame(frame, checksum)
+    try:
+        return decompress(frame.content[0], frame.header)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
+
+
+def check_frame(frame: Frame, checksum: Hash) -> None:
+    """Raise `FormatError` unless the digest of a chunk that was read is right."""
+    try:
+        check_digest(*frame.content, checksum)
+    except FormatError as error:
+        error.locate(frame.number, frame.offset)
+        raise
 
 
 def frames_of(
@@ -394,16 +419,24 @@ def _ends(
     `nbytes` is the plain size of the previous chunk, None if there is none. Raises
     `FormatError` if a last chunk, or another than the last, must not have this size.
     """
-    try:
-        if not cursor.peek(1):
-            _check_last(header, nbytes)
-            return True
-        if nbytes is not None:
-            _check_full(header, nbytes)
-    except FormatError as error:
-        error.locate(max(number - 1, 0), None)
-        raise
-    return False
+    is_last = not cursor.peek(1)
+    chunk_size, last_chunk = header.chunk_size, header.last_chunk
+    found = nbytes or 0
+    if is_last and last_chunk not in (-1, found):
+        problem = "expected a last chunk of '%d' plain bytes, found '%d'"
+        problem %= last_chunk, found
+    # A last chunk of known size may be longer than the others in version 2.
+    elif is_last and last_chunk == -1 and -1 < chunk_size < found:
+        problem = "expected a chunk of at most '%d' plain bytes, found '%d'"
+        problem %= chunk_size, found
+    elif not is_last and nbytes is not None and chunk_size not in (-1, nbytes):
+        problem = (
+            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
+            % (chunk_size, nbytes)
+        )
+    else:
+        return is_last
+    raise DamageError(problem, section="chunks", chunk=max(number - 1, 0))
 
 
 def check_end(
@@ -462,13 +495,6 @@ def frame_behind(header: BloscpackHeader, offset: int) -> FormatError:
     )
 
 
-def walk_chunks(cursor: Cursor, header: BloscpackHeader) -> list[int]:
-    """Return where the first chunk starts and where each chunk with digest ends."""
-    ends = [cursor.position]
-    ends += (cursor.position for _ in frames_of(cursor, header))
-    return ends
-
-
 def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscHeader:
     """Return the header of chunk `i`, which starts at the cursor, without moving."""
     head = cursor.peek(BLOSC_HEADER_LENGTH)
@@ -476,32 +502,6 @@ def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscH
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
     chunk = decode_header(head)
     expected = header.expected_nbytes(i)
-    if expected is not None:
-        check_plain_size(chunk, expected)
+    if expected is not None and expected != chunk.nbytes:
+        check_plain_size(chunk, expected)  # raises
     return chunk
-
-
-def _check_full(header: BloscpackHeader, nbytes: int) -> None:
-    if header.chunk_size != -1 and nbytes != header.chunk_size:
-        raise DamageError(
-            "expected a chunk of '%d' plain bytes with others behind it, found '%d'"
-            % (header.chunk_size, nbytes),
-            section="chunks",
-        )
-
-
-def _check_last(header: BloscpackHeader, nbytes: int | None) -> None:
-    found = 0 if nbytes is None else nbytes
-    if header.last_chunk not in (-1, found):
-        raise DamageError(
-            "expected a last chunk of '%d' plain bytes, found '%d'"
-            % (header.last_chunk, found),
-            section="chunks",
-        )
-    # A last chunk of known size may be longer than the others in version 2.
-    if header.last_chunk == -1 and -1 < header.chunk_size < found:
-        raise DamageError(
-            "expected a chunk of at most '%d' plain bytes, found '%d'"
-            % (header.chunk_size, found),
-            section="chunks",
-        )

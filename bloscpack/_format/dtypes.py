@@ -43,6 +43,9 @@ Literal = (
 
 # A type without fields, such as `<f8`, `|S5`, `<M8[25s]` or `float64`.
 _TYPE = r"[<>=|]?[A-Za-z?][A-Za-z0-9]*(\[[A-Za-z0-9/]+\])?"
+# The text of a plain type in the spelling of `encode_dtype`, and the kinds of such.
+PLAIN_KINDS = "biufcSUV"
+ENCODED_PLAIN = re.compile(r"'([<>|][%s][0-9]{1,10})'" % PLAIN_KINDS)
 # Such a type, or several of them, such as `i4,f8`: text that is not a literal.
 PLAIN_DTYPE = re.compile(r"%s(, ?%s)*" % (_TYPE, _TYPE))
 # A unit of time with a zero in front of it, or as a divisor.
@@ -58,6 +61,11 @@ def encode_dtype(dtype: DType) -> str:
     Raises `ObjectNumpyArrayRejection` for objects, and `UsageError` for a dtype that
     cannot be read again, for example one whose fields overlap.
     """
+    # The usual case first, for speed: the type of numbers or text of NumPy itself.
+    if dtype.names is None and dtype.kind in PLAIN_KINDS and dtype.subdtype is None:
+        text = dtype.str
+        if numpy.dtype(text).type is dtype.type:
+            return repr(text)
     if holds_objects(dtype):
         raise ObjectNumpyArrayRejection(_refusal(dtype))
     check_known(dtype)
@@ -150,7 +158,19 @@ def decode_dtype(stored: object) -> DType:
     not a dtype.
     """
     try:
-        descr = _parse(stored)
+        plain = ENCODED_PLAIN.fullmatch(stored) if isinstance(stored, str) else None
+        if plain is not None:  # the usual case
+            return numpy.dtype(plain[1])
+        _check_parts(stored)
+        parsed = stored
+        if isinstance(parsed, str) and not PLAIN_DTYPE.fullmatch(parsed):
+            parsed = parse_literal(parsed)
+            _check_parts(parsed)
+        descr = _tupled(parsed)
+        # Release 0.4.0 wrote a list also for a dtype without fields.
+        match descr:
+            case [("", only)]:
+                descr = only
         if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
             dtype: DType = numpy.dtype(descr)
         elif isinstance(descr, list):
@@ -184,20 +204,6 @@ def refuse(expected: str, found: object) -> NoReturn:
     raise DamageError(
         "expected %s, found %s" % (expected, shown(found)), section="metadata"
     )
-
-
-def _parse(stored: object) -> object:
-    """Return the descr of a dtype in any spelling; raises `ValueError`."""
-    _check_parts(stored)
-    if isinstance(stored, str) and not PLAIN_DTYPE.fullmatch(stored):
-        stored = parse_literal(stored)
-        _check_parts(stored)
-    descr = _tupled(stored)
-    # Release 0.4.0 wrote a list also for a dtype without fields.
-    match descr:
-        case [("", plain)]:
-            return plain
-    return descr
 
 
 def _check_parts(value: object) -> None:

@@ -88,19 +88,48 @@ def read_beginning(cursor: Cursor, limits: Limits | None = None) -> Beginning:
     Raises `FormatError` if they break a rule of docs/format.rst (Header, Metadata,
     Offsets) or exceed the `limits`.
     """
-    beginning = Beginning(read_header(cursor))
-    header = beginning.header
+    header = read_header(cursor)
+    beginning = Beginning(header)
+    nchunks = header.nchunks
     if limits is not None:
         check_limit(limits, header.nbytes or 0, "header", 0)
     if header.metadata:
         beginning.metadata, beginning.metadata_header = read_metadata(cursor, limits)
     # A file of unknown length has no offset table, whatever its options say.
-    if header.offsets and header.nchunks != -1:
-        beginning.table = _read_offsets(cursor, header)
-    else:
-        _check_nchunks(cursor, header)
-    if header.nchunks == 0:
-        _check_empty(cursor, header)
+    has_table = header.offsets and nchunks != -1
+    used = OFFSET_LENGTH * nchunks if has_table else 0
+    free = OFFSET_LENGTH * header.max_app_chunks if has_table else 0
+    left = cursor.left()
+    if left is not None:
+        if left < used + free:
+            raise DamageError(
+                "the file ends too early: expected an offset table of '%d' bytes, "
+                "found '%d'" % (used + free, left),
+                section="offsets",
+                offset=cursor.position,
+            )
+        # Check that the chunks can exist before allocating memory for their offsets.
+        left -= used + free
+        smallest = nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
+        if left < smallest:
+            raise DamageError(
+                "the file ends too early: expected '%d' chunks, which take at least "
+                "'%d' bytes, found '%d'" % (nchunks, smallest, left),
+                section="chunks",
+                offset=cursor.position + used + free,
+            )
+    if has_table:
+        beginning.table = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
+        cursor.skip(free, "the free entries of the offset table", "offsets")
+    if nchunks == 0:
+        behind = bytes(cursor.peek_behind(1))
+        cursor.restore()
+        if behind:
+            raise DamageError(
+                "expected the end of a file without chunks, found more bytes",
+                section="header",
+                offset=FIELD_OFFSETS[header.format_version]["nchunks"],
+            )
     return beginning
 
 
@@ -113,7 +142,7 @@ def read_header(cursor: Cursor) -> BloscpackHeader:
 
         prefix = bytes(cursor.peek(PREFIX_LENGTH))
     header = decode_header(prefix, size)
-    cursor.read_exactly(HEADER_LENGTHS[header.format_version], "a header", "header")
+    cursor.skip(HEADER_LENGTHS[header.format_version], "a header", "header")
     return header
 
 
@@ -131,75 +160,28 @@ def read_metadata(
 ) -> tuple[Json, MetadataHeader]:
     """Read the metadata section."""
     start = cursor.position
-    raw = bytes(
-        cursor.read_exactly(METADATA_HEADER_LENGTH, "a metadata header", "metadata")
-    )
     try:
-        header = MetadataHeader.decode(raw)
+        raw = cursor.read_exactly(
+            METADATA_HEADER_LENGTH, "a metadata header", "metadata"
+        )
+        header = MetadataHeader.decode(bytes(raw))
+        size = header.meta_comp_size
         limit = max_values = None
         if limits is not None:
-            limit = limits.effective_metadata(header.meta_comp_size)
-            max_values = limits.effective_metadata_values(header.meta_comp_size)
+            limit = limits.effective_metadata(size)
+            max_values = limits.effective_metadata_values(size)
         check_metadata_header(header, limit)
-        stored = bytes(
-            cursor.read_exactly(header.meta_comp_size, "metadata", "metadata")
-        )
-        room = header.max_meta_size - header.meta_comp_size
+        stored = bytes(cursor.read_exactly(size, "metadata", "metadata"))
+        room = header.max_meta_size - size
         cursor.skip(room, "the room behind the metadata", "metadata")
         size = CHECKSUMS_LOOKUP[header.meta_checksum].size
-        digest = bytes(
-            cursor.read_exactly(size, "the digest of the metadata", "metadata")
-        )
-        value = decode_metadata(header, stored, digest, limit, max_values)
+        digest = cursor.read_exactly(size, "the digest of the metadata", "metadata")
+        value = decode_metadata(header, stored, bytes(digest), limit, max_values)
         return value, header
     except FormatError as error:
         error.section = "metadata"
         error.offset = start if error.offset is None else error.offset
         raise
-
-
-def _read_offsets(cursor: Cursor, header: BloscpackHeader) -> bytes:
-    used = OFFSET_LENGTH * header.nchunks
-    free = OFFSET_LENGTH * header.max_app_chunks
-    left = cursor.left()
-    if left is not None and left < used + free:
-        raise DamageError(
-            "the file ends too early: expected an offset table of '%d' bytes, "
-            "found '%d'" % (used + free, left),
-            section="offsets",
-            offset=cursor.position,
-        )
-    # Check that the chunks can exist before allocating memory for their offsets.
-    _check_nchunks(cursor, header, used + free)
-    raw = bytes(cursor.read_exactly(used, "an offset table", "offsets"))
-    cursor.skip(free, "the free entries of the offset table", "offsets")
-    return raw
-
-
-def _check_nchunks(cursor: Cursor, header: BloscpackHeader, ahead: int = 0) -> None:
-    """Raise `FormatError` if the file is too short for its chunks, `ahead` bytes on."""
-    left = cursor.left()
-    left = None if left is None else left - ahead
-    smallest = header.nchunks * (SMALLEST_CHUNK + header.checksum_impl.size)
-    if left is not None and left < smallest:
-        raise DamageError(
-            "the file ends too early: expected '%d' chunks, which take at least '%d' "
-            "bytes, found '%d'" % (header.nchunks, smallest, left),
-            section="chunks",
-            offset=cursor.position + ahead,
-        )
-
-
-def _check_empty(cursor: Cursor, header: BloscpackHeader) -> None:
-    """Raise `FormatError` if bytes follow the sections of a file without chunks."""
-    behind = bytes(cursor.peek_behind(1))
-    cursor.restore()
-    if behind:
-        raise DamageError(
-            "expected the end of a file without chunks, found more bytes",
-            section="header",
-            offset=FIELD_OFFSETS[header.format_version]["nchunks"],
-        )
 
 
 # The metadata section: a JSON value, optionally compressed, with reserved space. It is
@@ -228,10 +210,14 @@ class Section:
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the section; its unused room is filled with zeros.
 
-        The blocks of the room are one object: a list of all blocks takes little memory.
+        The blocks of a large room are one object: a list of all blocks takes little
+        memory.
         """
+        if self.room <= ROOM_BLOCK:
+            yield b"".join((self.front, bytes(self.room), self.digest))
+            return
         yield self.front
-        zeros = bytes(min(self.room, ROOM_BLOCK))
+        zeros = bytes(ROOM_BLOCK)
         for start in range(0, self.room, ROOM_BLOCK):
             yield zeros[: self.room - start]
         yield self.digest
@@ -252,12 +238,22 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
-    from ..args import MetadataArgs  # readers do not need it
+    args = metadata_args
+    if args is None:
+        from ..args import MetadataArgs  # readers do not need it
 
-    args = MetadataArgs() if metadata_args is None else metadata_args
+        args = MetadataArgs()
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
-    meta_codec, stored = _compressed(text, args)
+    meta_codec, stored = "None", text
+    if args.meta_codec != "None":
+        shorter = CODECS_LOOKUP[args.meta_codec].compress(text, args.meta_level)
+        size = len(shorter)
+        # Readers refuse a text that is much longer than what is stored.
+        is_readable = len(text) <= DEFAULT_METADATA_LIMIT(size)
+        most = DEFAULT_METADATA_VALUES(size)
+        if size <= len(text) and is_readable and not has_more_values(text, most):
+            meta_codec, stored = args.meta_codec, shorter
     header = MetadataHeader(
         magic_format=args.magic_format,
         meta_checksum=args.meta_checksum,
@@ -275,20 +271,6 @@ def encode_section(
         )
     digest = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     return Section(header.encode() + stored, room, digest, metadata)
-
-
-def _compressed(text: bytes, args: MetadataArgs) -> tuple[str, bytes]:
-    """Return the name of the codec to use, and `text` encoded with it."""
-    if not args.should_compress:
-        return "None", text
-    compressed = args.meta_codec_impl.compress(text, args.meta_level)
-    if (
-        len(compressed) > len(text)
-        or len(text) > DEFAULT_METADATA_LIMIT(len(compressed))  # readers refuse these
-        or has_more_values(text, DEFAULT_METADATA_VALUES(len(compressed)))
-    ):
-        return "None", text
-    return args.meta_codec, compressed
 
 
 def check_metadata_header(header: MetadataHeader, limit: int | None = None) -> None:
@@ -326,14 +308,12 @@ def decode_metadata(
 ) -> Json:
     """Return the value of the text `stored`, after checking its digest.
 
-    `max_values` is the maximum number of values and keys, by default
-    `DEFAULT_METADATA_VALUES` of the stored size.
+    Call `check_metadata_header` first. `max_values` is the maximum number of values and
+    keys, by default `DEFAULT_METADATA_VALUES` of the stored size.
 
     Raises `ChecksumMismatch`, or another `FormatError` if the text contradicts the
-    header, is not JSON, has too many values, or exceeds `limit`, as in
-    `check_metadata_header`.
+    header, is not JSON, has too many values, or exceeds `limit`.
     """
-    check_metadata_header(header, limit)
     expected = CHECKSUMS_LOOKUP[header.meta_checksum](stored)
     if digest != expected:
         raise ChecksumMismatch(

@@ -177,7 +177,7 @@ def inner_size(metadata: Json, header: BloscpackHeader) -> int | None:
 
 def check_table(metadata: object, header: BloscpackHeader) -> None:
     """Raise `UsageError` for a shard without an offset table (S2)."""
-    if is_shard(metadata) and not header.offsets:
+    if not header.offsets and is_shard(metadata):
         raise UsageError(
             "a Zarr shard needs an offset table: write it to a regular file, because a "
             "pipe can't hold a table, and leave out 'offsets=False' or '--no-offsets'; "
@@ -286,6 +286,12 @@ class Trailer:
             plain = decompress(self._last).ljust(self._inner_nbytes, b"\0")
             copy = compress(plain, settings_like(self._last))
         return copy + self._checksum(copy)
+
+
+def new_trailer(metadata: Json, header: BloscpackHeader) -> Trailer | None:
+    """Return the trailer of a new file; None if the file is no shard."""
+    size = inner_size(metadata, header)
+    return None if size is None else trailer_of(size, header, metadata)
 
 
 def trailer_of(inner_nbytes: int, header: BloscpackHeader, metadata: Json) -> Trailer:

@@ -72,7 +72,7 @@ class Storage(Closing):
     version
         The part of `identity` that is the same on each machine that reaches the place.
     concurrent
-        Whether worker threads may read. If False, the threads that call `for_each`
+        Whether worker threads may read. If False, the threads that call `ordered`
         read, one at a time.
     is_remote
         Whether each read is a round trip to another machine, so that a few more bytes
@@ -308,28 +308,21 @@ def bytes_left(fp: Seekable) -> int | None:
     return max(0, end - position)
 
 
-def single_read(fp: Readable) -> Callable[[int], bytes | None]:
-    """Return the method of a file object that makes one system call, if it has one.
-
-    Python handles Ctrl-C between two calls. `io.BufferedReader.read` on a pipe makes
-    calls until it has all bytes, so it would delay Ctrl-C.
-    """
+def read_up_to(fp: Readable, size: int) -> bytes:
+    """Return `size` bytes of a file object, fewer only at its end."""
+    read: Callable[[int], bytes | None] = fp.read
     if (
         type(fp) is io.BufferedReader
         and type(fp.raw) is io.FileIO
         and os.get_blocking(fp.fileno())
     ):
-        return fp.read1
-    return fp.read
-
-
-def read_up_to(fp: Readable, size: int) -> bytes:
-    """Return `size` bytes of a file object, fewer only at its end."""
+        # One call of the system: Python handles Ctrl-C between two of them, and `read`
+        # on a pipe would make calls until it has all bytes.
+        read = fp.read1
     parts = []
     missing = size
-    read = single_read(fp)
     while missing:
-        data: bytes | None = read(missing)
+        data = read(missing)
         if data is None:
             raise StorageError(
                 "the input is non-blocking and has no data; expected a blocking file"

@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 
 from ..exceptions import DamageError, FormatError
-from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
+from .base import READ_SIZE, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
     from .._types import Buffer, Seekable
     from .base import Storage
+
+
+# Number of bytes that take longer to copy than it takes to read a few bytes again.
+WORTH_SEEKING = 16 * 2**10
 
 
 class Cursor:
@@ -48,20 +52,23 @@ class Cursor:
         self.fp.seek(position - self.position - len(self._peeked), os.SEEK_CUR)
         self.position, self._peeked = position, b""
 
-    def _fetch(self, size: int) -> bytes:
-        """Return up to `size` bytes; fewer only at the end of the file."""
-        if self._total is not None:
-            return read_up_to(self.fp, size)
-        # `size` may be larger than the file, and then must not cost memory.
-        blocks = [read_up_to(self.fp, min(size, READ_SIZE))]
-        while len(blocks[-1]) == READ_SIZE and (size := size - READ_SIZE):
-            blocks.append(read_up_to(self.fp, min(size, READ_SIZE)))
-        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
-
     def peek(self, size: int) -> Buffer:
         """Return the next `size` bytes, fewer at the end, without moving."""
-        if len(self._peeked) < size:
-            self._peeked += self._fetch(size - len(self._peeked))
+        missing = size - len(self._peeked)
+        if missing > 0 and self._total is not None:
+            if missing > WORTH_SEEKING and self._peeked:
+                self.restore()
+                missing = size
+            self._peeked += read_up_to(self.fp, missing)
+        elif missing > 0:
+            # `size` may be larger than the file, and then must not cost memory.
+            blocks = [self._peeked]
+            while missing > 0:
+                blocks.append(read_up_to(self.fp, min(missing, READ_SIZE)))
+                missing -= READ_SIZE
+                if len(blocks[-1]) < READ_SIZE:
+                    break
+            self._peeked = b"".join(blocks)
         return self._peeked[:size]
 
     def peek_behind(self, size: int) -> Buffer:
@@ -71,9 +78,9 @@ class Cursor:
         afterwards.
         """
         left = self.left()
-        if left is None:
-            return self.peek(size) if self._to_end else b""
-        return self.peek(min(size, left))
+        if left is None and not self._to_end:
+            return b""
+        return self.peek(size if left is None else min(size, left))
 
     def restore(self) -> None:
         """Move a file object that can seek back to the position of the cursor."""
@@ -83,12 +90,8 @@ class Cursor:
 
     def read(self, size: int) -> Buffer:
         """Return the next `size` bytes, fewer at the end, and move behind them."""
-        if self._peeked:
-            data, self._peeked = self._peeked[:size], self._peeked[size:]
-            if len(data) < size:
-                data += self._fetch(size - len(data))
-        else:
-            data = self._fetch(size)
+        data = self.peek(size)
+        self._peeked = self._peeked[size:]
         self.position += len(data)
         return data
 
@@ -97,10 +100,9 @@ class Cursor:
 
         The error calls the bytes `what` and locates them in `section`.
         """
-        left = self.left()
-        if left is not None and left < size:
-            raise self._too_short(size, left, what, section)
         start = self.position
+        if self._total is not None and self._total - start < size:
+            raise self._too_short(size, self._total - start, what, section)
         try:
             data = self.read(size)
         except MemoryError as error:
@@ -116,26 +118,20 @@ class Cursor:
 
     def skip(self, size: int, what: str, section: str) -> None:
         """Move forward by `size` bytes; raise `FormatError` if there are fewer."""
-        left = self.left()
-        if left is None:
-            self._read_over(size, what, section)
-            return
-        if left < size:
-            raise self._too_short(size, left, what, section)
-        peeked = min(size, len(self._peeked))
-        self._peeked = self._peeked[peeked:]
-        if size > peeked:
-            self.fp.seek(size - peeked, os.SEEK_CUR)
-        self.position += size
-
-    def _read_over(self, size: int, what: str, section: str) -> None:
-        """Read `size` bytes of a file that can't seek, and forget them."""
-        start, skipped = self.position, 0
-        while skipped < size and (data := self.read(min(size - skipped, READ_SIZE))):
-            skipped += len(data)
-        if skipped < size:
+        start, found = self.position, self.left()
+        if found is None:  # a file that can't seek is read
+            found = 0
+            while found < size and (data := self.read(min(size - found, READ_SIZE))):
+                found += len(data)
             self.position = start
-            raise self._too_short(size, skipped, what, section)
+        elif found >= size:
+            peeked = len(self._peeked)
+            self._peeked = self._peeked[size:]
+            if size > peeked:
+                self.fp.seek(size - peeked, os.SEEK_CUR)
+        if found < size:
+            raise self._too_short(size, found, what, section)
+        self.position = start + size
 
     def _too_short(self, size: int, found: int, what: str, section: str) -> FormatError:
         return DamageError(
@@ -147,15 +143,18 @@ class Cursor:
 
 
 class StorageCursor(Cursor):
-    """A position in a storage, which knows its size."""
+    """A position in a storage, which knows its size.
 
-    def __init__(self, storage: Storage) -> None:
+    `head` has the first bytes, which are not read again.
+    """
+
+    def __init__(self, storage: Storage, head: bytes = b"") -> None:
         self._storage = storage
         self.position = 0
         self._total = storage.size
         # The bytes that were read last, and where they start: a header that was looked
         # at is read next, and each read may be a request to a server.
-        self._start, self._known = 0, b""
+        self._start, self._known = 0, head
 
     def move(self, position: int) -> None:
         self.position = position
@@ -186,14 +185,21 @@ class StorageCursor(Cursor):
 
 
 class MemoryCursor(StorageCursor):
-    """A position in a buffer; the methods return views of the buffer, not copies."""
+    """A position in a flat buffer of bytes; the methods return views of it."""
 
     def __init__(self, buffer: Buffer) -> None:
-        self._view = as_bytes_view(buffer)
+        self._view = memoryview(buffer)
         self.position = 0
-        self._total = self._view.nbytes
+        self._total = len(buffer)
 
     def peek(self, size: int) -> Buffer:
         return self._view[self.position : self.position + size]
 
     peek_behind = peek
+
+    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
+        start, stop = self.position, self.position + size
+        if stop > len(self._view):
+            raise self._too_short(size, len(self._view) - start, what, section)
+        self.position = stop
+        return self._view[start:stop]

@@ -58,24 +58,12 @@ def _at(name: str) -> tuple[str, int | None]:
     return name, None
 
 
-class _naming:
-    """Lets errors in a ``with`` block have full paths."""
-
-    def __init__(self, name: str, new: str | None = None) -> None:
-        self._name = name
-        self._new = new
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        in_folder = isinstance(self._name, NameInFolder) or isinstance(
-            self._new, NameInFolder
-        )
-        if isinstance(error, OSError) and in_folder:
-            error.filename = str(self._name)
-            if self._new is not None:
-                error.filename2 = str(self._new)
+def _show_paths(error: OSError, name: str, new: str | None = None) -> None:
+    """Let an error about names in open folders have their full paths."""
+    if isinstance(name, NameInFolder) or isinstance(new, NameInFolder):
+        error.filename = str(name)
+        if new is not None:
+            error.filename2 = str(new)
 
 
 class Disk:
@@ -97,9 +85,12 @@ class Disk:
             last, folder = _at(name)
             return os.open(last, flags, mode, dir_fd=folder)
 
-        with _naming(name):
+        try:
             # HDF5 reads what it has written.
             return open(str(name), "x+b", opener=opener)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def names_beside(self, target: str) -> list[str]:
         """Return the names that temporary files of `target` usually have.
@@ -107,18 +98,20 @@ class Disk:
         They contain a checksum of the name of `target`: no other program makes these
         names, and targets whose names begin with the same characters do not share any.
         """
-        return [_name_beside(target, number) for number in range(NAMES_BESIDE)]
+        prefix = _prefix_beside(target)
+        return ["%s-%d.tmp" % (prefix, number) for number in range(NAMES_BESIDE)]
 
     def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
         """Create a hidden file in the folder of `target`; return its name and itself.
 
         It is on the file system of `target`, so it can be renamed to it.
         """
-        names = self.names_beside(target)
+        prefix, number = _prefix_beside(target), -1
         while True:
-            # After the usual names, random names: no other user can foresee them.
-            number = int.from_bytes(os.urandom(8), "big")
-            temporary = names.pop(0) if names else _name_beside(target, number)
+            number += 1
+            if number >= NAMES_BESIDE:  # random numbers: no other user can foresee them
+                number = int.from_bytes(os.urandom(8), "big") + NAMES_BESIDE
+            temporary = "%s-%d.tmp" % (prefix, number)
             if os.path.lexists(temporary):
                 continue
             try:
@@ -154,8 +147,11 @@ class Disk:
     def rename(self, old: str, new: str) -> None:
         """Rename a file; it replaces the file that has the new name, if any."""
         (old_name, old_folder), (new_name, new_folder) = _at(old), _at(new)
-        with _naming(old, new):
+        try:
             os.replace(old_name, new_name, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+        except OSError as error:
+            _show_paths(error, old, new)
+            raise
 
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; raise `FileExistsError` if that name is taken."""
@@ -168,14 +164,20 @@ class Disk:
     def remove(self, name: str) -> None:
         """Remove a file."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.unlink(last, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def make_folder(self, name: str, mode: int = 0o777) -> None:
         """Make a folder."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.mkdir(last, mode, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
     def rename_to_free_name(self, old: str, new: str) -> None:
         """Rename a file; raise `FileExistsError` if the name is taken.
@@ -198,8 +200,11 @@ class Disk:
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
         last, folder = _at(name)
-        with _naming(name):
+        try:
             os.rmdir(last, dir_fd=folder)
+        except OSError as error:
+            _show_paths(error, name)
+            raise
 
 
 def _renamed(old: str, new: str, how: int) -> int:
@@ -220,11 +225,11 @@ def _renamed(old: str, new: str, how: int) -> int:
     return ctypes.get_errno() if failed else 0
 
 
-def _name_beside(target: str, number: int) -> str:
-    """Return the name of a temporary file with a number."""
+def _prefix_beside(target: str) -> str:
+    """Return the beginning of the names of the temporary files of `target`."""
     folder, name = os.path.split(target)
-    parts = name[:NAME_PART], crc32(os.fsencode(name)), number
-    return os.path.join(folder, ".%s.%d-%d.tmp" % parts)
+    checksum = crc32(os.fsencode(name))
+    return os.path.join(folder, ".%s.%d" % (name[:NAME_PART], checksum))
 
 
 disk = Disk()

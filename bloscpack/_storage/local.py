@@ -11,8 +11,6 @@ from __future__ import annotations
 import io
 import os
 import stat
-from _thread import allocate_lock
-from functools import cache
 
 from .base import FileObjectStorage, Storage, StorageFile
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from .._types import BinaryFile, Buffer, Seekable
+    from .._types import Buffer, Seekable
 
     # The (start, stop) of bytes of a chunk.
     Extent = tuple[int, int]
@@ -32,21 +30,6 @@ BLOCK = 4096
 # Minimum number of zero blocks for a hole between data: a smaller hole saves less time
 # than its system calls take.
 HOLE_BLOCKS = 16
-# Number of bytes of disk space that are reserved at a time.
-WINDOW = 8 * 2**20
-# The mode of `fallocate` that frees an extent and keeps the length of the file.
-PUNCH_HOLE = 0x02 | 0x01
-
-
-@cache
-def _find_fallocate() -> Any:
-    """Return the function of the C library that allocates extents, None without it."""
-    import ctypes
-
-    fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
-    if fallocate is not None:
-        fallocate.argtypes = [ctypes.c_int] * 2 + [ctypes.c_int64] * 2
-    return fallocate
 
 
 def begins_with(path: str, magic: bytes) -> bool:
@@ -108,28 +91,6 @@ class FileRange:
             done += count
         return done
 
-    def reserve(self, offset: int, size: int) -> None:
-        """Allocate an extent of the file on disk, which makes writing twice as fast.
-
-        The file grows to the end of the extent. If the system has no call to
-        allocate an extent, or no room, this does nothing: the write that needs the room
-        will fail.
-        """
-        self._fallocate(0, offset, size)
-
-    def punch(self, offset: int, size: int) -> None:
-        """Give the disk space of an extent back; it then reads as zeros.
-
-        If the system can't do that, this does nothing: only zeros that were never
-        written may be punched.
-        """
-        self._fallocate(PUNCH_HOLE, offset, size)
-
-    def _fallocate(self, mode: int, offset: int, size: int) -> None:
-        fallocate = _find_fallocate()
-        if fallocate is not None:
-            fallocate(self._fd, mode, offset, size)
-
     def size(self) -> int:
         """Return the length of the file in bytes."""
         return os.fstat(self._fd).st_size
@@ -159,22 +120,19 @@ class LocalStorage(Storage):
         return self._range.read_into(view, self._start + offset)
 
 
-def concurrent_storage(fp: Seekable) -> Storage | None:
-    """Return a file object, from its current position on, as a concurrent storage.
+def storage_of(fp: Seekable) -> Storage:
+    """Return a file object, from its current position on, as a storage.
 
-    Return None if only the thread of the caller may read it: for pipes, for file
-    objects that Bloscpack does not know, and on systems without ``preadv``.
+    Only the thread of the caller reads file objects that Bloscpack does not know, and
+    all file objects on systems without ``preadv``.
     """
     if type(fp) is io.BufferedReader and isinstance(fp.raw, StorageFile):
         storage = fp.raw.storage
-        return storage if storage.concurrent and fp.tell() == 0 else None
-    file_range = FileRange.over(fp)
-    return None if file_range is None else LocalStorage(file_range, fp)
-
-
-def storage_of(fp: Seekable) -> Storage:
-    """Return a file object, from its current position on, as a storage."""
-    return concurrent_storage(fp) or FileObjectStorage(fp)
+        if storage.concurrent and fp.tell() == 0:
+            return storage
+    elif (file_range := FileRange.over(fp)) is not None:
+        return LocalStorage(file_range, fp)
+    return FileObjectStorage(fp)
 
 
 def whole_file(fp: Seekable) -> Storage:
@@ -240,69 +198,3 @@ def outside_of(size: int, holes: list[Extent]) -> Iterator[Extent]:
         position = stop
     if position < size:
         yield position, size
-
-
-class SparseRange:
-    """Writes a new part of a file at any offset, by any thread, and leaves holes.
-
-    The file must have no bytes from the offset `begin` on. Disk space is reserved up to
-    the offset `end`.
-    """
-
-    def __init__(self, file_range: FileRange, begin: int, end: int) -> None:
-        self._range = file_range
-        self._end = end
-        self._begin = begin
-        # Window number → whether its disk space is reserved.
-        self._windows: dict[int, bool] = {}
-        self._lock = allocate_lock()
-
-    def write(self, plain: Buffer, offset: int) -> None:
-        """Write all of `plain`, except for blocks of zeros, at `offset`."""
-        view = memoryview(plain).cast("B")
-        holes = find_holes(view, offset)
-        for start, stop in holes:
-            self._leave_out(offset + start, offset + stop)
-        for start, stop in outside_of(len(view), holes):
-            self._prepare(offset + start, offset + stop, reserve=True)
-            self._range.write(view[start:stop], offset + start)
-
-    def _leave_out(self, start: int, stop: int) -> None:
-        is_reserved = self._prepare(start, stop, reserve=False)
-        first, last = -(-start // BLOCK) * BLOCK, stop // BLOCK * BLOCK
-        if is_reserved and first < last:
-            self._range.punch(first, last - first)
-
-    def _prepare(self, start: int, stop: int, *, reserve: bool) -> bool:
-        """Decide whether each new window of an extent is reserved.
-
-        Return whether any window of the extent is.
-        """
-        reserved = False
-        for number in range(start // WINDOW, -(-stop // WINDOW)):
-            with self._lock:
-                if number not in self._windows:
-                    self._windows[number] = reserve
-                    if reserve:
-                        self._reserve(number)
-                reserved |= self._windows[number]
-        return reserved
-
-    def _reserve(self, number: int) -> None:
-        start = max(number * WINDOW, self._begin)
-        stop = min((number + 1) * WINDOW, self._end)
-        if start < stop:
-            self._range.reserve(start, stop - start)
-
-
-def sparse_range(
-    fp: BinaryFile, file_range: FileRange, reserved: int
-) -> SparseRange | None:
-    """Return a sparse writer from the position of a file object on.
-
-    None if the file has bytes there, which a hole would not overwrite.
-    """
-    begin = fp.tell()
-    if begin < file_range.size():
-        return None
-    return SparseRange(file_range, begin, begin + reserved)

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._types import StorageOptions
 from ..exceptions import StorageError
 from . import remote_files
@@ -132,7 +132,7 @@ class ObjectStore(Store):
             if not isinstance(found[1], IgnoresRanges):
                 self._found.update([found])
 
-        for_each(wanted, look, keep, min(len(wanted), REQUESTS), waits=True)
+        ordered(wanted, look, keep, min(len(wanted), REQUESTS), waits=True)
 
     def _prepared(self, name: str) -> Storage | None:
         """Return a file that was looked for; None if it was not."""

@@ -78,25 +78,30 @@ def standard_stream(status: os.stat_result) -> int | None:
     return None
 
 
-class SparseStream:
-    """Writes to a redirected standard stream from front to back, and leaves holes."""
+class SparseWriter:
+    """Writes to the end of a regular file, from front to back, and leaves holes."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._offset = stream.raw.tell()
+    def __init__(self, fp: io.BufferedWriter | io.FileIO, offset: int) -> None:
+        self._fp = fp
+        self._offset = offset
         # Number of zero bytes that have been left out at the end.
         self._pending = 0
 
     @staticmethod
-    def over(fp: object) -> SparseStream | None:
-        """Return a writer to a stream; None if it is no regular file at its end."""
-        if type(fp) is not Stream:
+    def over(fp: Any) -> SparseWriter | None:
+        """Return a writer from the position of a file object on.
+
+        None if it is no regular file at its end: a hole would not overwrite bytes. Only
+        binary files of Python and `Stream` qualify; see `FileRange.over`.
+        """
+        if type(fp) not in (Stream, io.BufferedWriter, io.BufferedRandom, io.FileIO):
             return None
         fp.flush()
         status = os.fstat(fp.fileno())
         if not stat.S_ISREG(status.st_mode) or writes_at_end(fp):
             return None
-        return SparseStream(fp) if fp.raw.tell() >= status.st_size else None
+        offset = fp.tell()
+        return SparseWriter(fp, offset) if offset >= status.st_size else None
 
     def write(self, plain: Buffer) -> None:
         """Write all of `plain`, except for blocks of zeros."""
@@ -105,7 +110,7 @@ class SparseStream:
         for start, stop in outside_of(len(view), find_holes(view, self._offset)):
             self._pending += start - position
             self._skip()
-            write_all(self._stream, view[start:stop])
+            write_all(self._fp, view[start:stop])
             position = stop
         self._pending += len(view) - position
         self._offset += len(view)
@@ -113,16 +118,20 @@ class SparseStream:
     def _skip(self) -> None:
         """Move behind the bytes left out."""
         if self._pending:
-            self._stream.flush()
-            self._stream.raw.seek(self._pending, io.SEEK_CUR)
+            self._fp.seek(self._pending, io.SEEK_CUR)
             self._pending = 0
 
     def finish(self) -> None:
         """Give the file its length, if it ends in a hole."""
-        if self._pending:
+        if not self._pending:
+            return
+        if type(self._fp) is Stream:  # cutting could remove the output of others
             self._pending -= len(LAST_BYTE)
             self._skip()
-            write_all(self._stream, LAST_BYTE)
+            write_all(self._fp, LAST_BYTE)
+        else:
+            self._skip()
+            self._fp.truncate()
 
 
 def size_of(fp: BinaryIO) -> int | None:

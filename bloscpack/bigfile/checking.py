@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 
 from .._check.findings import Finding, Pair, Report, counted
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._format.rows import Rows, common, text_of, union, without
 from .._types import Path
 from ..defaults import available_cpus
@@ -279,7 +279,7 @@ class _FileCheck:
                 progress(result[1])
 
         nthreads = nthreads if size > PIECE_NBYTES else 1
-        for_each(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
+        ordered(range(0, size, PIECE_NBYTES), work, deliver, nthreads)
         return total
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike
 
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._file.indexing import StoredRows
 from .._format.rows import Rows, text_of
 from .._storage.base import Closing
@@ -248,7 +248,7 @@ class Column(StoredRows, Closing):
 
         nthreads = threads_for((stop - start) * header.row_nbytes, self._nthreads)
         parts = header.parts(start, stop, header.piece_rows)
-        for_each(parts, work, lambda _: None, nthreads)
+        ordered(parts, work, lambda _: None, nthreads)
         return result
 
     def _check_length(self, start: int, stop: int) -> None:

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy
 
 from .._engine.forks import ForkSafeLock, renew_after_fork
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._format.rows import Range, Rows, union, without
 from .._storage.base import naming_errors
 from .._storage.local import FileRange
@@ -287,7 +287,7 @@ class ColumnWriter:
                 self._add({part.number: change}, [done])
 
             parts = self.header.parts(start, stop, self.header.piece_rows)
-            for_each(parts, work, lambda _: None, nthreads)
+            ordered(parts, work, lambda _: None, nthreads)
             if self._commits_itself:
                 self.commit()
 

@@ -19,15 +19,14 @@ from .._check.note import told
 from .._commit.new_folder import LEFTOVER
 from .._commit.trust import CHANGES, JOURNAL
 from .._engine.blosc_settings import own_settings
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._format.grid import boxes_of
 from .._format.rows import union
-from .._loop import effective_nthreads
 from .._storage.folder_store import LinkFound
 from .._storage.paths import is_url
 from .._storage.urls import path_of
 from .._types import Path, StorageOptions
-from ..abstract_io import Progress
+from ..abstract_io import Progress, effective_nthreads
 from ..exceptions import FormatError, Unsupported, UsageError
 from . import layouts
 from .file_checks import (
@@ -364,7 +363,7 @@ class DatasetCheck:
             if self._progress is not None:
                 self._progress(sum(nbytes for nbytes, _ in check.intact.values()))
 
-        for_each(stored, work, deliver, outer)
+        ordered(stored, work, deliver, outer)
         if not layout.may_lack_files or layout.changed_elsewhere:
             missing = gaps_in(stored, range(source.nfiles))
             checks += [missing_files(layout, source, files) for files in missing]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from .._engine.threads import for_each
+from .._engine.threads import ordered
 from .._format.dtypes import Array as Items
 from .._format.dtypes import Key, check_text
 from ..exceptions import UsageTypeError, UsageValueError
@@ -195,7 +195,7 @@ def _read_each(
 
     waits = any(column._layout.folder.is_remote for column, _ in columns.values())
     nthreads = min(len(columns), REMOTE_FILES) if waits else 1
-    for_each(columns, read, lambda found: use(*found), nthreads, waits=waits)
+    ordered(columns, read, lambda found: use(*found), nthreads, waits=waits)
 
 
 def read_frame(columns: Mapping[str, MaskedColumn], rows: slice | Items) -> Any:

@@ -15,7 +15,7 @@ from support import environment
 
 import bloscpack as bp
 from bloscpack import dataset
-from bloscpack._file.chunk_reader import ChunkReader
+from bloscpack._file.opened import OpenedFile
 from bloscpack.dataset.conversion.statistics import Summary
 
 COUNT = 2000
@@ -225,13 +225,13 @@ def test_a_named_pipe(run):
 def test_only_the_chunks_of_the_rows_are_read(run, monkeypatch):
     bp.pack_ndarray_to_file(NUMBERS, "n.blp", 800)
     loaded = []
-    decode = ChunkReader._decode
+    decode = OpenedFile._decode
 
-    def counted(self, extent, *args, **kwargs):
+    def counted(self, state, keep_from, extent, *args, **options):
         loaded.append(extent[0])
-        return decode(self, extent, *args, **kwargs)
+        return decode(self, state, keep_from, extent, *args, **options)
 
-    monkeypatch.setattr(ChunkReader, "_decode", counted)
+    monkeypatch.setattr(OpenedFile, "_decode", counted)
     lines(run, "n.blp")
     assert [0, 19] == loaded
     loaded.clear()

@@ -300,11 +300,11 @@ def test_a_coarse_clock_hides_no_step(tmp_path):
     with path.open("rb") as fp:
         snapshot = Snapshot(path, fp)
         times = os.stat(path).st_atime_ns, os.stat(path).st_mtime_ns
-        assert snapshot.is_unchanged()
+        assert snapshot.is_current()
         path.write_bytes(FLAGGED[0])
         os.utime(path, ns=times)
         assert len(before) == len(FLAGGED[0])
-        assert not snapshot.is_unchanged()
+        assert not snapshot.is_current()
 
 
 def test_many_unused_bytes_are_not_kept_in_memory(tmp_path):

@@ -5,12 +5,10 @@ import io
 import pytest
 
 import bloscpack as bp
-from bloscpack._loop import nthreads_to_read
-from bloscpack.abstract_io import CompressedSource, PlainSink, unpack
+from bloscpack.abstract_io import CompressedSource, PlainSink, nthreads_to_read, unpack
 from bloscpack.append import append_fp
-from bloscpack.bytes_io import PlainBytesSink
 from bloscpack.exceptions import FormatError, UsageError
-from bloscpack.file_io import CompressedBytesSource
+from bloscpack.file_io import CompressedBytesSource, PlainBytesSink
 
 
 class Chunks(CompressedSource):
@@ -84,5 +82,5 @@ def test_append_a_number_of_bytes_that_is_no_number():
     ],
 )
 def test_nthreads_to_read(monkeypatch, expected, nthreads, nchunks, chunk_size):
-    monkeypatch.setattr("bloscpack._loop.available_cpus", lambda: 16)
+    monkeypatch.setattr("bloscpack.abstract_io.available_cpus", lambda: 16)
     assert expected == nthreads_to_read(nthreads, nchunks, chunk_size)

@@ -18,7 +18,7 @@ from support import BLP, ShortReads, environment
 
 import bloscpack as bp
 import bloscpack.append
-import bloscpack.bytes_io
+import bloscpack.file_io
 from bloscpack import npy_io
 from bloscpack.exceptions import FormatError
 from bloscpack.file_io import CompressedFPSource, unpack_fp_to_fp
@@ -144,8 +144,8 @@ def refused(path, read, **expected) -> FormatError:
 
 def end_of_chunk(data: bytes, number: int) -> int:
     """Return where the frame of a chunk ends, found from the whole file."""
-    source = bp.bytes_io.CompressedBytesSource(data)
-    frame = list(source.tasks())[number]
+    source = bp.file_io.CompressedBytesSource(data)
+    frame = list(source.frames())[number]
     return frame.offset + frame.header.ctbytes + source.checksum_impl.size
 
 

@@ -293,12 +293,11 @@ def test_parts_are_the_file(size, monkeypatch):
     file = upload.PartsFile(store, "bucket/x", None)
     names = Location("s3://bucket/x", None)
     file._location = names
-    from bloscpack.bytes_io import PlainBytesSource
-    from bloscpack.file_io import CompressedFPSink
+    from bloscpack.file_io import CompressedFPSink, PlainBytesSource
 
     bp.abstract_io.pack(
         PlainBytesSource(plain),
-        CompressedFPSink(file, new=True),
+        CompressedFPSink(file),
         *bp.args.calculate_nchunks(size, "1K"),
     )
     file.complete()

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from contextlib import nullcontext
 
@@ -14,7 +15,7 @@ from engine.workers import at_work, end_workers, listed_starts, workers
 from support import environment, run_silently
 
 from bloscpack._engine import threads
-from bloscpack._engine.threads import WINDOW, Ahead, Workspace, for_each
+from bloscpack._engine.threads import WINDOW, Ahead, Line, Workspace, ordered
 
 
 def double(number):
@@ -28,7 +29,7 @@ def nothing(result):
 def results_of(items, work, nthreads):
     """Return what is delivered."""
     results = []
-    for_each(items, work, results.append, nthreads)
+    ordered(items, work, results.append, nthreads)
     return results
 
 
@@ -113,7 +114,7 @@ def test_items_and_results_are_handed_over_one_at_a_time(nthreads):
         with giving:
             results.append(result)
 
-    for_each(items(), double, deliver, nthreads)
+    ordered(items(), double, deliver, nthreads)
     assert [2 * i for i in range(500)] == results
     assert not taking.violated
     assert not giving.violated
@@ -134,7 +135,7 @@ def test_few_items_are_on_their_way(nthreads):
         nonlocal given
         given += 1
 
-    for_each(items(), double, deliver, nthreads)
+    ordered(items(), double, deliver, nthreads)
     assert 1000 == taken == given
     # Every thread may hold one item beyond the window.
     assert 1 <= most <= (WINDOW + 1) * max(nthreads, 1) + 1
@@ -176,7 +177,7 @@ def test_error_of_the_work(nthreads, bad):
 
     results = []
     with pytest.raises(KeyError) as raised:
-        for_each(range(10), work, results.append, nthreads)
+        ordered(range(10), work, results.append, nthreads)
     # The first in order, as a single thread would have met it.
     assert (bad,) == raised.value.args
     assert list(range(bad)) == results
@@ -192,7 +193,7 @@ def test_error_of_the_items(nthreads, good):
 
     results = []
     with pytest.raises(KeyError, match="items"):
-        for_each(items(), double, results.append, nthreads)
+        ordered(items(), double, results.append, nthreads)
     assert [2 * i for i in range(good)] == results
     assert [] == at_work()
 
@@ -208,38 +209,30 @@ def test_error_of_the_delivery(nthreads, bad):
         results.append(result)
 
     with pytest.raises(KeyError) as raised:
-        for_each(range(10), int, deliver, nthreads)
+        ordered(range(10), int, deliver, nthreads)
     assert (bad,) == raised.value.args
     assert list(range(bad)) == results
     assert [] == at_work()
 
 
 @THREADS
-@pytest.mark.parametrize("quick", [False, True])
-def test_what_a_delivery_leaves_is_done_before_the_end(nthreads, quick):
-    done = []
-
-    def deliver(result):
-        return (lambda: done.append(result)) if result % 3 else None
-
-    for_each(range(200), int, deliver, nthreads, quick=quick)
-    assert [i for i in range(200) if i % 3] == sorted(done)
-
-
-def test_what_deliveries_leave_is_done_on_all_threads_at_a_time():
-    barrier = threading.Barrier(2, timeout=30)
-    for_each(range(2), int, lambda result: barrier.wait, 2, batch=2)
+def test_a_line_delivers_in_order_what_is_put_into_it(nthreads):
+    results = []
+    line = Line(lambda number: 2 * number, results.append, nthreads)
+    for start in range(0, 90, 3):
+        line.put(range(start, start + 3))
+    line.finish()
+    line.close()
+    assert list(range(0, 180, 2)) == results
+    assert [] == at_work()
 
 
 @THREADS
-def test_what_a_delivery_leaves_may_fail(nthreads):
-    def fail():
-        raise KeyError(5)
-
-    with pytest.raises(KeyError):
-        for_each(
-            range(100), int, lambda result: fail if result == 5 else None, nthreads
-        )
+def test_a_line_that_is_closed_early_leaves_nothing_at_work(nthreads):
+    line = Line(lambda _: time.sleep(0.01), nothing, nthreads)
+    for _ in range(20):
+        line.put([1])
+    line.close()
     assert [] == at_work()
 
 
@@ -256,7 +249,7 @@ def test_an_older_item_fails_after_a_younger_one(nthreads):
         raise KeyError(number)
 
     with pytest.raises(KeyError) as raised:
-        for_each(range(100), work, nothing, nthreads)
+        ordered(range(100), work, nothing, nthreads)
     assert (0,) == raised.value.args
 
 
@@ -275,7 +268,7 @@ def test_an_error_ends_everything(nthreads):
             raise KeyError(number)
 
     with pytest.raises(KeyError):
-        for_each(items(), work, nothing, nthreads)
+        ordered(items(), work, nothing, nthreads)
     assert 5 < taken <= 6 + (WINDOW + 1) * max(nthreads, 1)
     assert [] == at_work()
 
@@ -305,7 +298,7 @@ def test_interruption(nthreads, where):
         return number
 
     with pytest.raises(Interruption):
-        for_each(items(), work, lambda result: interrupt("deliver"), nthreads)
+        ordered(items(), work, lambda result: interrupt("deliver"), nthreads)
     assert [] == at_work()
 
 
@@ -324,7 +317,7 @@ def test_interrupted_again_and_again_while_it_ends(monkeypatch):
         raise Interruption
 
     with pytest.raises(Interruption):
-        for_each(range(1000), double, deliver, 4)
+        ordered(range(1000), double, deliver, 4)
     assert None is next(left, None)
     assert [] == at_work()
 
@@ -342,7 +335,7 @@ def test_interruption_of_another_thread():
             return number
 
         try:
-            for_each(range(10**5), work, nothing, 3)
+            ordered(range(10**5), work, nothing, 3)
         except Interruption as error:
             caught.append(error)
 
@@ -400,9 +393,9 @@ def together(count):
 
 def test_workers_start_once(starts):
     for count in (3, 2, 3, 3, 2):
-        for_each(range(count), together(count), nothing, count)
+        ordered(range(count), together(count), nothing, count)
     assert 2 == len(starts)
-    for_each(range(5), together(5), nothing, 5)
+    ordered(range(5), together(5), nothing, 5)
     assert 4 == len(starts) == len(workers())
 
 
@@ -437,7 +430,7 @@ def test_a_call_needs_no_free_worker(starts):
         outer.append(results_of(range(100), double, 2))
         end.set()
 
-    for_each(range(2), hold, nothing, 2)
+    ordered(range(2), hold, nothing, 2)
     assert [[2 * i for i in range(100)]] == outer
     assert 1 == len(starts)
 
@@ -463,7 +456,7 @@ def test_tasks_that_wait_leave_workers_to_the_others(starts):
     ahead = Ahead(2, waits=True)
     task = ahead.submit(wait)
     assert entered.wait(30)
-    for_each(range(2), together(2), nothing, 2)
+    ordered(range(2), together(2), nothing, 2)
     end.set()
     ahead.result(task)
     ahead.close()
@@ -502,7 +495,7 @@ def test_a_call_keeps_no_items_and_results(fails):
         return result
 
     with pytest.raises(KeyError) if fails else nullcontext():
-        for_each(items(), work, nothing, 2)
+        ordered(items(), work, nothing, 2)
     gc.collect()  # the error refers to frames
     assert [] == [ref for ref in kept if ref() is not None]
 
@@ -517,14 +510,14 @@ def test_a_worker_that_waits_keeps_no_buffer():
 
     for _ in range(2):
         barrier = threading.Barrier(2, timeout=30)
-        for_each(range(2), work, nothing, 2)
+        ordered(range(2), work, nothing, 2)
         threads._end_workers()
     assert [0, 0, 0, 1000] == sorted(sizes)
 
 
 PROGRAM = """
 import os, signal, sys, threading
-from bloscpack._engine.threads import Ahead, for_each
+from bloscpack._engine.threads import Ahead, ordered
 barrier = threading.Barrier(3, timeout=30)
 def work(number):
     if number < 3:
@@ -532,7 +525,7 @@ def work(number):
 def nothing(result):
     pass
 def large(count=20):
-    for_each(range(count), work, nothing, 3)
+    ordered(range(count), work, nothing, 3)
 large()
 large()
 assert 3 == threading.active_count()
@@ -546,7 +539,7 @@ ENDS = {
     "at exit": "import atexit; atexit.register(large)",
     "in a finalizer": """
 class Late:
-    def __del__(self, call=for_each, work=abs, nothing=nothing):
+    def __del__(self, call=ordered, work=abs, nothing=nothing):
         call(range(20), work, nothing, 3)
 late = Late()
 """,
@@ -578,7 +571,7 @@ def fork(number):
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 try:
-    for_each(range(20), lambda number: number, fork, 3)
+    ordered(range(20), lambda number: number, fork, 3)
 except KeyError:
     os._exit(0)
 """,
@@ -600,7 +593,7 @@ ERRORS = {
 def interrupt(result):
     if result == 10:
         os.kill(os.getpid(), signal.SIGINT)
-for_each(iter(int, 1), lambda number: 10, interrupt, 3)
+ordered(iter(int, 1), lambda number: 10, interrupt, 3)
 """,
     ),
 }

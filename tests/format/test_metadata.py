@@ -47,9 +47,15 @@ def taken_apart(section):
     return header, stored, section[32 + header.meta_comp_size : end], section[end:]
 
 
+def decoded_parts(header, stored, digest, **limits):
+    """Return the value of a section that was taken apart, checked as a reader does."""
+    sections.check_metadata_header(header, limits.get("limit"))
+    return sections.decode_metadata(header, stored, digest, **limits)
+
+
 def decoded(section, **limits):
     header, stored, _, digest = taken_apart(section)
-    return sections.decode_metadata(header, stored, digest, **limits)
+    return decoded_parts(header, stored, digest, **limits)
 
 
 @pytest.mark.parametrize("codec", ["None", "zlib"])
@@ -232,7 +238,7 @@ def test_blank():
 def test_decode_refuses(message, changes):
     header = MetadataHeader(**{**BLANK, **changes})
     with pytest.raises(FormatError, match=message) as raised:
-        sections.decode_metadata(header, TEXT, DIGEST)
+        decoded_parts(header, TEXT, DIGEST)
     assert "metadata" == raised.value.section
 
 

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as npst
 
 import bloscpack as bp
 from bloscpack._engine.blosc_settings import own_settings
-from bloscpack._engine.threads import for_each
+from bloscpack._engine.threads import ordered
 from bloscpack._format import sections
 from bloscpack._format.blosc_header import decode_header
 from bloscpack._format.chunks import compress, decompress, decompress_into
@@ -536,7 +536,7 @@ def test_reverse_pretty(number, suffix):
 
 @given(st.lists(st.integers(), max_size=50), st.integers(0, 6))
 @examples(50)
-def test_for_each_is_a_loop(items, nthreads):
+def test_ordered_is_a_loop(items, nthreads):
     results = []
-    for_each(items, lambda item: -item, results.append, nthreads)
+    ordered(items, lambda item: -item, results.append, nthreads)
     assert [-item for item in items] == results

@@ -21,8 +21,13 @@ from support import environment
 
 import bloscpack
 from bloscpack import headers, log
-from bloscpack._loop import RUN_TO_COMPRESS
-from bloscpack.abstract_io import CompressedSink, PlainSink, PlainSource, pack
+from bloscpack.abstract_io import (
+    RUN_TO_COMPRESS,
+    CompressedSink,
+    PlainSink,
+    PlainSource,
+    pack,
+)
 from bloscpack.append import append, append_fp
 from bloscpack.args import BloscArgs, BloscpackArgs, MetadataArgs
 from bloscpack.exceptions import (

@@ -57,10 +57,9 @@ HELD = """
 from contextlib import ExitStack
 lazy[0]
 parts = lazy._parts
-reader = parts._reader
-owners = [parts._refreshing, reader._end_lock, reader._cache._lock]
+owners = [parts._lock, parts._cache._lock]
 if kind == "object":
-    owners.append(reader.storage._lock)
+    owners.append(parts.state.storage._lock)
 ready, end = threading.Event(), threading.Event()
 def hold():
     with ExitStack() as stack:

@@ -30,8 +30,8 @@ from bloscpack import (
     UsageError,
     open_ndarray,
 )
-from bloscpack._file import chunk_reader, indexing
-from bloscpack._file.opened import open_parts
+from bloscpack._file import indexing, opened
+from bloscpack._file.opened import OpenedFile
 from bloscpack._format.sections import read_beginning
 from bloscpack._storage.base import MemoryStorage
 from bloscpack._storage.cursor import Cursor
@@ -368,9 +368,9 @@ def test_only_the_chunks_with_selected_items_are_decoded(monkeypatch, index, nch
     array = numpy.arange(10000.0).reshape(1000, 10)
     lazy, storage = counting(array, 800)
     decoded = []
-    check = chunk_reader.check_digest
+    check = opened.check_digest
     monkeypatch.setattr(
-        chunk_reader,
+        opened,
         "check_digest",
         lambda *args: (decoded.append(bytes(args[0])), check(*args)),
     )
@@ -409,7 +409,7 @@ def test_chunks_of_any_sizes(cuts):
     ends = [*cuts, array.nbytes]
     spans = zip([0, *cuts], ends, strict=True)
     data = layout(3, [array.tobytes()[start:stop] for start, stop in spans])
-    parts = open_parts(data)
+    parts = OpenedFile(data)
     parts.metadata = metadata  # in place of a metadata section
     lazy = LazyArray(parts)
     for index in (..., 3, numpy.s_[::-2, 4], numpy.s_[1:9, 2:5], [9, 0, 9]):

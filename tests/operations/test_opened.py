@@ -12,7 +12,7 @@ from builders import packed
 import bloscpack
 from bloscpack import FormatError, StorageError, append
 from bloscpack._file.array_reader import ChunkCache
-from bloscpack._file.opened import open_parts
+from bloscpack._file.opened import OpenedFile
 from bloscpack._storage.base import MemoryStorage
 
 PLAIN = np.random.default_rng(3).bytes(2500) + bytes(1234)
@@ -47,7 +47,7 @@ def opened_as(kind, data, tmp_path, **options):
         "buffer": data,
         "far": Far(data),
     }
-    return open_parts(files[kind], **options)
+    return OpenedFile(files[kind], **options)
 
 
 @pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
@@ -91,10 +91,65 @@ def test_every_chunk_once_and_where_it_is_wanted(tmp_path):
     assert PLAIN == result
 
 
+@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
+@pytest.mark.parametrize("offsets", [True, False])
+def test_all_chunks_into_memory(offsets, kind, tmp_path):
+    memory, counts = bytearray(len(PLAIN)), []
+    data = packed(PLAIN, 100, offsets=offsets)
+    with opened_as(kind, data, tmp_path, nthreads=3) as opened:
+        opened.read_all(memoryview(memory), counts.append)
+    assert PLAIN == memory
+    assert [100] * 37 + [34] == counts
+
+
+@pytest.mark.parametrize("kind", ["path", "file", "buffer", "far"])
+def test_chunks_in_order(kind, tmp_path):
+    got = []
+    with opened_as(kind, packed(PLAIN, 100), tmp_path, nthreads=3) as opened:
+        opened.ordered(range(3, 38), lambda _, plain: bytes(plain), got.append)
+    assert PLAIN[300:] == b"".join(got)
+
+
+def test_chunks_in_front_of_a_damaged_one_are_delivered(tmp_path):
+    data = bytearray(packed(PLAIN, 100))
+    with OpenedFile(bytes(data)) as opened:
+        data[opened.extents()[20][0] + 20] ^= 1
+    for nthreads in (1, 3):
+        got = []
+        with (
+            OpenedFile(bytes(data), nthreads=nthreads) as opened,
+            pytest.raises(FormatError, match="chunk 20"),
+        ):
+            opened.ordered(range(38), lambda _, plain: bytes(plain), got.append)
+        assert PLAIN[:2000] == b"".join(got)
+
+
+@pytest.mark.parametrize("checksum", CHECKSUMS)
+def test_file_that_grows_while_its_chunks_are_delivered(checksum, tmp_path):
+    path, got = tmp_path / "a.blp", []
+    path.write_bytes(packed(PLAIN, 100, checksum=checksum))
+
+    def deliver(plain):
+        got.append(plain)
+        if len(got) in (5, 30):
+            append.append_bytes_to_file(MORE, path)
+
+    with OpenedFile(path, nthreads=1, cache_nbytes=0) as opened:
+        if checksum == "None":  # nothing proves that the chunks were read whole
+            with pytest.raises(StorageError, match="changed each time"):
+                opened.ordered(range(38), lambda _, plain: bytes(plain), deliver)
+        else:
+            opened.ordered(range(38), lambda _, plain: bytes(plain), deliver)
+            assert PLAIN == b"".join(got)
+        memory = bytearray(len(PLAIN))
+        opened.read_all(memoryview(memory))
+        assert PLAIN == memory
+
+
 def test_requests_from_far(tmp_path):
     noise = np.random.default_rng(6).bytes(10**6)
     storage = Far(packed(noise, 10_000))
-    with open_parts(storage) as opened:
+    with OpenedFile(storage) as opened:
         storage.requests.clear()
         assert noise[5:25_000] == opened.read(5, 25_000)
         assert 1 == len(storage.requests)  # neighbours are read together
@@ -111,7 +166,7 @@ def test_requests_from_far(tmp_path):
 
 def test_cached_chunks_are_read_once(tmp_path):
     storage = Far(packed(PLAIN, 100))
-    with open_parts(storage, cache_nbytes=250) as opened:
+    with OpenedFile(storage, cache_nbytes=250) as opened:
         for position in (0, 99, 100, 150, 0):
             opened.read(position, position + 1)
         before = len(storage.requests)
@@ -145,7 +200,7 @@ def test_neighbouring_chunks_may_be_used_together(kind, cache, tmp_path):
 @pytest.mark.parametrize("nchunks", [2, 9])
 def test_a_read_beyond_the_cache_keeps_only_its_last_chunk(nchunks):
     storage = Far(packed(PLAIN, 100))
-    with open_parts(storage, cache_nbytes=250) as opened:
+    with OpenedFile(storage, cache_nbytes=250) as opened:
         opened.load(range(nchunks), lambda number, plain: None)
         storage.requests.clear()
         opened.load([nchunks - 1], lambda number, plain: None)
@@ -183,7 +238,7 @@ def test_appended_file_stays_what_it_was(chunk_size, checksum, tmp_path):
             append.append_bytes_to_file(MORE, tmp_path / "a.blp")
             assert PLAIN == opened.read(0, 10**9)
             assert len(PLAIN) == opened.nbytes
-    with open_parts(tmp_path / "a.blp") as again:
+    with OpenedFile(tmp_path / "a.blp") as again:
         assert PLAIN + 3 * MORE == again.read(0, again.nbytes)
 
 
@@ -192,7 +247,7 @@ def test_while_an_append_is_under_way(checksum, tmp_path):
     """Its new chunks are behind the old end; nothing else is changed yet."""
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, 1000, checksum=checksum))
-    opened = open_parts(path, cache_nbytes=0)
+    opened = OpenedFile(path, cache_nbytes=0)
 
     class Halfway(Exception):
         pass
@@ -200,7 +255,7 @@ def test_while_an_append_is_under_way(checksum, tmp_path):
     def content():
         yield MORE
         assert PLAIN == opened.read(0, 10**9)
-        with open_parts(path) as later:
+        with OpenedFile(path) as later:
             assert PLAIN == later.read(0, 10**9)
         raise Halfway
 
@@ -227,7 +282,7 @@ def test_replaced_file_stays_open(checksum, tmp_path):
 def test_change_of_the_file_that_replaced_it_is_ignored(checksum, tmp_path):
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, 100, checksum=checksum))
-    with open_parts(path, cache_nbytes=0) as opened:
+    with OpenedFile(path, cache_nbytes=0) as opened:
         bloscpack.pack_bytes_to_file(PLAIN * 3, path, 100)
 
         class Fp(io.BytesIO):
@@ -252,7 +307,7 @@ def test_chunks_of_another_file_in_the_same_places_are_noticed(checksum, tmp_pat
     settings = {"clevel": 0, "checksum": checksum}
     path.write_bytes(packed(PLAIN, 100, **settings))
     other = bytearray(packed(PLAIN[::-1], 100, **settings))
-    with open_parts(path, cache_nbytes=0) as opened:
+    with OpenedFile(path, cache_nbytes=0) as opened:
         assert len(other) == opened.cbytes
         assert PLAIN[:10] == opened.read(0, 10)
         path.write_bytes(other)
@@ -265,7 +320,7 @@ def test_chunks_of_another_file_in_the_same_places_are_noticed(checksum, tmp_pat
 def test_time_of_the_last_change_may_differ(checksum, tmp_path):
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, 100, checksum=checksum))
-    with open_parts(path, cache_nbytes=0) as opened:
+    with OpenedFile(path, cache_nbytes=0) as opened:
         for start in (0, 500, 900):
             assert PLAIN[start : start + 10] == opened.read(start, start + 10)
             os.utime(path, ns=(1, start))
@@ -275,7 +330,7 @@ def test_time_of_the_last_change_may_differ(checksum, tmp_path):
 @pytest.mark.parametrize("offsets", [True, False])
 def test_another_file_written_over_it_is_noticed(offsets, tmp_path):
     (tmp_path / "a.blp").write_bytes(packed(PLAIN, 1000, offsets=offsets))
-    with open_parts(tmp_path / "a.blp") as parts:
+    with OpenedFile(tmp_path / "a.blp") as parts:
         assert PLAIN[:1000] == parts.read(0, 1000)
         # The same inode, the same number of plain bytes, chunks of other sizes.
         other = packed(bytes(len(PLAIN)), 1000, offsets=offsets)
@@ -298,7 +353,7 @@ def test_threads_read_while_another_appends(checksum, tmp_path):
             if PLAIN[start:stop] != opened.read(start, stop):
                 failures.append((start, stop))
 
-    with open_parts(path, cache_nbytes=0, nthreads=1) as opened:
+    with OpenedFile(path, cache_nbytes=0, nthreads=1) as opened:
         threads = [threading.Thread(target=read, args=(i,)) for i in range(8)]
         for thread in threads:
             thread.start()
@@ -312,9 +367,9 @@ def test_threads_read_while_another_appends(checksum, tmp_path):
 
 def test_cached_chunk_of_another_state_is_not_used():
     cache = ChunkCache(10**6)
-    with open_parts(packed(PLAIN, 100)) as file:
+    with OpenedFile(packed(PLAIN, 100)) as file:
         last = file.nchunks - 1
-        file._reader._cache = cache
+        file._cache = cache
         cache.put(last, PLAIN)
         assert PLAIN == file.read(0, len(PLAIN))
         got = []
@@ -327,13 +382,13 @@ def test_cached_chunk_of_another_state_is_not_used():
 @pytest.mark.parametrize("far", [False, True])
 def test_last_entry_of_the_table_is_wrong(far, moved):
     data = bytearray(packed(PLAIN, 100))
-    with open_parts(bytes(data)) as file:
+    with OpenedFile(bytes(data)) as file:
         last = file.nchunks - 1
-        entry = file._reader.entry_offset(last)
-        true = file._index.offset(last)
+        entry = file.state.entry_offset(last)
+        true = int(file.state.offsets[last])
     data[entry : entry + 8] = (true + moved).to_bytes(8, "little")
     for nthreads in (1, 3):
-        with open_parts(Far(data) if far else data, nthreads=nthreads) as file:
+        with OpenedFile(Far(data) if far else data, nthreads=nthreads) as file:
             assert PLAIN == file.read(0, len(PLAIN))
 
 
@@ -351,20 +406,20 @@ class Sparse(MemoryStorage):
 
 def test_table_that_states_a_huge_chunk_takes_no_memory():
     data = bytearray(packed(PLAIN[:300], 100))
-    with open_parts(bytes(data)) as file:
-        entry = file._reader.entry_offset(1)
+    with OpenedFile(bytes(data)) as file:
+        entry = file.state.entry_offset(1)
     for number in (0, 1):
         at = entry + 8 * number
         data[at : at + 8] = (2**32 + 10**4 * number).to_bytes(8, "little")
     with (
-        open_parts(Sparse(data, 2**33)) as file,
+        OpenedFile(Sparse(data, 2**33)) as file,
         pytest.raises(FormatError, match="chunk 1 starts at byte 4294967296"),
     ):
         file.read(0, 10)
 
 
 def test_file_that_announces_more_bytes_than_memory_has():
-    with open_parts(packed(PLAIN, 1000)) as file:
+    with OpenedFile(packed(PLAIN, 1000)) as file:
         file.nbytes = 2**62  # as if the header had that many chunks
         with pytest.raises(FormatError, match="there is no memory"):
             file.read(0, file.nbytes)
@@ -383,9 +438,9 @@ def test_damaged_chunk_is_named_with_its_file(tmp_path):
 def test_errors_close_the_file(tmp_path):
     (tmp_path / "a.blp").write_bytes(b"no such file")
     with pytest.raises(FormatError):
-        open_parts(tmp_path / "a.blp")
+        OpenedFile(tmp_path / "a.blp")
     with pytest.raises(TypeError, match="a path, a URL, a file object or bytes"):
-        open_parts(3.5)
+        OpenedFile(3.5)
 
 
 # A file whose end is missing

@@ -11,7 +11,7 @@ from engine.workers import end_workers
 
 import bloscpack
 from bloscpack import FormatError, UsageError
-from bloscpack._file.chunk_reader import LOCAL_RUN
+from bloscpack._file.opened import LOCAL_RUN
 from bloscpack.exceptions import UsageTypeError
 from bloscpack.headers import BloscpackHeader, decode_header
 from bloscpack.reader import Reader, StreamReader
@@ -119,9 +119,12 @@ def test_table_that_lies():
 def test_file_object_stays_open(tmp_path):
     path = tmp_path / "a.blp"
     path.write_bytes(packed(PLAIN, CHUNK_SIZE))
-    reader = Reader(path.open("rb"))
+    fp = path.open("rb")
+    reader = Reader(fp)
     assert PLAIN[5:305] == reader.read(5, 305)
-    reader._chunks.storage._fp.close()
+    del reader
+    assert not fp.closed
+    fp.close()
 
 
 def test_too_few_chunks_in_the_header():
@@ -143,8 +146,8 @@ def test_file_of_the_wrong_type(file):
 def test_error_about_an_entry_has_the_place_of_the_entry():
     data = bytearray(packed(PLAIN, CHUNK_SIZE, metadata={"a": 1}))
     reader = Reader(io.BytesIO(data))
-    entry = reader._chunks.entry_offset(2)
-    assert reader._chunks.index.offset(2) == int.from_bytes(
+    entry = reader._file.state.entry_offset(2)
+    assert reader._file.state.offsets[2] == int.from_bytes(
         data[entry : entry + 8], "little"
     )
     data[entry] += 5

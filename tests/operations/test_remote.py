@@ -16,9 +16,9 @@ from storage.servers import RepeatedContent, serving
 
 import bloscpack as bp
 from bloscpack._engine.threads import Ahead
-from bloscpack._file.chunk_reader import ChunkReader
-from bloscpack._file.opened import open_parts
+from bloscpack._file.opened import OpenedFile
 from bloscpack._format.sections import encode_offsets
+from bloscpack._storage.remote import RemoteStorage
 from bloscpack.headers import BloscpackHeader
 
 pytest.importorskip("aiohttp", reason="the extra 'remote' is not installed")
@@ -62,7 +62,7 @@ def large():
 @pytest.mark.parametrize("number", [0, 1, 500, 1022, 1023])
 def test_a_part_of_a_large_file_takes_two_requests(large, number):
     large.requests.clear()
-    with open_parts(large.url) as opened:
+    with OpenedFile(large.url) as opened:
         assert (2**30, 1024) == (opened.nbytes, opened.nchunks)
         start = number * MIB + 5
         assert PLAIN[5:13] == opened.read(start, start + 8)
@@ -79,7 +79,7 @@ def test_info_of_a_large_file_takes_one_request(large):
 
 
 def test_adjacent_chunks_are_requested_together(large):
-    with open_parts(large.url) as opened:
+    with OpenedFile(large.url) as opened:
         large.requests.clear()
         start = 500 * MIB
         assert PLAIN * 20 == opened.read(start, start + 20 * MIB)
@@ -88,21 +88,20 @@ def test_adjacent_chunks_are_requested_together(large):
 
 def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
     first, second = threading.Event(), threading.Event()
-    fetch = ChunkReader._fetched
+    read = RemoteStorage.read_many
 
-    def fetched(reader, group):
-        numbers = [chunk[0] for run in group for chunk in run.chunks]
-        if 0 not in numbers:
+    def read_many(storage, extents):
+        if extents[0][0] > 32 + 8 * 1024:  # the first chunk is in another group
             first.wait(30)  # until a chunk of the first group has been decompressed
             second.set()
-        return fetch(reader, group)
+        return read(storage, extents)
 
     def use(number, plain):
         if number == 0:
             first.set()
             assert second.wait(30)
 
-    monkeypatch.setattr(ChunkReader, "_fetched", fetched)
+    monkeypatch.setattr(RemoteStorage, "read_many", read_many)
     # The thread of `use` would wait for itself if it worked on the second group.
     take, caller = Ahead._take, threading.current_thread()
     monkeypatch.setattr(
@@ -110,7 +109,7 @@ def test_requests_run_while_chunks_are_decompressed(large, monkeypatch):
         "_take",
         lambda ahead: None if threading.current_thread() is caller else take(ahead),
     )
-    with open_parts(large.url, nthreads=1) as opened:
+    with OpenedFile(large.url, nthreads=1) as opened:
         opened.load(range(30), use)
 
 
@@ -118,7 +117,7 @@ def test_an_error_ends_the_requests(large):
     def use(number, plain):
         raise ValueError("enough")
 
-    with open_parts(large.url, nthreads=1) as opened:
+    with OpenedFile(large.url, nthreads=1) as opened:
         large.requests.clear()
         with pytest.raises(ValueError, match="enough"):
             opened.load(range(1000), use)
@@ -129,7 +128,7 @@ def test_an_error_ends_the_requests(large):
 
 
 def test_the_cache_saves_requests(large):
-    with open_parts(large.url) as opened:
+    with OpenedFile(large.url) as opened:
         opened.read(3 * MIB, 3 * MIB + 8)
         large.requests.clear()
         assert PLAIN[100:200] == opened.read(3 * MIB + 100, 3 * MIB + 200)
@@ -157,7 +156,7 @@ def test_many_threads_and_errors_that_pass(web, array):
         return False
 
     web.always = sometimes_fail
-    with open_parts(web.url, cache_nbytes=0) as opened, ThreadPoolExecutor(8) as pool:
+    with OpenedFile(web.url, cache_nbytes=0) as opened, ThreadPoolExecutor(8) as pool:
 
         def read(start):
             return plain[start : start + 9000] == opened.read(start, start + 9000)
@@ -166,7 +165,7 @@ def test_many_threads_and_errors_that_pass(web, array):
 
 
 def test_flipped_bits(web):
-    with open_parts(web.url) as opened:
+    with OpenedFile(web.url) as opened:
         web.always = servers.flip
         with pytest.raises(bp.FormatError) as caught:
             opened.read(400_000, 500_000)
@@ -174,7 +173,7 @@ def test_flipped_bits(web):
 
 
 def test_change_of_the_file(web):
-    with open_parts(web.url) as opened:
+    with OpenedFile(web.url) as opened:
         web.etag = '"2"'
         with pytest.raises(bp.StorageError, match="changed while it was read"):
             opened.read(500_000, 500_008)
@@ -183,8 +182,8 @@ def test_change_of_the_file(web):
 def test_server_without_ranges(web, array):
     web.ranges = False
     with pytest.raises(bp.StorageError, match="whole=True"):
-        open_parts(web.url)
-    with open_parts(web.url, whole=True) as opened:
+        OpenedFile(web.url)
+    with OpenedFile(web.url, whole=True) as opened:
         assert array.tobytes()[500_000:500_008] == opened.read(500_000, 500_008)
     with pytest.raises(ValueError, match="closed"):
         opened.read(0, 9)
@@ -194,6 +193,6 @@ def test_errors_hide_credentials(web):
     url = "http://joe:t0ken@%s/data.blp?sig=hidden" % web.host
     web.content.data = bytes(100) + web.content.data[100:]
     with pytest.raises(bp.FormatError) as caught:
-        open_parts(url)
+        OpenedFile(url)
     assert "/data.blp?..." in str(caught.value)
     assert "t0ken" not in str(caught.value)

@@ -34,7 +34,7 @@ each_kind = pytest.mark.parametrize("open_it", OPENERS.values(), ids=OPENERS)
 @pytest.fixture
 def starts(monkeypatch):
     """There is no worker, and there are four CPUs. Each started thread is listed."""
-    monkeypatch.setattr("bloscpack._loop.available_cpus", lambda: 4)
+    monkeypatch.setattr("bloscpack.abstract_io.available_cpus", lambda: 4)
     return listed_starts(monkeypatch)
 
 
@@ -92,8 +92,8 @@ FORKING = """
 import os, signal, sys, threading
 import numpy as np
 import bloscpack as bp
-from bloscpack import _loop, dataset
-_loop.available_cpus = lambda: 3
+from bloscpack import abstract_io, dataset
+abstract_io.available_cpus = lambda: 3
 names = [lambda: bp.open_ndarray("file.blp"), lambda: dataset.open("dataset")]
 kept = [open_it() for open_it in names]
 expected = np.arange(8 * 2**20 // 4, dtype="<i4").reshape(-1, 1024)

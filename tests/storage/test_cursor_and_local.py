@@ -402,17 +402,6 @@ def test_write_anywhere(tmp_path):
         assert b"fronmiddleend" == fp.read()
 
 
-@needs_preadv
-def test_reserved_room_changes_nothing_that_is_there(tmp_path):
-    with open(tmp_path / "file", "w+b") as fp:
-        fp.write(DATA)
-        FileRange.over(fp).reserve(100, 1000)
-        fp.seek(0)
-        assert DATA == fp.read(100)
-        fp.truncate(100)
-    assert DATA == (tmp_path / "file").read_bytes()
-
-
 # The name in the error
 
 

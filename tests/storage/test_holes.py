@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-from unittest import mock
 
 import blosc
 import numpy as np
@@ -15,7 +14,7 @@ import pytest
 from support import environment
 
 import bloscpack
-from bloscpack._storage.local import BLOCK, HOLE_BLOCKS, WINDOW, FileRange, find_holes
+from bloscpack._storage.local import BLOCK, HOLE_BLOCKS, find_holes
 from bloscpack.file_io import PlainFPSink, unpack_fp_to_fp
 from bloscpack.npy_io import unpack_npy_from_file
 
@@ -92,7 +91,7 @@ PLAIN = {
     "zeros": bytes(20 * MB),
     "zeros at the end": NOISE + bytes(9 * MB + 5),
     "zeros at the start": bytes(9 * MB + 5) + NOISE,
-    "zeros between": (NOISE[:MB] + bytes(WINDOW)) * 3,
+    "zeros between": (NOISE[:MB] + bytes(8 * MB)) * 3,
     "one byte": bytes(5 * MB) + b"x",
 }
 
@@ -115,29 +114,6 @@ def test_an_empty_file(tmp_path):
     bloscpack.pack_bytes_to_file(b"", tmp_path / "x.blp")
     bloscpack.unpack_file_from_file(tmp_path / "x.blp", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == b""
-
-
-def test_reserved_room_does_not_fill_the_holes(tmp_path):
-    """Data first, so that the window is reserved before its zeros are met."""
-    plain = NOISE[:MB] + bytes(6 * MB) + NOISE[:MB]
-    packed = tmp_path / "x.blp"
-    bloscpack.pack_bytes_to_file(plain, packed)
-    with mock.patch.object(
-        FileRange, "reserve", autospec=True, side_effect=FileRange.reserve
-    ) as reserve:
-        bloscpack.unpack_file_from_file(packed, tmp_path / "x", nthreads=1)
-    assert reserve.call_count == 1
-    assert plain == (tmp_path / "x").read_bytes()
-    assert used(tmp_path / "x") <= 2 * MB + 64 * 1024
-
-
-def test_data_is_still_reserved_in_advance(tmp_path):
-    packed = tmp_path / "x.blp"
-    bloscpack.pack_bytes_to_file(NOISE * 6, packed)
-    reserved = []
-    with mock.patch.object(FileRange, "reserve", lambda self, *a: reserved.append(a)):
-        bloscpack.unpack_file_from_file(packed, tmp_path / "x", nthreads=1)
-    assert [(0, WINDOW), (WINDOW, WINDOW), (2 * WINDOW, 2 * MB)] == reserved
 
 
 def test_an_array(tmp_path):
@@ -163,8 +139,8 @@ def test_old_bytes_are_overwritten_with_zeros(tmp_path):
     assert bytes(MB) + b"x" * MB + bytes(MB) == path.read_bytes()
 
 
-def test_a_sink_without_start(tmp_path):
-    """Code written for 0.16 calls nothing but `put`."""
+def test_a_sink_of_which_nothing_but_put_is_called(tmp_path):
+    """As code written for 0.16 does."""
     with open(tmp_path / "x", "wb") as fp:
         PlainFPSink(fp).put(blosc.compress(bytes(MB), 8))
     assert (tmp_path / "x").read_bytes() == bytes(MB)

@@ -30,7 +30,6 @@ from bloscpack._storage.base import (
 )
 from bloscpack._storage.local import (
     LocalStorage,
-    concurrent_storage,
     storage_of,
     whole_file,
     writes_at_end,
@@ -308,16 +307,16 @@ def test_other_threads_do_not_read_a_file_object(name, tmp_path):
 def test_a_storage_behind_a_file_object_is_used_itself():
     inner = MemoryStorage(DATA)
     fp = io.BufferedReader(StorageFile(inner))
-    assert concurrent_storage(fp) is inner
+    assert storage_of(fp) is inner
     fp.read(10)
-    assert concurrent_storage(fp) is None
+    assert not storage_of(fp).concurrent
     assert DATA[10:20] == storage_of(fp).read_at(0, 10)
     assert whole_file(fp) is inner
 
 
 def test_a_slow_storage_behind_a_file_object_is_not_shared():
     fp = io.BufferedReader(StorageFile(FileObjectStorage(io.BytesIO(DATA))))
-    assert concurrent_storage(fp) is None
+    assert not storage_of(fp).concurrent
     assert DATA == storage_of(fp).read_at(0, 2000)
 
 

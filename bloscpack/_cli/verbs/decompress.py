@@ -142,8 +142,7 @@ def _decompress(
     of the input.
     """
     from ..._commit.snapshot import ATTEMPTS, read_snapshot
-    from ...file_io import log_input, log_unpacked, unpack_fp_to_fp
-    from ...fp_io import plain_sink
+    from ...file_io import log_input, log_unpacked, plain_sink, unpack_fp_to_fp
 
     make_sink = plain_sink
     if _is_npy(out_file, args):

@@ -37,7 +37,7 @@ from ...abstract_io import PlainSource
 from ...constants import EXTENSION, MAGIC
 from ...defaults import DEFAULT_CHUNK_SIZE
 from ...exceptions import BloscpackError, DamageError, NotReadable, UsageValueError
-from ...fp_io import CompressedFPSink
+from ...file_io import CompressedFPSink
 from ...lazy_array import LazyArray, open_ndarray
 from ...npy_io import check_size, encode_header, read_header, without_items
 from ...numpy_io import pack_items
@@ -400,7 +400,7 @@ def write_blp(content: Content, request: Request) -> None:
     with request.new_file() as out_fp:
         pack_items(
             BlocksSource(request.counted(array.stored())),
-            CompressedFPSink(out_fp, new=True),
+            CompressedFPSink(out_fp),
             without_items(array.dtype, array.shape, array.fortran),
             DEFAULT_CHUNK_SIZE,
             None,

@@ -15,20 +15,19 @@ import pickle
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy
 
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import Workspace, for_each, run_length
+from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.array_reader import Needs, Room
 from ..._file.indexing import ArrayIndex, Steps
 from ..._format.blosc_header import decode_header
 from ..._format.chunks import compress, decompress, decompress_into
 from ..._format.dtypes import Array, Key
 from ..._format.grid import Grid
-from ..._loop import effective_nthreads, nthreads_to_read
+from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, MAGIC
 from ...exceptions import DamageError, FormatError, ObjectDtypeFound, UsageValueError
@@ -100,7 +99,7 @@ class FileChunks(ChunkFiles):
             count = run_length(len(numbers), self.chunk_size, nthreads)
             batch = 1 if room is None else count
             waits = self.folder.is_remote
-            for_each(numbers, work, lambda _: None, nthreads, batch, waits=waits)
+            ordered(numbers, work, lambda _: None, nthreads, batch, waits=waits)
 
     def _plain(self, number: int, room: Room | None) -> memoryview:
         """Return the plain bytes of a chunk, in `room` if there is some."""
@@ -189,27 +188,20 @@ def write_chunks(
     `write` gets the name of a file, after `prefix`, and its content; any thread may
     call it. Returns the size in bytes of the chunks with `full_rows` rows.
     """
-    total = 0
+    sizes: list[int] = []
 
-    def work(block: tuple[int, Array]) -> tuple[str, int, bytes]:
+    def work(block: tuple[int, Array]) -> int:
         number, rows = block
         plain: Any = numpy.ascontiguousarray(rows).reshape(-1).view("u1")
-        return (
-            chunk_name(number),
-            len(rows),
-            HEADER.pack(*HEADER_VALUES) + compress(plain, args),
-        )
-
-    def deliver(done: tuple[str, int, bytes]) -> Callable[[], object]:
-        nonlocal total
-        name, nrows, content = done
-        if nrows == full_rows:
-            total += len(content) - HEADER.size
-        return partial(write, prefix + name, content)
+        compressed = compress(plain, args)
+        content = HEADER.pack(*HEADER_VALUES) + compressed
+        write(prefix + chunk_name(number), content)
+        return len(compressed) if len(rows) == full_rows else 0
 
     with own_settings:
-        for_each(blocks, work, deliver, effective_nthreads(None, 2**31), quick=True)
-    return total
+        nthreads = effective_nthreads(None, 2**31)
+        ordered(blocks, work, sizes.append, nthreads, quick=True)
+    return sum(sizes)
 
 
 OBJECT = numpy.dtype(object)

@@ -21,18 +21,18 @@ import numpy
 
 from ..._engine.blosc_settings import own_settings
 from ..._engine.forks import ForkSafeLock
-from ..._engine.threads import Workspace, for_each, run_length
+from ..._engine.threads import Workspace, ordered, run_length
 from ..._file.array_reader import Needs, Room
-from ..._file.chunk_reader import plan_runs
+from ..._file.opened import plan_runs
 from ..._format.chunks import check_digest, decompress_into
 from ..._format.dtypes import Array
 from ..._format.grid import MAX_SLOTS, Box, Shape, cut, lengths
 from ..._format.shard import CHECKSUM, index_size
-from ..._loop import effective_nthreads, nthreads_to_read
 from ..._storage.base import MemoryStorage, Storage, naming_errors
 from ..._storage.folder_store import replaced
 from ..._storage.store import too_long
 from ..._types import Buffer
+from ...abstract_io import effective_nthreads, nthreads_to_read
 from ...constants import MAX_DOCUMENT
 from ...exceptions import DamageError, FormatError, StorageError, Unsupported
 from ..folder import Folder
@@ -295,7 +295,7 @@ class ShardFiles(ChunkFiles):
         work = partial(self._load_run, reading)
         runs, waits = self._runs(numbers, limit), self.folder.is_remote
         with own_settings:
-            for_each(runs, work, lambda _: None, nthreads, batch, waits=waits)
+            ordered(runs, work, lambda _: None, nthreads, batch, waits=waits)
 
     def _runs(self, numbers: Sequence[int], limit: int) -> Iterator[Sequence[int]]:
         """Yield the numbers in lists of chunks of one file, which are read together."""

@@ -20,14 +20,14 @@ import numpy
 
 from ..._commit.new_files import Change, UnfinishedFile
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import for_each
+from ..._engine.threads import Line, ordered
 from ..._format.chunks import compress
 from ..._format.dtypes import Array
 from ..._format.grid import MAX_SLOTS, Grid, Shape, lengths
 from ..._format.sections import encode_offsets, free_entries
 from ..._format.shard import CHECKSUM, Trailer
-from ..._loop import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ..._storage.base import Storage, write_all, write_blocks
+from ...abstract_io import QUICK_CHUNK, RUN_TO_COMPRESS, effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
 from ...exceptions import DamageError, UsageError
@@ -345,13 +345,13 @@ class ShardWriter:
         chunk = self._finish_chunk(compress(memoryview(plain), self._args))
         return number, shape, chunk, CHECKSUM(chunk)
 
-    def deliver(self, piece: Written) -> Callable[[], object] | None:
-        """Write a piece; return a function that finishes the file in front of it."""
+    def deliver(self, piece: Written, finishing: Line) -> None:
+        """Write a piece; put a function that finishes the file in front of it."""
         number = piece.shard if isinstance(piece, Kept) else piece[0] // self.grid.slots
-        shard, finish = self._current, None
+        shard = self._current
         if shard is None or shard.number != number:
             if shard is not None:
-                finish = partial(self._finish, shard)
+                finishing.put([partial(self._finish, shard)])
                 if len(self._unfinished) > FILES_WAITING:
                     shard.flush()
             self._current = shard = self._begin(number)
@@ -362,7 +362,6 @@ class ShardWriter:
             shard.copy(file, self._old.cut, piece.numbers)
         else:
             shard.put(*piece)
-        return finish
 
     def _begin(self, number: int) -> NewShard:
         name = self._prefix + self.sharding.names(number)
@@ -397,19 +396,23 @@ def write_shards(writers: Sequence[ShardWriter], blocks: Blocks) -> None:
     def work(item: tuple[int, Piece]) -> tuple[int, Written]:
         return item[0], writers[item[0]].compress(item[1])
 
-    def deliver(done: tuple[int, Written]) -> Callable[[], object] | None:
-        return writers[done[0]].deliver(done[1])
+    def deliver(done: tuple[int, Written]) -> None:
+        writers[done[0]].deliver(done[1], finishing)
 
     quick = all(writer.sharding.chunk_nbytes < QUICK_CHUNK for writer in writers)
+    nthreads = effective_nthreads(None, None)
+    # Finishing a file waits for the disk.
+    finishing = Line(lambda finish: finish(), lambda _: None, nthreads)
     try:
         with own_settings:
-            nthreads = effective_nthreads(None, None)
             size = max(1, *(writer.sharding.chunk_nbytes for writer in writers))
             run = max(1, RUN_TO_COMPRESS // size)
-            for_each(_pieces(writers, blocks), work, deliver, nthreads, run, quick)
+            ordered(_pieces(writers, blocks), work, deliver, nthreads, run, quick)
+            finishing.finish()
             for writer in writers:
                 writer.close()
     except BaseException:
+        finishing.close()
         with ExitStack() as stack:  # an error of one array does not keep the others
             for writer in writers:
                 stack.callback(writer.abandon)

@@ -27,7 +27,7 @@ import numpy
 
 from ..._commit.new_files import Change
 from ..._engine.blosc_settings import own_settings
-from ..._engine.threads import for_each
+from ..._engine.threads import ordered
 from ..._file.array_reader import Allocate, ArrayReader
 from ..._file.indexing import ArrayIndex, PositionList, Steps, split_names
 from ..._format.array_metadata import (
@@ -47,9 +47,9 @@ from ..._format.dtypes import (
     refuse,
 )
 from ..._format.grid import Grid
-from ..._loop import effective_nthreads
 from ..._storage.paths import is_safe_part
 from ..._types import Json, JsonObject
+from ...abstract_io import effective_nthreads
 from ...args import BloscArgs
 from ...constants import BLOSC_HEADER_LENGTH, CNAME_AVAIL, MAX_BUFFERSIZE
 from ...defaults import DEFAULT_CNAME, DEFAULT_SHUFFLE
@@ -448,9 +448,7 @@ class LeafReader:
             min(len(parts), REMOTE_FILES) if waits else effective_nthreads(None, None)
         )
         with own_settings:
-            for_each(
-                tasks, work, lambda _: None, nthreads, quick=not waits, waits=waits
-            )
+            ordered(tasks, work, lambda _: None, nthreads, quick=not waits, waits=waits)
         return index.finish(items if names is None else items[names])
 
     def _blocks(
