@@ -210,7 +210,9 @@ def choice(path: Path, rounds: int, goal: str = "balanced") -> dict:
             start = time.thread_time()
             setting = choose(read, path.stat().st_size, goal)
             times.append(time.thread_time() - start)
-    return {"setting": str(setting), "choice": statistics.median(times[1:])}
+    shown = "%(cname)s %(clevel)d, filter %(shuffle)d, type size %(typesize)d"
+    shown = (shown + ", chunks of %(chunk_size)d bytes") % vars(setting)
+    return {"setting": shown, "choice": statistics.median(times[1:])}
 
 
 def options_of(trial: dict) -> list[str]:

@@ -15,7 +15,8 @@ Here is also the number of threads, and from which sizes on threads help.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ._compat import sibling_names
@@ -75,12 +76,18 @@ def hook(endpoint: object, name: str, *methods: str) -> Any:
     None if there is none, or if a subclass of the class that defines it overrides one
     of the `methods`, in whose place it would be used.
     """
-    for cls in type(endpoint).__mro__:
+    kind: Any = type(endpoint)
+    return getattr(endpoint, name) if _uses_hook(kind, name, methods) else None
+
+
+@lru_cache(maxsize=100)
+def _uses_hook(kind: Any, name: str, methods: tuple[str, ...]) -> bool:
+    for cls in kind.__mro__:
         if name in cls.__dict__:
-            return getattr(endpoint, name)
+            return True
         if not cls.__dict__.keys().isdisjoint(methods):
-            return None
-    return None
+            return False
+    return False
 
 
 def compress_chunk(chunk: Buffer, blosc_args: BloscArgs) -> bytes:
@@ -327,9 +334,11 @@ def pack(
     )
     source.configure(chunk_size, last_chunk, nchunks)
     sink.configure(blosc_args, header)
-    value = metadata.value if isinstance(metadata, Section) else metadata
-    check_table(value, header)
-    sink.trailer = new_trailer(value, header)
+    sink.trailer = None
+    if metadata is not None:
+        value = metadata.value if isinstance(metadata, Section) else metadata
+        check_table(value, header)
+        sink.trailer = new_trailer(value, header)
     sink.write_bloscpack_header()
     if metadata is not None:
         sink.write_metadata(metadata, metadata_args)
@@ -457,24 +466,23 @@ def unpack(
     put: Callable[[Any], object] = sink.put if store is None else store
     frames = hook(source, "frames", "__iter__")
 
-    def with_memory() -> Iterator[tuple[Frame, memoryview | None]]:
-        for frame in _frames_of(source) if frames is None else frames():
-            nbytes = frame.header.nbytes
-            yield frame, None if room is None else room(frame.start, nbytes)
+    items: Iterable[Frame] = _frames_of(source) if frames is None else frames()
 
-    def work(
-        item: tuple[Frame, memoryview | None],
-    ) -> tuple[Frame, Buffer | None]:
-        frame, memory = item
+    def with_memory(items: Iterable[Frame]) -> Iterator[Frame]:
+        for frame in items:
+            frame.memory = room(frame.start, frame.header.nbytes)
+            yield frame
+
+    def work(frame: Frame) -> tuple[Frame, Buffer | None]:
         compressed, digest = frame.content
         try:
             if checksum is not None:
                 chunks.check_digest(compressed, digest, checksum)
             if store is None:
                 return frame, bytes(compressed)
-            if memory is None:
+            if frame.memory is None:
                 return frame, chunks.decompress(compressed, frame.header)
-            chunks.decompress_into(compressed, memory, frame.header)
+            chunks.decompress_into(compressed, frame.memory, frame.header)
         except (FormatError, MemoryError) as error:
             _raise_located(error, frame)
         return frame, None
@@ -495,9 +503,8 @@ def unpack(
         run = 1
         if room is not None:
             run = run_length(nchunks or 0, chunk_size, nthreads)
-        ordered(
-            with_memory(), work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK
-        )
+            items = with_memory(items)
+        ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
     if store is not None:
         sink.finalize()
 

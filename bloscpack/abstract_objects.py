@@ -88,10 +88,8 @@ class MutableMappingObject(Base):
         lines = ["%s:" % type(self).__name__]
         for key in self:
             value = self[key]
-            if key in self.bytes_attributes and value != -1:
-                shown = double_pretty_size(value)
-            else:
-                shown = repr(value)
+            is_size = key in self.bytes_attributes and value != -1
+            shown = double_pretty_size(value) if is_size else repr(value)
             lines.append("%s%s: %s" % (" " * indent, key, shown))
         return "\n".join(lines)
 

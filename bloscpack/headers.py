@@ -515,11 +515,11 @@ def has_undo_record(prefix: bytes) -> bool:
         The first 32 bytes of the file. A file of version 0 has its number of chunks in
         the place of version and options.
     """
-    options = FIELD_OFFSETS[FORMAT_VERSION]["options"]
+    at = _FIELD_OFFSETS_V2_V3["options"]
     return (
         len(prefix) >= BLOSCPACK_HEADER_LENGTH
-        and prefix[:options] == MAGIC + bytes([FORMAT_VERSION])
-        and bool(prefix[options] & OPTION_UNDO)
+        and bool(prefix[at] & OPTION_UNDO)
+        and prefix[:at] == MAGIC + bytes([FORMAT_VERSION])
         and find_version(prefix) == FORMAT_VERSION
     )
 

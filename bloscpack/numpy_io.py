@@ -313,13 +313,16 @@ def pack_ndarray(
         The array is masked, a setting is invalid, or the array can't be a shard.
     """
     settings: Any = keywords
-    ndarray, chunk_size, grid = _cut(ndarray, chunk_size, settings.pop("chunks", None))
-    source = PlainNumpySource(ndarray)
-    fitted = _fitted(source, chunk_size, blosc_args, settings)
-    args = *fitted, bloscpack_args, metadata_args
-    array = source.ndarray
-    chunks_of = source if grid is None else GridSource(array.__getitem__, grid)
-    pack_items(chunks_of, sink, array, *args, **settings, grid=grid)
+    grid, chunks = None, settings.pop("chunks", None)
+    if chunks is not None:
+        ndarray, chunk_size, grid = _cut(ndarray, chunk_size, chunks)
+    plain = PlainNumpySource(ndarray)
+    if "auto" in settings:
+        chunk_size, blosc_args = _fitted(plain, chunk_size, blosc_args, settings)
+    array = plain.ndarray
+    source = plain if grid is None else GridSource(array.__getitem__, grid)
+    args = chunk_size, blosc_args, bloscpack_args, metadata_args
+    pack_items(source, sink, array, *args, **settings, grid=grid)
 
 
 def _cut(
@@ -329,8 +332,6 @@ def _cut(
 
     The grid is None if the chunks are spans of the items in order.
     """
-    if chunks is None:
-        return array, chunk_size, None
     if not isinstance(chunk_size, NotGiven):
         raise UsageError("give 'chunks' or 'chunk_size', not both")
     array = storable(array, order="C")
@@ -371,7 +372,9 @@ def pack_items(
     Of `array` only dtype, shape and order are used, not the items. With a `grid`, the
     source yields its chunks. The other parameters are those of `pack_ndarray`.
     """
-    described = describe(array, metadata)
+    described = getattr(source, "metadata", None) if metadata is None else None
+    if described is None:
+        described = describe(array, metadata)
     nbytes = array.nbytes
     if grid is not None:
         size = math.prod(grid.chunk) * array.dtype.itemsize
@@ -413,7 +416,9 @@ def as_shard(
     """
     found = dict(settings)
     chunk_size = found.pop("chunk_size", CHUNK_SIZE_NOT_GIVEN)
-    array, chunk_size, grid = _cut(array, chunk_size, found.pop("chunks", None))
+    grid, chunks = None, found.pop("chunks", None)
+    if chunks is not None:
+        array, chunk_size, grid = _cut(array, chunk_size, chunks)
     source = PlainNumpySource(array)
     is_given = not isinstance(chunk_size, NotGiven)
     even = not is_given and (least or goal_of(found.get("auto")))

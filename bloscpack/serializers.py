@@ -78,7 +78,9 @@ def shard_rows(metadata: Json) -> int | None:
 
 def is_shard(metadata: Json) -> bool:
     """Return whether metadata say that the file is a Zarr shard."""
-    return shard_rows(metadata) is not None or (is_grid(metadata) and SHARD in metadata)
+    if not isinstance(metadata, dict) or SHARD not in metadata:
+        return False
+    return is_grid(metadata) or shard_rows(metadata) is not None
 
 
 class Serializer:
@@ -201,13 +203,16 @@ def parse_json(data: bytes | str) -> Json:
     Raises `ValueError` if it is no JSON in UTF-8, or nested too deeply.
     """
     import json
-    import re
 
     text = data.decode("utf-8") if isinstance(data, bytes) else data
-    # Converting each number with a function of our own is slower.
-    has_long = len(text) > MAX_METADATA_DIGITS and re.search(LONG_NUMBER, text)
+    parse_int = None
+    if len(text) > MAX_METADATA_DIGITS:
+        import re
+
+        # Converting each number with a function of our own is slower.
+        parse_int = _parse_int if re.search(LONG_NUMBER, text) else None
     try:
-        value = json.loads(text, parse_int=_parse_int if has_long else None)
+        value = json.loads(text, parse_int=parse_int)
     except RecursionError as error:
         raise ValueError(TOO_DEEP) from error
     _check_nesting(text)
@@ -244,10 +249,10 @@ def _check_nesting(text: str) -> None:
 
     Every array and every object is one level deeper than the one that contains it.
     """
-    import re
-
     if text.count("[") + text.count("{") <= MAX_METADATA_NESTING:
         return
+    import re
+
     # Without strings. They have no quotes once escaped ones are gone.
     text = text.replace("\\\\", "").replace('\\"', "")
     outside = re.sub('"[^"]*"', "", text).encode()

@@ -17,7 +17,7 @@ class _OwnSettings:
     settings of the application, and the last one to leave restores them.
 
     ``disordered`` says whether Blosc may store the blocks of a chunk in the order in
-    which its threads finish them.
+    which its threads finish them, ``has_blocksize`` whether a block size is set.
     """
 
     # Imported by the first thread that enters. They are stored because an import
@@ -32,7 +32,7 @@ class _OwnSettings:
         self._inside = 0
         self._saved: tuple[bool, int, int] | None = None
         self.disordered = False
-        self._has_blocksize = False
+        self.has_blocksize = False
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
 
@@ -52,11 +52,8 @@ class _OwnSettings:
                 self._saved = functions.set_releasegil(True), nthreads, blocksize
                 if blocksize:
                     functions.set_blocksize(0)
-            else:  # only a single thread may use the settings below
-                if self.disordered:
-                    functions.set_nthreads(1)
-                if self._has_blocksize:
-                    functions.set_blocksize(0)
+            elif self.disordered:  # only a single thread may use several of Blosc
+                functions.set_nthreads(1)
             self._inside += 1
 
     def __exit__(self, *exc_info: object) -> None:
@@ -69,8 +66,8 @@ class _OwnSettings:
             self._saved, self.disordered = None, False
             self.functions.set_releasegil(bool(releasegil))
             self.functions.set_nthreads(nthreads)
-            if blocksize or self._has_blocksize:
-                self._has_blocksize = False
+            if blocksize or self.has_blocksize:
+                self.has_blocksize = False
                 self.functions.set_blocksize(blocksize)
 
     def use_threads_of_blosc(self, nthreads: int) -> None:
@@ -83,12 +80,12 @@ class _OwnSettings:
     def use_blocksize(self, size: int) -> None:
         """Let Blosc use blocks of `size` bytes if no other thread is inside.
 
-        Chunks that another thread compresses keep automatic block sizes: when it
-        enters, the block size becomes automatic for all.
+        0 lets Blosc choose the size again, for all: chunks that are compressed with
+        automatic block sizes call this first if another thread has set a size.
         """
         with self._lock:
-            if self._inside == 1 and size:
-                self._has_blocksize = True
+            if self._inside == 1 or not size:
+                self.has_blocksize = size != 0
                 self.functions.set_blocksize(size)
 
     def _reset(self) -> None:

@@ -136,7 +136,7 @@ class Owner:
 
     def check(self, name: str) -> None:
         """Raise `UsageError` in another process; `name` is the opened path."""
-        if not self.is_here:
+        if self._pid != os.getpid():
             raise UsageError(
                 "'%s' was opened for changes by the process %d, and this is the "
                 "process %d: close it there, and open it here"

@@ -30,7 +30,6 @@ from .codecs import (
     BITSHUFFLE,
     CODECS,
     DEFAULT_GOAL,
-    FILTERS,
     GOALS,
     NONE,
     SHUFFLE,
@@ -99,6 +98,31 @@ UNFILTERED = 1 / 8
 PIECE_FOR_BLOCKS = 2**19
 LAST_LEVEL_OF_SHORT_BLOCKS = 5
 BLOCK_SIZES = {"speed": 2**20, "balanced": 2**21, "ratio": 2**23}
+# The type sizes that are tried for data without one, and the usual chunk size.
+TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
+CHUNK_SIZE = 2**20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Codec, level, filter, type size, chunk size and block size.
+
+    A block size of 0 means that Blosc chooses it.
+    """
+
+    cname: str
+    clevel: int
+    shuffle: int
+    typesize: int
+    chunk_size: int
+    blocksize: int = 0
+
+    def but(self, **changes: Any) -> Setting:
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+
+DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
 
 
 def choose(
@@ -122,7 +146,7 @@ def choose(
     fixed = fixed or {}
     if "typesize" in fixed:
         typesizes = (int(fixed["typesize"]),)
-    filters = _filters(typesizes or TYPESIZES, fixed)
+    filters = filters_to_try(typesizes or TYPESIZES, fixed.get("shuffle"))
     if not nbytes:
         known = {"typesize": typesizes[0]} if typesizes else {}
         return DEFAULT.but(**known).but(**fixed)
@@ -142,37 +166,22 @@ def _cheapest(
     sizes = LONG if filters[0][0] == NONE else LONG_FILTERED
     if len(filters) > 1:
         pieces = _pieces(read, nbytes, SHORT)
-        filters, sizes = _best_filters(_ratios_of(pieces, filters, goal), goal)
-    settings = _with_filters(_candidates(goal, fixed, regular=sizes is WHOLE), filters)
+        filters, sizes = _best_filters(pieces, filters, goal)
+    settings = _candidates(goal, fixed, filters, regular=sizes is WHOLE)
     best = settings[0]
     if len(settings) > 1:
         pieces = _pieces(read, nbytes, SLOW if goal == SMALLEST else sizes)
         best = _best(pieces, settings, GOALS[goal])
-    other = _with_long_blocks(best, goal, fixed)
-    if other is None or best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
-        return other or best
-    size = min(PIECE_FOR_BLOCKS, other.chunk_size)
-    pieces = _pieces(read, nbytes, (size, 2 * size, LONG[-1]), size)
-    return other if _size(pieces, other) < _size(pieces, best) else best
-
-
-def _with_filters(settings: list[Setting], filters: Iterable[Filter]) -> list[Setting]:
-    """Return all settings with each of the filters."""
-    return [
-        setting.but(shuffle=shuffle, typesize=typesize)
-        for shuffle, typesize in filters
-        for setting in settings
-    ]
-
-
-def _with_long_blocks(setting: Setting, goal: str, fixed: Fixed) -> Setting | None:
-    """Return a setting with long blocks; None if they do not suit its codec."""
-    codec = codec_named(setting.cname)
-    if setting.shuffle != NONE or setting.clevel > codec.long_blocks:
-        return None
+    if best.shuffle != NONE or best.clevel > codec_named(best.cname).long_blocks:
+        return best
     chunk_size = int(fixed.get("chunk_size", BLOCK_SIZES[goal]))
     block = min(chunk_size, max(BLOCK_SIZES.values()))
-    return setting.but(chunk_size=chunk_size, blocksize=block)
+    other = best.but(chunk_size=chunk_size, blocksize=block)
+    if best.clevel > LAST_LEVEL_OF_SHORT_BLOCKS:
+        return other
+    size = min(PIECE_FOR_BLOCKS, chunk_size)
+    pieces = _pieces(read, nbytes, (size, 2 * size, LONG[-1]), size)
+    return other if _size(pieces, other) < _size(pieces, best) else best
 
 
 def _is_applied(pair: Filter, nbytes: int) -> bool:
@@ -183,8 +192,10 @@ def _is_applied(pair: Filter, nbytes: int) -> bool:
     return shuffle != BITSHUFFLE or unfiltered <= UNFILTERED * nbytes
 
 
-def _candidates(goal: str, fixed: Fixed, *, regular: bool) -> list[Setting]:
-    """Return the codecs and levels to try, without a filter."""
+def _candidates(
+    goal: str, fixed: Fixed, filters: Sequence[Filter], *, regular: bool
+) -> list[Setting]:
+    """Return the settings to try: codecs and levels with each of the filters."""
     from ..constants import CNAME_AVAIL
 
     wanted = fixed.get("cname")
@@ -197,27 +208,32 @@ def _candidates(goal: str, fixed: Fixed, *, regular: bool) -> list[Setting]:
     ]
     if not found:
         found = [(str(wanted or DEFAULT_CNAME), USUAL_LEVEL[goal])]
+    chunk_size = int(fixed.get("chunk_size", CHUNK_SIZE))
     settings = [
-        Setting(cname, clevel, NONE, 1, CHUNK_SIZE).but(**fixed)
-        for cname, clevel in found
+        Setting(cname, int(fixed.get("clevel", level)), *pair, chunk_size)
+        for pair in filters
+        for cname, level in found
     ]
     return list(dict.fromkeys(settings))
 
 
-def _filters(typesizes: Sequence[int], fixed: Fixed) -> Sequence[Filter]:
-    """Return the pairs of filter and type size to try.
+def filters_to_try(
+    typesizes: Sequence[int], wanted: str | int | None = None
+) -> list[Filter]:
+    """Return the pairs of filter and type size to try, of one filter if it is `wanted`.
 
-    The bit filter is tried with powers of two only: it copies a block unchanged unless
-    its number of items is a multiple of 8.
+    Otherwise the first is without a filter, and the bit filter is tried with powers of
+    two only: it copies a block unchanged unless its number of items is a multiple of 8.
     """
-    found = filters_to_try(typesizes)
-    if "shuffle" not in fixed:
-        return [
-            (shuffle, size)
-            for shuffle, size in found
-            if shuffle != BITSHUFFLE or size & (size - 1) == 0
-        ]
-    shuffle = int(fixed["shuffle"])
+    found = [(NONE, typesizes[0] if len(typesizes) == 1 else 1)]
+    for size in typesizes:
+        if size > 1:  # shuffle does nothing for single bytes
+            found.append((SHUFFLE, size))
+        if wanted is not None or size & (size - 1) == 0:
+            found.append((BITSHUFFLE, size))
+    if wanted is None:
+        return found
+    shuffle = int(wanted)
     return [pair for pair in found if pair[0] == shuffle] or [(shuffle, typesizes[0])]
 
 
@@ -230,6 +246,16 @@ def _pieces(read: Read, nbytes: int, sizes: Sizes, least: int = LEAST) -> list[b
     size = min(size, 1 << (total.bit_length() - 1))
     pieces = [read(start, size) for start in piece_starts(nbytes, size, total)]
     return [piece for piece in pieces if piece] or [b"\0"]
+
+
+def piece_starts(nbytes: int, size: int, total: int) -> list[int]:
+    """Return the offsets of pieces of `size` bytes, `total` bytes together.
+
+    They are the pieces in the middle of equal parts of `nbytes` bytes.
+    """
+    full = nbytes // size
+    count = max(1, min(full, total // size))
+    return [(2 * i + 1) * full // (2 * count) * size for i in range(count)]
 
 
 def _ratio(pieces: list[bytes], setting: Setting) -> float:
@@ -247,23 +273,22 @@ def _size(pieces: Iterable[bytes], setting: Setting) -> int:
         return sum(len(compress(piece, setting)) for piece in pieces)
 
 
-def _ratios_of(
+def _best_filters(
     pieces: list[bytes], filters: Iterable[Filter], goal: str
-) -> dict[Filter, float]:
-    """Return the compression ratios of filters with the first codec that probes."""
+) -> tuple[list[Filter], Sizes]:
+    """Return the filters to try with all codecs, and the sizes of the sample for it.
+
+    They are compared with the first codec that probes.
+    """
     from ..constants import CNAME_AVAIL
 
     kinds = PROBES[goal]
     names = [c.name for kind in kinds for c in CODECS.values() if c.probe == kind]
     probe = next(name for name in names if name in CNAME_AVAIL)
-    return {
+    ratios = {
         pair: _ratio(pieces, Setting(probe, PROBE_LEVEL[goal], *pair, CHUNK_SIZE))
         for pair in filters
     }
-
-
-def _best_filters(ratios: dict[Filter, float], goal: str) -> tuple[list[Filter], Sizes]:
-    """Return the filters to try with all codecs, and the sizes of the sample for it."""
     best = max(ratios.values())
     ordered = sorted(ratios, key=ratios.__getitem__, reverse=True)
     if best >= REGULAR[goal]:
@@ -280,10 +305,8 @@ def _best_filters(ratios: dict[Filter, float], goal: str) -> tuple[list[Filter],
 def _best(pieces: list[bytes], settings: Iterable[Setting], disk: float) -> Setting:
     """Return the setting of the lowest cost; the ratio decides among equal costs."""
     ratios = {setting: _ratio(pieces, setting) for setting in settings}
-    costs = {
-        setting: cost(_seconds(setting, ratio), ratio, disk)
-        for setting, ratio in ratios.items()
-    }
+    # The seconds per plain byte to compress, write, read and decompress it.
+    costs = {s: _seconds(s, ratio) + 2 / (ratio * disk) for s, ratio in ratios.items()}
     limit = EQUAL_FACTOR * min(costs.values()) + EQUAL_SECONDS
     near = [setting for setting in ratios if costs[setting] <= limit]
     return max(near, key=lambda setting: ratios[setting])
@@ -319,7 +342,18 @@ def choose_for(sample: Buffer | Array, goal: str) -> Setting:
             "a sample can't be a masked array, which can't be stored; pass .data or "
             ".filled()"
         )
-    array = _as_array(sample)
+    found = type(sample).__name__
+    try:
+        view = sample if hasattr(sample, "dtype") else memoryview(sample)
+        array = numpy.asarray(view)
+        found = str(array.dtype)
+        is_plain = not array.dtype.hasobject
+    except (TypeError, ValueError, NotImplementedError):
+        is_plain = False
+    if not is_plain:
+        raise UsageTypeError(
+            "a sample must be bytes or an array of numbers or text, not '%s'" % found
+        )
     if array.flags.f_contiguous:
         array = array.T
     itemsize = array.itemsize
@@ -346,100 +380,3 @@ def reader_of(rows: Any, row_nbytes: int, dtype: DType | None = None) -> Read:
         return data[skip : skip + size]
 
     return read
-
-
-def _as_array(sample: Buffer | Array) -> Array:
-    import numpy
-
-    found = type(sample).__name__
-    try:
-        view = sample if hasattr(sample, "dtype") else memoryview(sample)
-        array = numpy.asarray(view)
-        if not array.dtype.hasobject:
-            return array
-        found = str(array.dtype)
-    except (TypeError, ValueError, NotImplementedError):
-        pass
-    raise UsageTypeError(
-        "a sample must be bytes or an array of numbers or text, not '%s'" % found
-    )
-
-
-TYPESIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-CHUNK_SIZE = 2**20
-
-
-def chunk_text(size: int) -> str:
-    """Return a chunk size in the notation of ``-z``."""
-    for suffix, factor in (("M", 2**20), ("K", 2**10)):
-        if size % factor == 0:
-            return "%d%s" % (size // factor, suffix)
-    return str(size)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Codec, level, filter, type size, chunk size and block size.
-
-    A block size of 0 means that Blosc chooses it.
-    """
-
-    cname: str
-    clevel: int
-    shuffle: int
-    typesize: int
-    chunk_size: int
-    blocksize: int = 0
-
-    def but(self, **changes: Any) -> Setting:
-        """Return a copy with some fields changed."""
-        return replace(self, **changes)
-
-    @property
-    def filter(self) -> Filter:
-        """Filter and type size."""
-        return self.shuffle, self.typesize
-
-    def __str__(self) -> str:
-        return "%s %d, %s, type size %d, chunks of %s" % (
-            self.cname,
-            self.clevel,
-            FILTERS[self.shuffle],
-            self.typesize,
-            chunk_text(self.chunk_size),
-        )
-
-
-# The fields that a user may fix.
-FIELDS = ("cname", "clevel", "shuffle", "typesize", "chunk_size")
-DEFAULT = Setting(DEFAULT_CNAME, DEFAULT_CLEVEL, SHUFFLE, DEFAULT_TYPESIZE, CHUNK_SIZE)
-
-
-def filters_to_try(typesizes: Sequence[int]) -> list[Filter]:
-    """Return the pairs of filter and type size; the first is without a filter."""
-    plain = typesizes[0] if len(typesizes) == 1 else 1
-    found = [(NONE, plain)]
-    for typesize in typesizes:
-        if typesize > 1:  # shuffle does nothing for single bytes
-            found.append((SHUFFLE, typesize))
-        found.append((BITSHUFFLE, typesize))
-    return found
-
-
-def piece_starts(nbytes: int, size: int, total: int) -> list[int]:
-    """Return the offsets of pieces of `size` bytes, `total` bytes together.
-
-    They are the pieces in the middle of equal parts of `nbytes` bytes.
-    """
-    full = nbytes // size
-    count = max(1, min(full, total // size))
-    return [(2 * i + 1) * full // (2 * count) * size for i in range(count)]
-
-
-def cost(seconds: float, ratio: float, disk: float) -> float:
-    """Return the seconds per plain byte to compress, write, read and decompress it.
-
-    `seconds` is the time to compress and decompress it, and `disk` the speed of the
-    disk in bytes per second.
-    """
-    return seconds + 2 / (ratio * disk)

@@ -108,6 +108,8 @@ def compress(plain: Buffer, blosc_args: BloscArgs | Setting) -> bytes:
         int(blosc_args.shuffle),
         blosc_args.cname,
     )
+    if own_settings.has_blocksize and not blosc_args.blocksize:
+        own_settings.use_blocksize(0)
     compressed: bytes
     if settings in _accepted and len(plain) <= MAX_BUFFERSIZE:
         compressed = own_settings.functions.compress(plain, *settings)
@@ -329,9 +331,10 @@ class Frame:
     ``number`` counts from 0. ``offset`` is the position of the chunk in the file,
     ``start`` the position of its plain bytes in the plain data of the file, ``header``
     its Blosc header. ``content`` is chunk and digest, empty unless they were read.
+    ``memory`` is where its plain bytes belong, None if that is not known.
     """
 
-    __slots__ = ("content", "header", "number", "offset", "start")
+    __slots__ = ("content", "header", "memory", "number", "offset", "start")
 
     def __init__(
         self, number: int, offset: int | None, start: int, header: BloscHeader
@@ -341,6 +344,7 @@ class Frame:
         self.start = start
         self.header = header
         self.content: tuple[Buffer, Buffer] = b"", b""
+        self.memory: memoryview | None = None
 
 
 def plain_of(frame: Frame, checksum: Hash) -> bytes:
@@ -498,6 +502,6 @@ def read_chunk_header(cursor: Cursor, header: BloscpackHeader, i: int) -> BloscH
         cursor.read_exactly(BLOSC_HEADER_LENGTH, "a chunk header", "chunks")
     chunk = decode_header(head)
     expected = header.expected_nbytes(i)
-    if expected is not None:
-        check_plain_size(chunk, expected)
+    if expected is not None and expected != chunk.nbytes:
+        check_plain_size(chunk, expected)  # raises
     return chunk

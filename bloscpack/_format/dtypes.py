@@ -161,7 +161,16 @@ def decode_dtype(stored: object) -> DType:
         plain = ENCODED_PLAIN.fullmatch(stored) if isinstance(stored, str) else None
         if plain is not None:  # the usual case
             return numpy.dtype(plain[1])
-        descr = _parse(stored)
+        _check_parts(stored)
+        parsed = stored
+        if isinstance(parsed, str) and not PLAIN_DTYPE.fullmatch(parsed):
+            parsed = parse_literal(parsed)
+            _check_parts(parsed)
+        descr = _tupled(parsed)
+        # Release 0.4.0 wrote a list also for a dtype without fields.
+        match descr:
+            case [("", only)]:
+                descr = only
         if isinstance(descr, str) and PLAIN_DTYPE.fullmatch(descr):
             dtype: DType = numpy.dtype(descr)
         elif isinstance(descr, list):
@@ -195,20 +204,6 @@ def refuse(expected: str, found: object) -> NoReturn:
     raise DamageError(
         "expected %s, found %s" % (expected, shown(found)), section="metadata"
     )
-
-
-def _parse(stored: object) -> object:
-    """Return the descr of a dtype in any spelling; raises `ValueError`."""
-    _check_parts(stored)
-    if isinstance(stored, str) and not PLAIN_DTYPE.fullmatch(stored):
-        stored = parse_literal(stored)
-        _check_parts(stored)
-    descr = _tupled(stored)
-    # Release 0.4.0 wrote a list also for a dtype without fields.
-    match descr:
-        case [("", plain)]:
-            return plain
-    return descr
 
 
 def _check_parts(value: object) -> None:

@@ -238,9 +238,11 @@ def encode_section(
     JSON cannot represent the value, and `MetadataSectionTooSmall` if the reserved space
     is smaller than the stored text.
     """
-    from ..args import MetadataArgs  # readers do not need it
+    args = metadata_args
+    if args is None:
+        from ..args import MetadataArgs  # readers do not need it
 
-    args = MetadataArgs() if metadata_args is None else metadata_args
+        args = MetadataArgs()
     args.check()
     text = SERIALIZERS_LOOKUP[args.magic_format].dumps(metadata).encode("ascii")
     meta_codec, stored = "None", text

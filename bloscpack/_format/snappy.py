@@ -13,6 +13,7 @@ from types import ModuleType
 from .._types import Buffer
 from ..constants import BLOSC_HEADER_LENGTH
 from .blosc_header import BLOSC_FLAG_SPLIT, BloscHeader, decode_block_starts
+from .codecs import BITSHUFFLE, SHUFFLE
 
 STREAM_LENGTH = struct.Struct("<i")
 
@@ -35,25 +36,43 @@ def decompress_into(
     `header` is its checked header, and the chunk is as long as it says. Raises
     `ValueError` if the chunk is damaged.
     """
+    import numpy
+
     chunk = memoryview(compressed).cast("B")
+    typesize, blocksize = header.typesize, header.blocksize
     starts = decode_block_starts(chunk[BLOSC_HEADER_LENGTH : header.table_end])
-    for number, start in enumerate(starts):
-        first = number * header.blocksize
-        block = destination[first : first + header.blocksize]
-        filtered = bytearray(len(block))
-        _decode_block(chunk, start, memoryview(filtered), header, codec)
-        block[:] = _unfiltered(filtered, header)
+    for number, position in enumerate(starts):
+        block = destination[number * blocksize : (number + 1) * blocksize]
+        # A last block that is shorter than the others is never split.
+        splits = not header.flags & BLOSC_FLAG_SPLIT and header.can_split
+        splits = splits and len(block) == blocksize and blocksize % typesize == 0
+        _decode_streams(
+            chunk, position, block, typesize if splits else 1, header, codec
+        )
+        nitems = len(block) // typesize
+        items = numpy.frombuffer(block, "u1", nitems * typesize)
+        if header.shuffle == SHUFFLE and typesize > 1:
+            items = items.reshape(typesize, nitems)
+        elif header.shuffle == BITSHUFFLE and nitems % 8 == 0:
+            planes = items.reshape(typesize, 8, nitems // 8)
+            bits = numpy.unpackbits(planes, axis=2, bitorder="little")
+            items = numpy.packbits(bits, axis=1, bitorder="little")
+            items = items.reshape(typesize, nitems)
+        else:
+            continue
+        block[: nitems * typesize] = items.T.tobytes()
 
 
-def _decode_block(
+def _decode_streams(
     chunk: memoryview,
     position: int,
     block: memoryview,
+    nstreams: int,
     header: BloscHeader,
     codec: ModuleType,
 ) -> None:
-    """Decompress the streams of the block at `position` into `block`."""
-    size = len(block) // _nstreams(header, len(block))
+    """Decompress the streams at `position` into `block`."""
+    size = len(block) // nstreams
     if position < header.table_end:
         raise ValueError("a block starts inside the header")
     for first in range(0, len(block), size):
@@ -75,35 +94,3 @@ def _decode_block(
             raise ValueError(str(error)) from error
         if found != size:
             raise ValueError("a stream has '%d' bytes, not '%d'" % (found, size))
-
-
-def _nstreams(header: BloscHeader, nbytes: int) -> int:
-    """Return the number of streams in a block of `nbytes`."""
-    typesize = header.typesize
-    is_split = (
-        not header.flags & BLOSC_FLAG_SPLIT
-        and header.can_split
-        and nbytes == header.blocksize
-        and nbytes % typesize == 0
-    )
-    return typesize if is_split else 1
-
-
-def _unfiltered(block: bytearray, header: BloscHeader) -> bytes | bytearray:
-    """Return the bytes of a block before the filter."""
-    import numpy
-
-    typesize, name = header.typesize, header.filter
-    nitems = len(block) // typesize
-    whole = nitems * typesize
-    items = numpy.frombuffer(block, "u1", whole)
-    if name == "shuffle" and typesize > 1:
-        items = items.reshape(typesize, nitems)
-    elif name == "bitshuffle" and nitems % 8 == 0:
-        planes = items.reshape(typesize, 8, nitems // 8)
-        bits = numpy.unpackbits(planes, axis=2, bitorder="little")
-        items = numpy.packbits(bits, axis=1, bitorder="little")
-        items = items.reshape(typesize, nitems)
-    else:
-        return block
-    return items.T.tobytes() + block[whole:]

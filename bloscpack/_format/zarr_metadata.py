@@ -359,27 +359,23 @@ def blosc_codec(typesize: int, cname: str, clevel: int, shuffle: int) -> JsonObj
 
 def encode_fill_value(dtype: DType, value: object) -> Json:
     """Return the spelling of a fill value; raise `UsageError` if it does not fit."""
+    kind = dtype.kind
     try:
-        item = numpy.array(value, dtype)[()]
-        return _encode_item(dtype, item)
+        item: Any = numpy.array(value, dtype)[()]
+        if kind == "c":
+            return [_encode_float(item.real), _encode_float(item.imag)]
+        if kind == "f":
+            return _encode_float(item)
+        if kind in TIME_TYPES:
+            return "NaT" if numpy.isnat(item) else int(item.astype("i8"))
+        if kind == "S":
+            return base64.b64encode(bytes(item)).decode("ascii")
+        return str(item) if kind == "U" else item.item()
     except (TypeError, ValueError, OverflowError) as error:
         raise UsageValueError(
             "the fill value %.200r does not fit the dtype '%s': %s"
             % (value, dtype, error)
         ) from error
-
-
-def _encode_item(dtype: DType, item: Any) -> Json:
-    kind = dtype.kind
-    if kind == "c":
-        return [_encode_float(item.real), _encode_float(item.imag)]
-    if kind == "f":
-        return _encode_float(item)
-    if kind in TIME_TYPES:
-        return "NaT" if numpy.isnat(item) else int(item.astype("i8"))
-    if kind == "S":
-        return base64.b64encode(bytes(item)).decode("ascii")
-    return str(item) if kind == "U" else item.item()
 
 
 def _encode_float(item: Any) -> Json:
@@ -477,7 +473,12 @@ def decode_array(document: JsonObject) -> ArrayDocument:
             "the document of a Zarr array of format 3",
             {key: document.get(key) for key in ("zarr_format", "node_type")},
         )
-    _check_others(document)
+    if document.get("storage_transformers", []) != []:
+        raise _unsupported("it has storage transformers")
+    others = {k: v for k, v in document.items() if k not in ARRAY_KEYS}
+    for key, value in others.items():
+        if not isinstance(value, dict) or value.get("must_understand") is not False:
+            raise _unsupported("its metadata have the key '%s'" % key)
     shape = _lengths(document.get("shape"), "shape", 0)
     stored = _decode_storage(document)
     chunk, per_shard, dtype = stored["chunk"], stored["per_shard"], stored["dtype"]
@@ -506,7 +507,7 @@ def decode_array(document: JsonObject) -> ArrayDocument:
         attributes=attributes,
         dimension_names=names,
         blosc={**stored["blosc"]},
-        others={k: v for k, v in document.items() if k not in ARRAY_KEYS},
+        others=others,
     )
 
 
@@ -533,7 +534,13 @@ def _decode_storage(document: JsonObject) -> dict[str, Any]:
 
 
 def _decode_new(document: JsonObject) -> dict[str, Any]:
-    shard = _decode_grid(document)
+    name, found = _named(document.get("chunk_grid"))
+    if name != "regular":
+        raise _unsupported("its chunk grid is not regular")
+    shard = _lengths(found.get("chunk_shape"), "chunk_shape")
+    name, found = _named(document.get("chunk_key_encoding"))
+    if (name, found.get("separator", "/")) != ("default", "/"):
+        raise _unsupported("its files have other names than 'c/0/0'")
     sharding = _decode_sharding(document.get("codecs"))
     chunk = _lengths(sharding.get("chunk_shape"), "chunk_shape")
     if len(shard) != len(chunk):
@@ -573,28 +580,6 @@ def is_unsharded(document: JsonObject) -> bool:
     codecs = document.get("codecs")
     first = codecs[0] if isinstance(codecs, list) and codecs else None
     return "bytes" in (first, first.get("name") if isinstance(first, dict) else None)
-
-
-def _check_others(document: JsonObject) -> None:
-    """Raise `Unsupported` for keys that must be understood."""
-    if document.get("storage_transformers", []) != []:
-        raise _unsupported("it has storage transformers")
-    for key in set(document) - ARRAY_KEYS:
-        value = document[key]
-        if not isinstance(value, dict) or value.get("must_understand") is not False:
-            raise _unsupported("its metadata have the key '%s'" % key)
-
-
-def _decode_grid(document: JsonObject) -> Shape:
-    """Return the shape of a shard; the names of the shards must be ours, too."""
-    name, grid = _named(document.get("chunk_grid"))
-    if name != "regular":
-        raise _unsupported("its chunk grid is not regular")
-    shard = _lengths(grid.get("chunk_shape"), "chunk_shape")
-    encoding, keys = _named(document.get("chunk_key_encoding"))
-    if (encoding, keys.get("separator", "/")) != ("default", "/"):
-        raise _unsupported("its files have other names than 'c/0/0'")
-    return shard
 
 
 def _decode_sharding(codecs: Json) -> JsonObject:

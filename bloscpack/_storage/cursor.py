@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ..exceptions import DamageError, FormatError
-from .base import READ_SIZE, as_bytes_view, bytes_left, read_up_to
+from .base import READ_SIZE, bytes_left, read_up_to
 
 TYPE_CHECKING = False  # mypy reads it as True; importing typing costs start-up time
 if TYPE_CHECKING:
@@ -185,14 +185,21 @@ class StorageCursor(Cursor):
 
 
 class MemoryCursor(StorageCursor):
-    """A position in a buffer; the methods return views of the buffer, not copies."""
+    """A position in a flat buffer of bytes; the methods return views of it."""
 
     def __init__(self, buffer: Buffer) -> None:
-        self._view = as_bytes_view(buffer)
+        self._view = memoryview(buffer)
         self.position = 0
-        self._total = self._view.nbytes
+        self._total = len(buffer)
 
     def peek(self, size: int) -> Buffer:
         return self._view[self.position : self.position + size]
 
     peek_behind = peek
+
+    def read_exactly(self, size: int, what: str, section: str) -> Buffer:
+        start, stop = self.position, self.position + size
+        if stop > len(self._view):
+            raise self._too_short(size, len(self._view) - start, what, section)
+        self.position = stop
+        return self._view[start:stop]

@@ -98,18 +98,20 @@ class Disk:
         They contain a checksum of the name of `target`: no other program makes these
         names, and targets whose names begin with the same characters do not share any.
         """
-        return [_name_beside(target, number) for number in range(NAMES_BESIDE)]
+        prefix = _prefix_beside(target)
+        return ["%s-%d.tmp" % (prefix, number) for number in range(NAMES_BESIDE)]
 
     def create_beside(self, target: str, mode: int) -> tuple[str, BinaryIO]:
         """Create a hidden file in the folder of `target`; return its name and itself.
 
         It is on the file system of `target`, so it can be renamed to it.
         """
-        names = self.names_beside(target)
+        prefix, number = _prefix_beside(target), -1
         while True:
-            # After the usual names, random names: no other user can foresee them.
-            number = int.from_bytes(os.urandom(8), "big")
-            temporary = names.pop(0) if names else _name_beside(target, number)
+            number += 1
+            if number >= NAMES_BESIDE:  # random numbers: no other user can foresee them
+                number = int.from_bytes(os.urandom(8), "big") + NAMES_BESIDE
+            temporary = "%s-%d.tmp" % (prefix, number)
             if os.path.lexists(temporary):
                 continue
             try:
@@ -223,11 +225,11 @@ def _renamed(old: str, new: str, how: int) -> int:
     return ctypes.get_errno() if failed else 0
 
 
-def _name_beside(target: str, number: int) -> str:
-    """Return the name of a temporary file with a number."""
+def _prefix_beside(target: str) -> str:
+    """Return the beginning of the names of the temporary files of `target`."""
     folder, name = os.path.split(target)
-    parts = name[:NAME_PART], crc32(os.fsencode(name)), number
-    return os.path.join(folder, ".%s.%d-%d.tmp" % parts)
+    checksum = crc32(os.fsencode(name))
+    return os.path.join(folder, ".%s.%d" % (name[:NAME_PART], checksum))
 
 
 disk = Disk()

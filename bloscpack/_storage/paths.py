@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MARK = "://"
 # Separates the URLs of a chain, such as ``zip://a.blp::http://host/all.zip``.
 LINK = "::"
+# Removes the marks that a scheme may contain behind its first letter.
+WITHOUT_MARKS = str.maketrans("", "", "+-._")
 # What a message shows in place of a query and a fragment.
 HIDDEN = "?..."
 # Errors for a name that does not exist. No file has a name that is too long.
@@ -32,15 +34,14 @@ def is_url(name: object) -> TypeGuard[str]:
     """Return whether a name is a URL, or a chain of URLs, and not a local file."""
     if not isinstance(name, str) or MARK not in name:
         return False
-    schemes = name.partition(MARK)[0].split(LINK)
-    # One letter is a drive of Windows.
-    valid = all(len(scheme) > 1 and _is_scheme(scheme) for scheme in schemes)
-    return valid and not os.path.lexists(name)
-
-
-def _is_scheme(text: str) -> bool:
-    rest = text.replace("+", "").replace("-", "").replace(".", "").replace("_", "")
-    return text[0].isalpha() and rest.isascii() and rest.isalnum()
+    for scheme in name.partition(MARK)[0].split(LINK):
+        rest = scheme.translate(WITHOUT_MARKS)
+        # One letter is a drive of Windows.
+        if len(scheme) < 2 or not scheme[0].isalpha():
+            return False
+        if not (rest.isascii() and rest.isalnum()):
+            return False
+    return not os.path.lexists(name)
 
 
 def local_path(path: Path) -> Path:
@@ -136,25 +137,15 @@ def check_place(file: object, call: str, *, or_object: bool = False) -> None:
 
 def is_safe_part(part: object) -> TypeGuard[str]:
     """Return whether text is the name of a file or folder, and no path."""
-    return (
-        isinstance(part, str)
-        and part not in ("", ".", "..")
-        and not any(c in part for c in "/\\\0")
-        and (part.isascii() or _is_text_of_system(part))
-        and not (os.name == "nt" and ":" in part)
-    )
-
-
-def _is_text_of_system(name: str) -> bool:
-    """Return whether a file system can hold a name; JSON has other surrogates, too.
-
-    `os.fsdecode` returns only those that stand for bytes of a name that are no text.
-    """
+    if not isinstance(part, str) or part in ("", ".", ".."):
+        return False
     try:
-        name.encode("utf-8", "surrogateescape")
+        # The surrogates of `os.fsdecode` stand for bytes of a name that are no text. A
+        # file system can't hold others, which JSON has, too.
+        part.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return False
-    return True
+    return not any(c in part for c in "/\\\0") and not (os.name == "nt" and ":" in part)
 
 
 def is_safe_name(name: object) -> bool:

@@ -7,6 +7,10 @@ import blosc
 import pytest
 
 from bloscpack._engine.blosc_settings import own_settings
+from bloscpack._format.automatic import Setting
+from bloscpack._format.blosc_header import decode_header
+from bloscpack._format.chunks import compress, decompress
+from bloscpack.args import BloscArgs
 
 
 @pytest.fixture
@@ -43,14 +47,21 @@ def test_threads_of_blosc_end_when_a_second_thread_enters():
 
 
 @pytest.mark.usefixtures("of_application")
-def test_block_size_ends_when_a_second_thread_enters():
+def test_block_size_ends_when_another_chunk_is_compressed_with_automatic_blocks():
+    plain = bytes(2**22)
     with own_settings:
         own_settings.use_blocksize(0)
         assert 0 == blosc.get_blocksize()
-        own_settings.use_blocksize(2**21)
-        assert 2**21 == blosc.get_blocksize()
-        with own_settings:
-            own_settings.use_blocksize(2**21)  # ignored: it is not alone
+        own_settings.use_blocksize(2**16)
+        assert 2**16 == blosc.get_blocksize()
+        with own_settings:  # decompressing ends nothing
+            chunk = compress(plain, Setting("zstd", 5, 1, 8, 2**22, 2**16))
+            assert 2**16 == decode_header(chunk).blocksize == blosc.get_blocksize()
+            assert plain == decompress(chunk)
+            assert 2**16 == blosc.get_blocksize()
+            chunk = compress(plain, BloscArgs())
+            assert 2**16 != decode_header(chunk).blocksize
+            own_settings.use_blocksize(2**16)  # ignored: it is not alone
             assert 0 == blosc.get_blocksize()
 
 
