@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._commit.snapshot import Check
     from ._format.blosc_header import BloscHeader
     from ._format.sections import Beginning
-    from ._types import Json, JsonObject, Path, Seekable, StorageOptions
+    from ._types import Buffer, Json, JsonObject, Path, Seekable, StorageOptions
     from .headers import BloscpackHeader, MetadataHeader
 
 
@@ -257,6 +257,9 @@ class FileInfo(InfoRecord):
 
 # Reading
 
+# Fields with the same names in the header of a chunk and in its description.
+COMMON_FIELDS = ("codec", "filter", "typesize", "blocksize", "nbytes")
+
 
 class Inspected(InfoRecord):
     """A description, and the damage that it can't show.
@@ -286,67 +289,71 @@ def inspect_file(
     If `lenient`, damage among chunks that are counted is no error: see
     `Inspected.damage`.
     """
-    read = partial(_read_info, name=shown_name(path), strict=strict, lenient=lenient)
+
+    def read(fp: Seekable, check: Check) -> Inspected:
+        cursor = Cursor(fp, to_end=True)
+        cbytes = cursor.left()
+        beginning = read_beginning(cursor)
+        header, first_at = beginning.header, cursor.position
+        walked = header.nbytes is None or cbytes is None
+        nchunks = nbytes = largest = largest_cbytes = 0
+        damage = first = None
+        try:
+            head = cursor.peek(BLOSC_HEADER_LENGTH)
+            if header.nchunks and not (header.nchunks == -1 and not head):
+                first = _decode_first(cursor, header, head, strict)
+            if walked:
+                from ._format.chunks import frames_of
+
+                for frame in frames_of(cursor, header):
+                    nchunks += 1
+                    nbytes += frame.header.nbytes
+                    largest = max(largest, frame.header.nbytes)
+                    largest_cbytes = max(largest_cbytes, frame.header.ctbytes)
+        except FormatError as error:
+            if not (lenient and walked):
+                raise
+            damage = error
+        shard = describe_shard(fp, beginning, first_at, cbytes)
+        # No digest covers these bytes: check that no writer changed the file.
+        check(header)
+        cbytes = cursor.position if cbytes is None else cbytes
+        if not walked:
+            nchunks, nbytes = header.nchunks, header.nbytes or 0
+            if nchunks == 1 and first is not None:
+                largest, largest_cbytes = nbytes, first.ctbytes
+            elif nchunks > 1:
+                largest = max(header.chunk_size, header.last_chunk)
+                # Blosc stores incompressible bytes unchanged, after its header.
+                largest_cbytes = min(largest + BLOSC_HEADER_LENGTH, cbytes)
+        info = FileInfo(
+            file=shown_name(path),
+            format_version=header.format_version,
+            nbytes=nbytes,
+            cbytes=cbytes,
+            ratio=ratio_of(nbytes, cbytes),
+            nchunks=nchunks,
+            largest_chunk=largest,
+            largest_cbytes=largest_cbytes,
+            walked=walked,
+            checksum=header.checksum,
+            header=HeaderInfo(**header),
+            array=describe_array(beginning.metadata),
+            metadata=beginning.metadata,
+            metadata_header=_describe_metadata(beginning.metadata_header),
+            offsets=_describe_offsets(beginning, first_at, cbytes),
+            shard=shard,
+            first_chunk=_describe_chunk(first),
+        )
+        return Inspected(info=info, damage=damage)
+
     return read_snapshot(path, read, parts=True, storage_options=storage_options)
 
 
-def _read_info(
-    fp: Seekable, check: Check, name: str, strict: bool, lenient: bool
-) -> Inspected:
-    cursor = Cursor(fp, to_end=True)
-    cbytes = cursor.left()
-    beginning = read_beginning(cursor)
-    header, first_at = beginning.header, cursor.position
-    walked = header.nbytes is None or cbytes is None
-    sizes, damage, first = _Sizes(), None, None
-    try:
-        first = _first_chunk(cursor, header, strict)
-        if walked:
-            from ._format.chunks import frames_of
-
-            for frame in frames_of(cursor, header):
-                sizes.add(frame.header)
-        elif first is not None:
-            sizes.add(first)
-    except FormatError as error:
-        if not (lenient and walked):
-            raise
-        damage = error
-    shard = describe_shard(fp, beginning, first_at, cbytes)
-    # No digest covers these bytes: check that no writer changed the file.
-    check(header)
-    cbytes = cursor.position if cbytes is None else cbytes
-    if not walked:
-        sizes.take_from_header(header, cbytes)
-    described = FileInfo(
-        file=name,
-        format_version=header.format_version,
-        nbytes=sizes.nbytes,
-        cbytes=cbytes,
-        ratio=ratio_of(sizes.nbytes, cbytes),
-        nchunks=sizes.nchunks,
-        largest_chunk=sizes.largest,
-        largest_cbytes=sizes.largest_cbytes,
-        walked=walked,
-        checksum=header.checksum,
-        header=HeaderInfo(**header),
-        array=describe_array(beginning.metadata),
-        metadata=beginning.metadata,
-        metadata_header=_describe_metadata(beginning.metadata_header),
-        offsets=_describe_offsets(beginning, first_at, cbytes),
-        shard=shard,
-        first_chunk=_describe_chunk(first),
-    )
-    return Inspected(info=described, damage=damage)
-
-
-def _first_chunk(
-    cursor: Cursor, header: BloscpackHeader, strict: bool
-) -> BloscHeader | None:
-    """Return the header of the first chunk, and do not move the cursor."""
-    head = cursor.peek(BLOSC_HEADER_LENGTH)
-    if not header.nchunks or (header.nchunks == -1 and not head):
-        return None
+def _decode_first(
+    cursor: Cursor, header: BloscpackHeader, head: Buffer, strict: bool
+) -> BloscHeader:
+    """Return the header of the first chunk, which begins with `head`."""
     try:
         if strict and header.nbytes is not None:
             from ._format.chunks import read_chunk_header
@@ -358,30 +365,6 @@ def _first_chunk(
         raise
 
 
-class _Sizes:
-    """Sums and maxima of chunk sizes."""
-
-    def __init__(self) -> None:
-        self.nbytes = self.nchunks = self.largest = self.largest_cbytes = 0
-
-    def add(self, header: BloscHeader) -> None:
-        self.nchunks += 1
-        self.nbytes += header.nbytes
-        self.largest = max(self.largest, header.nbytes)
-        self.largest_cbytes = max(self.largest_cbytes, header.ctbytes)
-
-    def take_from_header(self, header: BloscpackHeader, cbytes: int) -> None:
-        """Use the sizes in the header of a file of `cbytes` bytes."""
-        self.nchunks = header.nchunks
-        self.nbytes = header.nbytes or 0
-        if self.nchunks == 1:
-            self.largest = self.nbytes
-        elif self.nchunks > 1:
-            self.largest = max(header.chunk_size, header.last_chunk)
-            # Blosc stores incompressible bytes unchanged, after its header.
-            self.largest_cbytes = min(self.largest + BLOSC_HEADER_LENGTH, cbytes)
-
-
 def ratio_of(nbytes: int, cbytes: int) -> float:
     """Return the compression ratio: plain bytes divided by compressed bytes."""
     return round(nbytes / cbytes, 4) if cbytes else 0.0
@@ -390,16 +373,9 @@ def ratio_of(nbytes: int, cbytes: int) -> float:
 def _describe_chunk(header: BloscHeader | None) -> ChunkInfo | None:
     if header is None:
         return None
-    return ChunkInfo(
-        codec=header.codec,
-        filter=header.filter,
-        copied=header.is_copy,
-        split=header.splits,
-        typesize=header.typesize,
-        blocksize=header.blocksize,
-        nbytes=header.nbytes,
-        cbytes=header.ctbytes,
-    )
+    copied, split, cbytes = header.is_copy, header.splits, header.ctbytes
+    fields = {name: getattr(header, name) for name in COMMON_FIELDS}
+    return ChunkInfo(copied=copied, split=split, cbytes=cbytes, **fields)
 
 
 def _describe_offsets(
@@ -414,9 +390,8 @@ def _describe_offsets(
         and all(after - at >= smallest for at, after in pairwise(offsets))
         and (not offsets or offsets[-1] + smallest <= size)
     )
-    return OffsetsInfo(
-        count=len(offsets), free=beginning.header.max_app_chunks, plausible=plausible
-    )
+    free = beginning.header.max_app_chunks
+    return OffsetsInfo(count=len(offsets), free=free, plausible=plausible)
 
 
 def describe_shard(
@@ -435,7 +410,8 @@ def describe_shard(
     if inner_size(metadata, header) is None:
         return None
     slots = count_slots(header, metadata)
-    rows, index = shard_rows(metadata) or metadata[CHUNKS][0], None
+    # An array without axes has one row.
+    rows, index = shard_rows(metadata) or [*metadata[CHUNKS], 1][0], None
     if size is not None:
         position = fp.tell()
         fp.seek(0)

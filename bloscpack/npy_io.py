@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import numpy
 from numpy.lib import format as npy_format
@@ -177,7 +177,7 @@ def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:
         ) from error
 
 
-def check_size(fp: BinaryIO, array: Array, size: int | None) -> None:
+def check_size(fp: IO[bytes], array: Array, size: int | None) -> None:
     """Raise `FormatError` unless exactly the items follow in `fp`, of `size` bytes."""
     left = None if size is None else size - fp.tell()
     if left is not None and left < array.nbytes:

@@ -1,8 +1,6 @@
 """Rewrite a file with other settings: a new file replaces it in one step.
 
-The headers of all chunks are read first, which shows the sizes of the chunks and finds
-most damage before anything is written. ``_file/repack_plan`` plans the new file, and
-``_file/repack_writing`` writes it.
+``_file/repacking`` plans the new file and writes it.
 """
 
 from __future__ import annotations
@@ -11,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ._commit.locking import open_locked
-from ._file.repack_plan import RepackKeywords
-from ._file.repack_plan import Settings as Settings
-from ._file.repack_writing import repack_fp as repack_fp
+from ._file.repacking import RepackKeywords
+from ._file.repacking import Settings as Settings
+from ._file.repacking import repack_fp as repack_fp
 from ._format.append_plan import UNCHANGED as UNCHANGED
 from ._storage.base import naming_errors
 from ._types import Path

@@ -16,16 +16,30 @@ from numpy.typing import ArrayLike
 
 from ._commit.replacing import replacing
 from ._file.archive import ArchiveSettings
-from ._format.shard import row_nbytes
-from ._storage.base import Storage
+from ._format.blosc_header import decode_header
+from ._format.shard import (
+    SEPARATOR,
+    count_slots,
+    index_size,
+    inner_size,
+    row_nbytes,
+)
+from ._storage.base import Storage, refuse_text
 from ._storage.paths import check_place, is_url, shown_name
 from ._types import Buffer, Json, Path, Seekable, StorageOptions, Writable
 from .args import AnyLimits, LoopKeywords
-from .constants import EXTENSION
+from .constants import BLOSC_HEADER_LENGTH, EXTENSION
 from .exceptions import NotReadable, UsageTypeError, UsageValueError
-from .file_io import CompressedFPSink
+from .file_io import CompressedFPSink, CompressedFPSource
 from .lazy_array import open_ndarray
-from .numpy_io import as_shard, pack_ndarray, storable, unpack_ndarray_from_file
+from .numpy_io import (
+    as_shard,
+    pack_ndarray,
+    storable,
+    unpack_ndarray,
+    unpack_ndarray_from_file,
+)
+from .serializers import user_metadata
 from .zip_io import loadz, write_arrays
 
 if TYPE_CHECKING:
@@ -181,8 +195,10 @@ def load(
     Parameters
     ----------
     file
-        A path, a URL, a binary file object that can seek and holds one file, or a
-        buffer with the bytes of the file. A file object stays open.
+        A path, a URL, a binary file object that can seek, or a buffer with the bytes of
+        the file. A file object stays open. An array is read from its position on, which
+        is behind the array afterwards: several that were saved one after the other are
+        loaded in the same order.
     return_metadata
         Whether to return a pair: the array or arrays, and the metadata of the file,
         None if it has none.
@@ -213,7 +229,17 @@ def load(
         "storage_options": storage_options,
     }
     try:
-        found = _load_array(file, options)
+        found: tuple[Any, Json]
+        if hasattr(file, "read"):
+            found = _load_next(file, nthreads, limits)
+        elif isinstance(file, (str, os.PathLike)):
+            found = unpack_ndarray_from_file(file, return_metadata=True, **options)
+        else:
+            with open_ndarray(file, cache_nbytes=0, whole=True, **options) as lazy:
+                found = lazy.read(), lazy.metadata
+    except IsADirectoryError as error:
+        error.strerror = "It is a folder: bloscpack.dataset.open reads a dataset"
+        raise
     except NotReadable:
         archive = None
         with suppress(NotReadable):
@@ -226,13 +252,24 @@ def load(
     return found if return_metadata else found[0]
 
 
-def _load_array(file: Any, options: dict[str, Any]) -> tuple[Any, Json]:
-    """Return the array in a file, and its metadata."""
-    if isinstance(file, (str, os.PathLike)):
-        try:
-            return unpack_ndarray_from_file(file, return_metadata=True, **options)
-        except IsADirectoryError as error:
-            error.strerror = "It is a folder: bloscpack.dataset.open reads a dataset"
-            raise
-    with open_ndarray(file, cache_nbytes=0, whole=True, **options) as lazy:
-        return lazy.read(), lazy.metadata
+def _load_next(
+    file: Any, nthreads: int | None, limits: AnyLimits | None
+) -> tuple[Any, Json]:
+    """Return the array at the position of a file object, and its metadata.
+
+    Afterwards the position is behind its file, where another one may follow.
+    """
+    refuse_text(file)
+    source = CompressedFPSource(file, limits=limits)
+    array = unpack_ndarray(source, nthreads=nthreads)
+    header, metadata = source.bloscpack_header, source.metadata
+    inner_nbytes = inner_size(metadata, header)
+    if inner_nbytes is not None:
+        head = source.peek_behind(len(SEPARATOR) + BLOSC_HEADER_LENGTH)
+        if head.startswith(SEPARATOR):
+            nbytes = len(SEPARATOR) + index_size(count_slots(header, metadata))
+            if 0 < header.last_chunk < inner_nbytes:  # a padded copy of it follows
+                copy = decode_header(head[len(SEPARATOR) :])
+                nbytes += copy.ctbytes + header.checksum_impl.size
+            file.seek(nbytes, os.SEEK_CUR)
+    return array, user_metadata(metadata)

@@ -68,7 +68,14 @@ class Inspection:
     ) -> None:
         self.report = report = Report(cbytes=storage.size)
         try:
-            storage = settled(storage)
+            undone = settled(storage)
+            if undone is not storage:
+                message = (
+                    "a change of the file was interrupted, or is in progress: it is "
+                    "checked as it was before, and the next writer restores it"
+                )
+                report.note("header", "interrupted", message, offset=OPTIONS)
+            storage = undone
             report.cbytes = storage.size
         except FormatError as error:
             report.add("header", "undo-record", error.message, offset=OPTIONS)

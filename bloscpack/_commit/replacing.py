@@ -103,7 +103,12 @@ def replacing(
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
     # With `exclusive` a file that has been made since then is not replaced either.
     if exclusive or not os.path.exists(name):
-        _check_free(name)
+        # No file can have a name like ``old/``: its real path, ``old``, may be a file,
+        # which must not be replaced.
+        no_file = os.path.basename(name) in ("", os.curdir)
+        if no_file or os.path.lexists(os.path.realpath(name)):
+            # Raises nothing if another program has created the file meanwhile.
+            os.stat(name)
         with _new_file(name, None, bool(sync), like, access, times, model) as fp:
             yield fp
         return
@@ -135,18 +140,6 @@ def _replaced(name: str) -> Iterator[FileAccess]:
         yield FileAccess(name)
 
 
-def _check_free(name: str) -> None:
-    """Raise an error if no new file may get a name that no file has.
-
-    No file can have a name like ``old/``: its real path, ``old``, may be a file, which
-    must not be replaced.
-    """
-    no_file = os.path.basename(name) in ("", os.curdir)
-    if no_file or os.path.lexists(os.path.realpath(name)):
-        # Raises nothing if another program has created the file meanwhile.
-        os.stat(name)
-
-
 @contextmanager
 def _new_file(
     name: str,
@@ -163,11 +156,10 @@ def _new_file(
     if source is None and access and isinstance(like, FileAccess):
         source = like
     try:
-        temporary = (
-            _with_usual_access(target, like)
-            if source is None
-            else TemporaryFile(target, 0o600)
-        )
+        if source is None and like is not None:
+            temporary = _with_usual_access(target, like)
+        else:
+            temporary = TemporaryFile(target, 0o666 if source is None else 0o600)
     except OSError as error:
         error.filename = name  # the caller does not know the temporary name
         raise
@@ -184,10 +176,7 @@ def _new_file(
             os.utime(temporary.handle, ns=(status.st_atime_ns, status.st_mtime_ns))
         if sync:
             disk.sync(fp)
-        if replaced is None:
-            temporary.rename_to_free_name(target)
-        else:
-            temporary.rename(target)
+        temporary.rename(target, exclusive=replaced is None)
         if sync:
             disk.sync_folder(target)
     except BaseException as error:
@@ -200,16 +189,12 @@ def _new_file(
         raise
 
 
-def _with_usual_access(
-    target: str, limit: FileAccess | AccessLimits | None
-) -> TemporaryFile:
+def _with_usual_access(target: str, limit: FileAccess | AccessLimits) -> TemporaryFile:
     """Return a temporary file with the access of any new file.
 
     It has no bits for a class that can't read the input, whose attributes are `limit`.
     """
     mode = 0o666
-    if limit is None:
-        return TemporaryFile(target, mode)
     wanted = limit.limit(mode, limit.status.st_gid)
     temporary = TemporaryFile(target, wanted)
     found = FileAccess(temporary.handle)

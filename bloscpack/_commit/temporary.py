@@ -64,6 +64,7 @@ class TemporaryFile(Owner):
         return self.name if os.name == "nt" else self.fp.fileno()
 
     def _has_name(self) -> bool:
+        """Return whether the name refers to the file, and not by a symbolic link."""
         return self._guard is None or _refers_to(self.name, self._guard)
 
     @contextmanager
@@ -75,36 +76,36 @@ class TemporaryFile(Owner):
                 raise self._gone()
             yield fp
 
-    def rename(self, target: str) -> None:
-        """Close the file and rename it; it replaces the file `target`, if any."""
-        self._close_and_check()
-        disk.rename(self.name, target)  # commit point
-        self._finish()
+    def rename(self, target: str, *, exclusive: bool = False) -> None:
+        """Close the file and rename it; it replaces the file `target`, if any.
 
-    def rename_to_free_name(self, target: str) -> None:
-        """Close and rename the file; raise `StorageError` if the name has been taken.
-
-        A rename would replace the file of another program, a hard link does not.
+        With `exclusive`, raise `StorageError` if another program has made a file of
+        this name: a rename would replace it, a hard link does not.
         """
-        self._close_and_check()
+        self.check(self.name)
+        self.fp.close()
+        if not self._has_name():
+            raise self._gone()
+        if not exclusive:
+            disk.rename(self.name, target)  # commit point
+            self._finish()
+            return
         try:
-            self._link(target)
+            try:
+                disk.link(self.name, target)  # commit point
+            except FileExistsError:
+                raise
+            except OSError:  # no hard links, or an error that the rename raises again
+                disk.rename_to_free_name(self.name, target)  # commit point
+            else:
+                # A writer that came later may have removed it.
+                with suppress(FileNotFoundError):
+                    disk.remove(self.name)
         except FileExistsError as error:
             raise StorageError(
                 errno.EEXIST, "another program has made this file meanwhile", target
             ) from error
         self._finish()
-
-    def _link(self, target: str) -> None:
-        try:
-            disk.link(self.name, target)  # commit point
-        except FileExistsError:
-            raise
-        except OSError:  # no hard links, or an error that the rename raises again
-            disk.rename_to_free_name(self.name, target)  # commit point
-        else:
-            with suppress(FileNotFoundError):  # a writer that came later has removed it
-                disk.remove(self.name)
 
     def discard(self) -> None:
         """Close and remove the file, unless it has its final name."""
@@ -120,23 +121,17 @@ class TemporaryFile(Owner):
         finally:
             self._finish()
 
-    def _close_and_check(self) -> None:
-        self.check(self.name)
-        self.fp.close()
-        if not self._has_name():
-            raise self._gone()
+    def remove_name(self) -> None:
+        """Remove the file, unless the name refers to another one; do not close it."""
+        if self.is_here and self._has_name():
+            with suppress(FileNotFoundError):
+                disk.remove(self.name)
 
     def _gone(self) -> StorageError:
         return StorageError(
             "another program has removed or replaced the temporary file '%s'"
             % self.name
         )
-
-    def remove_name(self) -> None:
-        """Remove the file, unless the name refers to another one; do not close it."""
-        if self.is_here and self._has_name():
-            with suppress(FileNotFoundError):
-                disk.remove(self.name)
 
     def _finish(self) -> None:
         self._done = True

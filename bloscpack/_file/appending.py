@@ -3,9 +3,8 @@
 All checks come before the first write. Their time does not grow with the data: the
 entries of the offset table are compared with each other, and the headers of the last
 two chunks with the last two entries; the digest of the last chunk is verified. Only if
-these contradict each other are the headers of all chunks read, to find the reason. The
-plan is a pure function (`plan_append`). All writes belong to one `undo.FileChange`:
-after a failure the file has its old bytes.
+these contradict each other are the headers of all chunks read, to find the reason. All
+writes belong to one `undo.FileChange`: after a failure the file has its old bytes.
 
 In a file without an offset table, or whose header does not state its chunks, the chunks
 are found by their headers, and the new header states them.
@@ -18,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -29,15 +29,10 @@ from .._engine.blosc_settings import own_settings
 from .._engine.threads import ordered
 from .._format.append_plan import (
     UNCHANGED,
-    AppendPlan,
     ChunksDiffer,
     NotInPlace,
-    check_appendable,
-    check_in_place,
-    new_chunks,
-    plan_append,
+    grown_header,
     plan_metadata,
-    states_chunks,
     stating_chunks,
 )
 from .._format.array_metadata import Description, new_array
@@ -81,7 +76,8 @@ from ..args import (
     known_settings,
     settings_from,
 )
-from ..constants import BLOSCPACK_HEADER_LENGTH, OFFSET_LENGTH
+from ..checksums import Hash
+from ..constants import BLOSCPACK_HEADER_LENGTH, FORMAT_VERSION, OFFSET_LENGTH
 from ..defaults import (
     DEFAULT_MAGIC_FORMAT,
     DEFAULT_MAX_APP_CHUNKS,
@@ -102,9 +98,14 @@ from ..exceptions import (
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
 from ..serializers import SERIALIZERS_LOOKUP, is_grid, is_shard, replaced_metadata
-from .repack_plan import RepackPlan as CopyPlan
-from .repack_plan import Settings, Survey, bytes_behind, log_dropped
-from .repack_writing import repack_fp, write_planned
+from .repacking import (
+    Settings,
+    Survey,
+    bytes_behind,
+    log_dropped,
+    repack_fp,
+    rewrite,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -138,6 +139,7 @@ class AppendSettings:
         self,
         blosc_args: AnyBloscArgs | None,
         *,
+        accept: Callable[[Json], object] | None = None,
         auto: bool | str = False,
         metadata: object = UNCHANGED,
         nthreads: int | None = None,
@@ -147,6 +149,7 @@ class AppendSettings:
         **settings: Unpack[BloscKeywords],
     ) -> None:
         self.blosc_args = blosc_args
+        self.accept = accept
         self.settings: dict[str, object] = {**settings, "auto": auto}
         self.metadata = metadata
         self.nthreads = nthreads
@@ -188,92 +191,114 @@ def append_chunks(
     target: Target, new_content_fp: Readable, new_size: int, how: AppendSettings
 ) -> int:
     """Append bytes of a file object; return by how many chunks the file has grown."""
-    new_size = checked_size(new_size)
+    new_size, fp = checked_size(new_size), target.fp
     # Read and check the old file.
-    fp = target.fp
-    beginning, boundaries = _read_appendable(target, how.needs_offsets)
-    header = beginning.header
-    args = _effective_args(how, header, new_content_fp, new_size)
-    # AppendPlan, without reading or writing.
-    plan = plan_append(beginning, boundaries, new_size, how.metadata)
-    if new_size == 0 and plan.section is None:
+    beginning, boundaries = _read_appendable(target, how)
+    old, metadata = beginning.header, beginning.metadata
+    args = _effective_args(how, old, new_content_fp, new_size)
+    # Plan, without reading or writing.
+    inner_nbytes = inner_size(metadata, old)
+    header, first = grown_header(old, metadata, new_size)
+    added = header.nchunks - old.nchunks
+    if is_grid(metadata) and new_size and not (old.offsets and beginning.table):
+        raise NotEnoughSpace(
+            "an array in chunks of every axis can't grow in place without an offset "
+            "table"
+        )
+    if old.offsets and added > old.max_app_chunks:
+        raise NotEnoughSpace(
+            "not enough space: '%d' chunks are to be appended, but the offset table "
+            "has room for '%d'" % (added, old.max_app_chunks)
+        )
+    header.max_app_chunks = old.max_app_chunks - added if old.offsets else 0
+    section = plan_metadata(beginning, new_size, how.metadata)
+    new_metadata = metadata if section is None else section.value
+    nentries = old.nchunks + old.max_app_chunks - first
+    table_offset = boundaries[0] - OFFSET_LENGTH * nentries
+    # There may be no boundaries but the first one and the last two.
+    chunks_offset = boundaries[first - old.nchunks - 1]
+    # Read the chunks that are not full.
+    total = unused = 0
+    chunks: Iterator[Buffer] = iter(())
+    if new_size:
+        is_shard = inner_nbytes is not None
+        unused = bytes_behind(fp, boundaries[-1], is_shard, "appending would destroy")
+        numbers = range(first, old.nchunks)
+        old_chunks = [_read_chunk(fp, old, boundaries, i) for i in numbers]
+        if is_grid(metadata):
+            total = (header.nchunks - first) * header.chunk_size
+            described = Description(metadata), Description(new_metadata)
+            chunks = _grid_chunks(new_content_fp, old_chunks, *described)
+        else:
+            front = b"".join(old_chunks)
+            total = len(front) + new_size
+            chunks = _plain_chunks(new_content_fp, front, total, header.chunk_size)
+    elif section is None:
         fp.seek(0, os.SEEK_END)
         return 0
-    unused = 0
-    if new_size:
-        is_shard = plan.inner_nbytes is not None
-        unused = bytes_behind(fp, boundaries[-1], is_shard, "appending would destroy")
-    starts = range(plan.first_chunk, header.nchunks)
-    old_chunks = [_read_chunk(fp, header, boundaries, i) for i in starts]
-    in_grid = is_grid(beginning.metadata)
     if how.expect is not None:
-        wanted = sum(plan.new_sizes) + sum(map(len, old_chunks)) * (not in_grid)
-        how.expect(wanted if new_size else 0)
-    new_header = plan.header.encode()
+        how.expect(total)
+    encoded, trailer = header.encode(), None
     log_dropped(unused, getattr(target, "path", None))
     if unused > MAX_UNUSED:
         fp.truncate(boundaries[-1])
-    metadata = beginning.metadata if plan.section is None else plan.section.value
-    trailer = _begin_trailer(plan, boundaries, metadata)
+    if inner_nbytes is not None:
+        trailer = trailer_of(inner_nbytes, header, new_metadata)
+        for start, stop in pairwise(boundaries[: first + 1]):
+            trailer.add(start, stop)
+    # Write.
     with target.change() as change:
-        # Write.
-        if plan.section is not None:
-            overwrite_section(change, plan.section)
+        if section is not None:
+            overwrite_section(change, section)
         if new_size:
-            if in_grid:
-                described = Description(beginning.metadata), Description(metadata)
-                new_chunks = _grid_chunks(new_content_fp, old_chunks, *described)
-            else:
-                front = b"".join(old_chunks)
-                new_chunks = _plain_chunks(new_content_fp, front, plan.new_sizes)
-            new_offsets = _write_chunks(change, plan, new_chunks, args, how, trailer)
-            if plan.header.offsets:
-                added = new_offsets[plan.first_entry - plan.first_chunk :]
-                change.overwrite(plan.table_offset, encode_offsets(added))
-            change.overwrite(0, new_header)
+            nthreads = effective_nthreads(how.nthreads, header.nchunks - first)
+            if total - header.chunk_size < WORTH_THREADS:
+                nthreads = 1
+            work = partial(_compressed, args, header.checksum_impl)
+            offsets = _write_chunks(
+                change, chunks_offset, chunks, work, nthreads, how.progress, trailer
+            )
+            if header.offsets:
+                change.overwrite(table_offset, encode_offsets(offsets))
+            change.overwrite(0, encoded)
     # Leaving the block has committed the change.
     fp.seek(0, os.SEEK_END)
-    return plan.nchunks_added
-
-
-def _begin_trailer(
-    plan: AppendPlan, boundaries: list[int], metadata: Json
-) -> Trailer | None:
-    """Return the trailer of a shard with the chunks that stay; None for others."""
-    if plan.inner_nbytes is None:
-        return None
-    trailer = trailer_of(plan.inner_nbytes, plan.header, metadata)
-    for start, stop in pairwise(boundaries[: plan.first_chunk + 1]):
-        trailer.add(start, stop)
-    return trailer
+    return added
 
 
 def _read_appendable(
-    target: Target, needs_offsets: bool
+    target: Target, how: AppendSettings
 ) -> tuple[Beginning, list[int]]:
-    """Return the sections of a file, and boundaries of its chunks: see `plan_append`.
+    """Return the sections of a file, and boundaries of its chunks.
 
-    The header states the chunks. Raises an error unless the file can be appended to. A
-    wrong entry of the offset table, or a damaged chunk before the last two, may remain
-    undetected. In a shard all entries are compared with the chunks: the new index gets
-    them.
+    These are the start of the first chunk, then the end of each chunk with its digest;
+    of them only the last two are certain to be there. The header states the chunks.
+    Raises an error unless the file can be appended to. A wrong entry of the offset
+    table, or a damaged chunk before the last two, may remain undetected. In a shard all
+    entries are compared with the chunks: the new index gets them.
     """
     target.fp.seek(0)
     cursor = Cursor(target.fp)
     beginning = read_beginning(cursor)
-    header = beginning.header
-    check_appendable(header)
-    if needs_offsets and beginning.table is None:
+    if how.accept is not None:
+        how.accept(beginning.metadata)
+    header, metadata, first = beginning.header, beginning.metadata, cursor.position
+    if header.format_version != FORMAT_VERSION:
+        raise FormatVersionMismatch(
+            "format version of file was not '%d' as expected, but '%d': files of this "
+            "version can be read, but not appended to"
+            % (FORMAT_VERSION, header.format_version),
+            section="header",
+        )
+    if how.needs_offsets and beginning.table is None:
         raise OffsetsRequired(
             "Appending to a file without offsets is not yet supported"
         )
-    first = cursor.position
-    left = cursor.left()
     boundaries = None
-    is_stated = header.offsets and states_chunks(header)
-    is_stated = is_stated and not is_grid(beginning.metadata)
-    if is_stated and inner_size(beginning.metadata, header) is None:
-        boundaries = _find_last_chunk(cursor, beginning, first + (left or 0))
+    is_stated = -1 not in (header.nchunks, header.chunk_size, header.last_chunk)
+    is_trusted = header.offsets and is_stated and not is_grid(metadata)
+    if is_trusted and inner_size(metadata, header) is None:
+        boundaries = _find_last_chunk(cursor, beginning, first + (cursor.left() or 0))
     if boundaries is None:
         cursor.move(first)
         boundaries, sizes = [first], []
@@ -281,19 +306,24 @@ def _read_appendable(
             boundaries.append(cursor.position)
             sizes.append(frame.header.nbytes)
         check_offsets(beginning.offsets or [], boundaries)
-        if not states_chunks(header):
+        if not is_stated:
             beginning.header = stating_chunks(header, sizes)
     _check_in_place(target, header)
     return beginning, boundaries
 
 
 def _check_in_place(target: Target, header: BloscpackHeader) -> None:
-    """Raise `NotInPlace` if a crash during a change would leave a damaged file.
+    """Raise `NotInPlace` if bytes behind the last chunk would be damage.
 
-    A change of a file object of the caller is not protected from crashes.
+    A change in place writes there first. Without chunks nothing may follow the sections
+    (H8), and the chunks of a file of unknown length end with the file. A change of a
+    file object of the caller is not protected from crashes.
     """
-    if isinstance(target, LockedFile):
-        check_in_place(header)
+    if isinstance(target, LockedFile) and header.nchunks in (0, -1):
+        raise NotInPlace(
+            "a file %s can't be changed in place"
+            % ("of unknown length" if header.nchunks else "without chunks")
+        )
 
 
 def _find_last_chunk(
@@ -393,10 +423,10 @@ def _read_chunk(
         raise
 
 
-def _plain_chunks(fp: Readable, front: bytes, sizes: list[int]) -> Iterator[bytes]:
-    """Yield pieces of a file object in these sizes; prepend `front` to the first."""
-    for size in sizes:
-        yield front + _read_new(fp, size)
+def _plain_chunks(fp: Readable, front: bytes, total: int, size: int) -> Iterator[bytes]:
+    """Yield `front` and the new content, `total` bytes in chunks of `size` bytes."""
+    for start in range(0, total, size):
+        yield front + _read_new(fp, min(size, total - start) - len(front))
         front = b""
 
 
@@ -443,25 +473,25 @@ def _grid_chunks(
         old_chunks, done = [], stop
 
 
+def _compressed(args: BloscArgs, checksum: Hash, plain: Buffer) -> tuple[bytes, bytes]:
+    compressed = compress(plain, args)
+    return compressed, checksum(compressed)
+
+
 def _write_chunks(
     change: FileChange,
-    plan: AppendPlan,
-    plain_chunks: Iterator[Buffer],
-    blosc_args: BloscArgs,
-    how: AppendSettings,
+    end: int,
+    chunks: Iterator[Buffer],
+    work: Callable[[Buffer], tuple[bytes, bytes]],
+    nthreads: int,
+    progress: Progress | None,
     trailer: Trailer | None,
 ) -> list[int]:
-    """Write the chunks over the old end of the file; return their offsets.
+    """Write the chunks over the old end of the file, from `end` on.
 
-    A shard also gets its `trailer`.
+    Return their offsets. A shard also gets its `trailer`.
     """
-    checksum = plan.header.checksum_impl
     offsets: list[int] = []
-    end = plan.chunks_offset
-
-    def work(plain: Buffer) -> tuple[bytes, bytes]:
-        compressed = compress(plain, blosc_args)
-        return compressed, checksum(compressed)
 
     def deliver(chunk: tuple[bytes, bytes]) -> None:
         nonlocal end
@@ -472,14 +502,11 @@ def _write_chunks(
         change.overwrite(end, compressed)
         change.overwrite(end + len(compressed), digest)
         end += len(compressed) + len(digest)
-        if how.progress is not None:
-            how.progress(plain_size(compressed))
+        if progress is not None:
+            progress(plain_size(compressed))
 
     with own_settings:
-        nthreads = effective_nthreads(how.nthreads, len(plan.new_sizes))
-        if sum(plan.new_sizes[1:]) < WORTH_THREADS:
-            nthreads = 1
-        ordered(plain_chunks, work, deliver, nthreads)
+        ordered(chunks, work, deliver, nthreads)
     if trailer is not None:
         for block in trailer.blocks(end):
             change.overwrite(end, block)
@@ -539,20 +566,22 @@ def _append_to_copy(
 ) -> None:
     """Replace the file by a copy with more room, to which the bytes are appended."""
     old = Survey(locked_file.fp)
-    nchunks, chunk_size, last_chunk = old.geometry
-    sizes = BloscpackHeader(
-        chunk_size=chunk_size, last_chunk=last_chunk, nchunks=nchunks
-    )
-    _, added, *_ = new_chunks(sizes, new_size, old.beginning.metadata)
+    header = old.header.copy()
+    header.nchunks, header.chunk_size, header.last_chunk = old.geometry
+    header.offsets = True
+    nchunks = grown_header(header, old.metadata, new_size)[0].nchunks
     wanted = _metadata_with_room(old.beginning, how.metadata)
-    wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks + added)
-    plan = CopyPlan(old, wanted)
-    if how.expect is not None:
-        _, _, last_chunk = plan.geometry
-        how.expect(old.nbytes + last_chunk + new_size)
-        how.expect = None
+    added = nchunks - header.nchunks
+    wanted["max_app_chunks"] = added + DEFAULT_MAX_APP_CHUNKS(nchunks)
+
+    def planned(header: BloscpackHeader) -> None:
+        if how.expect is not None:
+            how.expect(old.nbytes + header.last_chunk + new_size)
+            how.expect = None
+
+    how.accept = None
     with locked_file.replacement() as temporary:
-        write_planned(plan, locked_file.fp, temporary.fp, how.nthreads, how.progress)
+        rewrite(old, temporary.fp, wanted, planned, how.nthreads, how.progress)
         with temporary.reopened() as fp, changeable(fp) as target:
             append_chunks(target, new_content_fp, new_size, how)
 

@@ -292,6 +292,17 @@ def test_group_for_a_format_without_groups():
         dataset.convert("different.npz", "different.bcolz")
 
 
+def test_array_that_does_not_fill_its_member():
+    """A flipped bit in the header of a member makes no shorter array."""
+    np.savez("a.npz", x=np.arange(9000))
+    with zipfile.ZipFile("a.npz") as archive:
+        content = archive.read("x.npy")
+    with zipfile.ZipFile("b.npz", "w") as archive:
+        archive.writestr("x.npy", content.replace(b"(9000,)", b"(1000,)"))
+    with pytest.raises(FormatError, match="one array, found more bytes behind"):
+        dataset.convert("b.npz", "b.zarr")
+
+
 def test_attributes_of_a_group_for_a_format_without_groups():
     with dataset.create_group("g.zarr", attrs={"site": "A"}) as group:
         group.create_array("a", [1, 2])

@@ -109,6 +109,55 @@ def test_small_file_grows_as_if_packed_at_once(old, new):
     assert expected == appended(original, plain[old:])
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "header"),
+    [
+        # The last chunk takes all of it: (nchunks, chunk_size, last_chunk, free).
+        (2500, 300, (3, 1000, 800, 47)),
+        (2500, 500, (3, 1000, 1000, 47)),
+        # New chunks follow.
+        (2500, 501, (4, 1000, 1, 46)),
+        (2500, 2500, (5, 1000, 1000, 45)),
+        (2500, 2700, (6, 1000, 200, 44)),
+        (3000, 100, (4, 1000, 100, 46)),
+        # A single chunk grows to the size that packing everything would use.
+        (400, 100, (1, 500, 500, 49)),
+        (1000, 1, (1, 1001, 1001, 49)),
+        (400, 2 * MEBIBYTE, (3, MEBIBYTE, 400, 47)),
+        # There were no bytes.
+        (0, 100, (1, 100, 100, 49)),
+        (0, MEBIBYTE + 1, (2, MEBIBYTE, 1, 48)),
+    ],
+)
+def test_header_after_an_append(old, new, header):
+    found = decode_header(appended(packed(bytes(old)), bytes(new))[:32])
+    fields = found.nchunks, found.chunk_size, found.last_chunk, found.max_app_chunks
+    assert header == fields
+
+
+@pytest.mark.parametrize(
+    ("entries", "new", "fits"),
+    [(3, 500, True), (3, 501, False), (4, 1500, True), (4, 1501, False)],
+)
+def test_room_of_the_offset_table(entries, new, fits):
+    original = builders.packed(bytes(2500), entries=entries)
+    if fits:
+        found = decode_header(appended(original, bytes(new))[:32])
+        assert (entries, 0) == (found.nchunks, found.max_app_chunks)
+    else:
+        refused(original, bytes(new), NotEnoughSpace, "not enough space")
+
+
+def test_a_small_saved_array_grows_to_a_large_one(tmp_path):
+    """`save` makes chunks of a few kilobytes, so that many are appended."""
+    array = np.arange(100_010)
+    path = tmp_path / "array.blp"
+    bloscpack.save(path, array[:10])
+    bloscpack.append_ndarray_to_file(array[10:], path)
+    assert (array == bloscpack.load(path)).all()
+    assert verify(path).ok
+
+
 def test_many_small_appends_to_an_empty_file():
     file_bytes = bloscpack.pack_bytes_to_bytes(b"")
     for i in range(100):

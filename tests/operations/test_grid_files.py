@@ -325,6 +325,14 @@ def test_the_index_has_the_chunks_of_the_whole_shard(path):
     assert {"trailer"} == {finding.kind for finding in bp.verify(path).findings}
 
 
+def test_info_about_a_grid_without_axes(path):
+    described = {"dtype": "'<f4'", "shape": [], "order": "C", "container": "grid"}
+    described.update(chunks=[], shard=[])
+    bp.pack_bytes_to_file(bytes(4), path, metadata=described)
+    assert ((), ()) == (bp.info(path).array.shape, bp.info(path).array.chunks)
+    assert 1 == bp.info(path).shard.rows
+
+
 def test_what_can_be_no_shard():
     with pytest.raises(DoesNotFit, match="Zarr shard"):
         pack_ndarray_to_bytes(

@@ -96,6 +96,7 @@ def test_metadata_of_an_archive():
 def test_file_objects_and_buffers(content):
     fp = io.BytesIO()
     bp.save(fp, content)
+    fp.seek(0)
     for file in (fp, fp.getvalue(), memoryview(fp.getvalue())):
         found = bp.load(file)
         np.testing.assert_equal(found, content)
@@ -104,6 +105,30 @@ def test_file_objects_and_buffers(content):
     with open("other", "rb") as opened:
         np.testing.assert_equal(bp.load(opened), content)
         assert not opened.closed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "settings"),
+    [
+        ("f8", {}),
+        ("f8", {"chunk_size": "4K"}),  # a shard, whose last chunk is stored twice
+        ("f8", {"chunks": (10, 30)}),
+        ("c32", {}),  # no shard
+    ],
+)
+def test_arrays_one_after_the_other_in_a_file_object(dtype, settings):
+    """As `numpy.save` and `numpy.load` do it."""
+    fp = io.BytesIO(b"in front")
+    fp.seek(8)
+    arrays = [np.arange(n).reshape(-1, 50).astype(dtype) for n in (2000, 50, 4950)]
+    for array in arrays:
+        bp.save(fp, array, **settings)
+    fp.seek(8)
+    for array in arrays:
+        np.testing.assert_equal(bp.load(fp), array)
+    assert len(fp.getvalue()) == fp.tell()
+    with pytest.raises(bp.FormatError):
+        bp.load(fp)
 
 
 @pytest.mark.parametrize("content", [ROUNDED, {"a": ROUNDED, "b": ROUNDED[:9]}])

@@ -147,8 +147,8 @@ def read_npz(path: str, request: Request) -> Content:
         open_ = partial(_member, archive, info, name)
         with open_() as fp, naming_errors(name):
             array = read_header(fp)
+            check_size(fp, array, info.file_size)
             offset = fp.tell()
-            _check_room(array.nbytes, info.file_size - offset)
         content = _content(open_, array, offset, name)
         add_member(root, info.filename.removesuffix(SUFFIX), content, path)
     return root
