@@ -68,7 +68,7 @@ from .._storage.disk import disk
 from .._storage.local import whole_file
 from .._storage.paths import is_url, local_path, shown_name
 from .._types import Buffer, Path, Seekable, StorageOptions
-from ..abstract_io import Progress, nthreads_to_read
+from ..abstract_io import nthreads_to_read
 from ..args import AnyLimits, Limits, effective_limits
 from ..constants import (
     BLOSC_HEADER_LENGTH,
@@ -659,21 +659,10 @@ class OpenedFile(Closing, ChunkSource):
         room: Room | None = None,
         joined: bool = False,
         needs: Needs | None = None,
-        progress: Progress | None = None,
     ) -> None:
-        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says.
-
-        `progress` is called with the number of plain bytes of each finished chunk, in
-        order, in the thread of the caller; if the file changes, also again.
-        """
-
-        def counted(number: int, plain: memoryview) -> int:
-            use(number, plain)
-            return len(plain)
-
-        work = use if progress is None else counted
-        how = progress, room, joined, needs, self._nthreads
-        self._read_consistently(lambda state: self._load(state, numbers, work, *how))
+        """Call ``use(number, plain)`` for chunks, as `ChunkSource.load` says."""
+        how = use, None, room, joined, needs, self._nthreads
+        self._read_consistently(lambda state: self._load(state, numbers, *how))
 
     def ordered(
         self,
@@ -899,19 +888,6 @@ class OpenedFile(Closing, ChunkSource):
     def cached(self, number: int, size: int) -> Buffer | None:
         """Return the plain bytes of a chunk, of this `size`, if they are in memory."""
         return self._cache.get(number, size)
-
-    def read_all(self, view: memoryview, progress: Progress | None = None) -> None:
-        """Decompress all chunks into writable memory of ``nbytes`` bytes.
-
-        `progress` is that of `load`.
-        """
-
-        def room(number: int) -> memoryview:
-            start, stop = self.span(number)
-            return view[start:stop]
-
-        numbers = range(self.nchunks)
-        self.load(numbers, lambda *_: None, room=room, progress=progress)
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the plain bytes of the span [start, stop), fewer at the end."""

@@ -40,7 +40,7 @@ def damage(path, chunks):
     data = bytearray(path.read_bytes())
     with open(path, "rb") as fp:
         for number in chunks:
-            data[Reader(fp)._chunks.index.offset(number) + 20] ^= 1
+            data[int(Reader(fp)._file.state.offsets[number]) + 20] ^= 1
     path.write_bytes(data)
 
 
