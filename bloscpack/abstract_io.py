@@ -146,8 +146,11 @@ class CompressedSource(abc.ABC):
     """Yields pairs of a compressed chunk and its digest.
 
     A subclass defines ``__iter__``. It may define ``frames()``, which yields the same
-    as objects of `Frame` whose buffers keep their content.
+    as objects of `Frame` whose buffers keep their content. ``in_place`` says that these
+    take no memory before a thread works on them.
     """
+
+    in_place = False
 
     #: The checksum that verifies the digests. None: the digests are not verified.
     checksum_impl: Hash | None = None
@@ -502,8 +505,9 @@ def unpack(
         nthreads = min(most, share_threads(nthreads, nchunks, chunk_size))
         run = 1
         if room is not None:
-            run = run_length(nchunks or 0, chunk_size, nthreads)
             items = with_memory(items)
+            if source.in_place:
+                run = run_length(nchunks or 0, chunk_size, nthreads)
         ordered(items, work, deliver, nthreads, run, 0 < chunk_size < QUICK_CHUNK)
     if store is not None:
         sink.finalize()

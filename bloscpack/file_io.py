@@ -179,6 +179,7 @@ class CompressedFPSource(SectionsSource):
     ) -> None:
         self.input_fp = input_fp = settled_file(input_fp)
         self._range = local.FileRange.over(input_fp)
+        self.in_place = self._range is not None
         self._begin = input_fp.tell() if self._range is not None else 0
         self._workspace = Workspace()
         super().__init__(Cursor(input_fp, to_end=to_end), limits)
@@ -218,6 +219,8 @@ class CompressedBytesSource(SectionsSource):
     It yields views of the buffer. Parameters, attributes and errors are those of
     `CompressedFPSource`, except for the buffer.
     """
+
+    in_place = True
 
     def __init__(self, buffer: Buffer, *, limits: AnyLimits | None = None) -> None:
         super().__init__(MemoryCursor(settled_bytes(buffer)), limits)

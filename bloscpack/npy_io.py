@@ -122,8 +122,18 @@ def read_header(fp: Readable) -> Array:
         )
     text = _read_exactly(fp, length)
     try:
-        fields = parse_literal(text.decode(encoding))
-        dtype, shape, fortran = _checked(fields)
+        fields: Any = parse_literal(text.decode(encoding))
+        if not isinstance(fields, dict) or fields.keys() != KEYS:
+            raise ValueError("its keys are not %s" % ", ".join(sorted(KEYS)))
+        shape, fortran = fields["shape"], fields["fortran_order"]
+        if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
+            raise ValueError("its shape is not a tuple of sizes")
+        if type(fortran) is not bool:
+            raise ValueError("its 'fortran_order' is neither True nor False")
+        check_unit(str(fields["descr"]))
+        dtype = npy_format.descr_to_dtype(fields["descr"])
+        if dtype.subdtype is not None:
+            raise ValueError("its dtype adds axes to the shape")
     except Exception as error:  # `ast` and NumPy may raise any exception
         raise DamageError(
             "expected the header of a .npy file, found %.200r: %.200s" % (text, error)
@@ -140,22 +150,6 @@ def _read_exactly(fp: Readable, size: int) -> bytes:
             % (size, len(data))
         )
     return data
-
-
-def _checked(fields: object) -> tuple[DType, tuple[int, ...], bool]:
-    """Return dtype, shape and whether the order is Fortran's; may raise anything."""
-    if not isinstance(fields, dict) or fields.keys() != KEYS:
-        raise ValueError("its keys are not %s" % ", ".join(sorted(KEYS)))
-    shape, fortran = fields["shape"], fields["fortran_order"]
-    if type(shape) is not tuple or any(type(n) is not int or n < 0 for n in shape):
-        raise ValueError("its shape is not a tuple of sizes")
-    if type(fortran) is not bool:
-        raise ValueError("its 'fortran_order' is neither True nor False")
-    check_unit(str(fields["descr"]))
-    dtype = npy_format.descr_to_dtype(fields["descr"])
-    if dtype.subdtype is not None:
-        raise ValueError("its dtype adds axes to the shape")
-    return dtype, shape, fortran
 
 
 def without_items(dtype: DType, shape: tuple[int, ...], fortran: bool) -> Array:

@@ -88,45 +88,35 @@ def recover_fp(
             refuse_archive(storage)
         inspection = Inspection(storage, count, progress)
         plan = RecoveryPlan(inspection, drop, fill)
-        _write(plan, inspection, out_fp, fill, count)
+        header, checksum = plan.header, inspection.checksum
+        blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
+        sink = CompressedFPSink(out_fp)
+        sink.configure(blosc_args, header)
+        sink.write_bloscpack_header()
+        if plan.section is not None:
+            sink.write_metadata(plan.section, MetadataArgs())
+            sink.trailer = new_trailer(plan.metadata, header)
+        sink.init_offsets()
+        filler_of = cache(partial(_filler, fill, blosc_args))
+
+        def work(task: Task) -> tuple[bytes, bytes]:
+            if isinstance(task, int):
+                filler = filler_of(task)
+                return filler, checksum(filler)
+            start, stop = task
+            raw = inspection.storage.read_at(start, stop - start)
+            split = len(raw) - checksum.size
+            compressed, digest = raw[:split], raw[split:]
+            try:
+                check_digest(compressed, digest, checksum)
+            except ChecksumMismatch as error:
+                raise StorageError("the file changed while it was read") from error
+            return compressed, digest
+
+        tasks = _tasks(plan)
+        ordered(tasks, work, lambda chunk: sink.store(0, *chunk), count)
+        sink.finalize()
     return plan.recovery
-
-
-def _write(
-    plan: RecoveryPlan,
-    inspection: Inspection,
-    out_fp: Writable,
-    fill: int,
-    nthreads: int,
-) -> None:
-    """Write the new file."""
-    header, checksum = plan.header, inspection.checksum
-    blosc_args = BloscArgs(typesize=header.typesize or DEFAULT_TYPESIZE)
-    sink = CompressedFPSink(out_fp)
-    sink.configure(blosc_args, header)
-    sink.write_bloscpack_header()
-    if plan.section is not None:
-        sink.write_metadata(plan.section, MetadataArgs())
-        sink.trailer = new_trailer(plan.metadata, header)
-    sink.init_offsets()
-    filler_of = cache(partial(_filler, fill, blosc_args))
-
-    def work(task: Task) -> tuple[bytes, bytes]:
-        if isinstance(task, int):
-            filler = filler_of(task)
-            return filler, checksum(filler)
-        start, stop = task
-        raw = inspection.storage.read_at(start, stop - start)
-        split = len(raw) - checksum.size
-        compressed, digest = raw[:split], raw[split:]
-        try:
-            check_digest(compressed, digest, checksum)
-        except ChecksumMismatch as error:
-            raise StorageError("the file changed while it was read") from error
-        return compressed, digest
-
-    ordered(_tasks(plan), work, lambda chunk: sink.store(0, *chunk), nthreads)
-    sink.finalize()
 
 
 def _tasks(plan: RecoveryPlan) -> Iterator[Task]:

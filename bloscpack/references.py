@@ -123,8 +123,14 @@ def references(
             "%d names were given for the %d axes of its array"
             % (len(dims), len(array.shape)),
         )
-    describe = _format_2 if zarr_format == 2 else _format_3
-    refs = describe(array, name + "/" if name else "", [*dims], labels.attrs, chunks)
+    front = name + "/" if name else ""
+    if zarr_format == 2:
+        refs = _documents_2(array, front, [*dims], labels.attrs)
+        keys = [front + (".".join(map(str, i)) or "0") for i in array.indexes()]
+    else:
+        refs = _documents_3(array, front, [*dims], labels.attrs)
+        keys = ["/".join((front + "c", *map(str, i))) for i in array.indexes()]
+    refs.update(zip(keys, chunks, strict=True))
     return {"version": 1, "refs": refs}
 
 
@@ -253,12 +259,11 @@ def _chunks_of(opened: OpenedFile, array: _Array, address: str) -> list[Json]:
     return chunks
 
 
-# The documents of a group with one array, and its chunks. `front` is the name of the
-# array with a slash.
+# The documents of a group with one array; `front` is its name with a slash.
 
 
-def _format_2(
-    array: _Array, front: str, dims: list[str], attrs: JsonObject, chunks: list[Json]
+def _documents_2(
+    array: _Array, front: str, dims: list[str], attrs: JsonObject
 ) -> JsonObject:
     has_digests = array.checksum != "None"
     digest = {"id": array.checksum, "location": "end"}
@@ -273,18 +278,15 @@ def _format_2(
         "fill_value": None,
         "order": array.order,
     }
-    refs: JsonObject = {
+    return {
         ".zgroup": json.dumps({"zarr_format": 2}),
         front + ".zarray": json.dumps(document),
         front + ".zattrs": json.dumps({**attrs, "_ARRAY_DIMENSIONS": dims}),
     }
-    for index, chunk in zip(array.indexes(), chunks, strict=True):
-        refs[front + (".".join(map(str, index)) or "0")] = chunk
-    return refs
 
 
-def _format_3(
-    array: _Array, front: str, dims: list[str], attrs: JsonObject, chunks: list[Json]
+def _documents_3(
+    array: _Array, front: str, dims: list[str], attrs: JsonObject
 ) -> JsonObject:
     dtype = array.dtype
     data_type = DATA_TYPES.get((dtype.kind, dtype.itemsize))
@@ -309,13 +311,10 @@ def _format_3(
         array.shape, data_type, array.chunk_shape, fill_value, codecs, attrs, dims
     )
     # An array that is the root replaces the group.
-    refs: JsonObject = {
+    return {
         ZARR_JSON: json.dumps(group_document()),
         front + ZARR_JSON: json.dumps(document),
     }
-    for index, chunk in zip(array.indexes(), chunks, strict=True):
-        refs["/".join((front + "c", *map(str, index)))] = chunk
-    return refs
 
 
 make_callable(__name__)

@@ -42,7 +42,7 @@ _Results = tuple[list[Any], Exception | None]
 
 # Maximum number of batches under way per thread: taken from the source, but not
 # delivered. It bounds the memory for items and results.
-WINDOW = 3
+WINDOW = 2
 # Maximum number of plain bytes of adjacent chunks that one thread gets at a time, where
 # it stores the results itself. The system allocates memory in huge pages: two threads
 # that are the first to touch the same page wait for each other.

@@ -56,7 +56,6 @@ from .._format.sections import (
     read_beginning,
 )
 from .._format.shard import (
-    SEPARATOR,
     Trailer,
     inner_size,
     trailer_of,
@@ -97,7 +96,7 @@ from ..exceptions import (
 )
 from ..headers import BloscpackHeader
 from ..pretty import double_pretty_size
-from ..serializers import SERIALIZERS_LOOKUP, is_grid, is_shard, replaced_metadata
+from ..serializers import SERIALIZERS_LOOKUP, is_grid, replaced_metadata
 from .repacking import (
     Settings,
     Survey,
@@ -354,14 +353,8 @@ def _find_last_chunk(
         except FormatError:
             return None
         ends.append(start + chunk.ctbytes + digest)
-    if ends[:-1] != starts[1:]:
+    if [*starts[1:], size] != ends:
         return None
-    if ends[-1] != size:
-        # The trailer of a shard begins where the last frame ends, as does nothing else.
-        cursor.move(ends[-1])
-        behind = bytes(cursor.peek(len(SEPARATOR)))
-        if not is_shard(beginning.metadata) or behind != SEPARATOR:
-            return None
     return [first, ends[-1]] if header.nchunks == 1 else [first, starts[-1], ends[-1]]
 
 

@@ -30,7 +30,7 @@ from ..headers import BloscpackHeader
 from ..serializers import SHARD, is_grid, is_shard, shard_rows
 from .array_metadata import Description
 from .automatic import Setting
-from .blosc_header import decode_header
+from .blosc_header import BloscHeader, decode_header
 from .dtypes import Array, DType
 from .grid import MAX_SLOTS, Grid
 
@@ -262,29 +262,34 @@ class Trailer:
         return nbytes
 
     def blocks(self, end: int) -> list[bytes]:
-        """Return the trailer behind the last frame, which ends at `end`."""
-        copy = self._padded_copy()
-        numbers = self.numbers[:]
+        """Return the trailer behind the last frame, which ends at `end`.
+
+        A short last chunk has a copy with zeros up to the full size, and its digest,
+        unless it has no bytes.
+        """
+        numbers, copy = self.numbers[:], b""
         if self._last:
             del numbers[-2:]
+            copy = self._padded(decode_header(self._last))
             entry = (end + len(SEPARATOR), len(copy)) if copy else (MISSING, MISSING)
             numbers.extend(entry)
         index = encode_entries(numbers, self._nslots, self._slots)
         return [SEPARATOR, copy, index + crc_of(index)]
 
-    def _padded_copy(self) -> bytes:
-        """Return the last chunk with zeros up to the full size, and its digest.
-
-        Empty if it has that size already, or no bytes.
-        """
-        if not self._last or not decode_header(self._last).nbytes:
+    def _padded(self, header: BloscHeader) -> bytes:
+        if not header.nbytes:
             return b""
         from .._engine.blosc_settings import own_settings
+        from ..constants import CNAME_AVAIL
         from .chunks import compress, decompress
 
+        # Blosc may lack the codec of the chunk, such as snappy.
+        cname = header.codec if header.codec in CNAME_AVAIL else DEFAULT_CNAME
+        size = self._inner_nbytes
+        setting = Setting(cname, DEFAULT_CLEVEL, header.shuffle, header.typesize, size)
         with own_settings:
-            plain = decompress(self._last).ljust(self._inner_nbytes, b"\0")
-            copy = compress(plain, settings_like(self._last))
+            plain = decompress(self._last, header).ljust(size, b"\0")
+            copy = compress(plain, setting)
         return copy + self._checksum(copy)
 
 
@@ -298,24 +303,6 @@ def trailer_of(inner_nbytes: int, header: BloscpackHeader, metadata: Json) -> Tr
     """Return the trailer of a new or changed file with this header and metadata."""
     nslots, slots = count_slots(header, metadata), slots_of(header, metadata)
     return Trailer(inner_nbytes, nslots, header.checksum_impl, slots)
-
-
-def settings_like(compressed: Buffer) -> Setting:
-    """Return the settings with which to compress a copy of a chunk.
-
-    The codec is another one if Blosc lacks that of the chunk, such as snappy.
-    """
-    from ..constants import CNAME_AVAIL
-    from .automatic import Setting
-
-    header = decode_header(compressed)
-    return Setting(
-        header.codec if header.codec in CNAME_AVAIL else DEFAULT_CNAME,
-        DEFAULT_CLEVEL,
-        header.shuffle,
-        header.typesize,
-        header.nbytes,
-    )
 
 
 def encode_entries(

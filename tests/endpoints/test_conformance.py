@@ -641,6 +641,92 @@ def test_numpy_source_without_the_constructor(nthreads):
     np.testing.assert_array_equal(array[::2], found)
 
 
+# The methods with which threads work
+
+
+class WithRoom(PlainSink):
+    """Has memory for every second chunk, and stores the others."""
+
+    def __init__(self, nbytes):
+        self.memory = bytearray(nbytes)
+        self.given, self.stored, self.position = [], [], 0
+        self.complete = False
+
+    def put(self, compressed):
+        raise AssertionError("put is not needed")
+
+    def room(self, start, nbytes):
+        self.given.append((start, nbytes, threading.current_thread()))
+        if len(self.given) % 2:
+            return None
+        return memoryview(self.memory)[start : start + nbytes]
+
+    def store(self, plain):
+        start = self.given[2 * len(self.stored)][0]
+        self.memory[start : start + len(plain)] = plain
+        self.stored.append(threading.current_thread())
+
+    def finalize(self):
+        self.complete = True
+
+
+@each_nthreads
+@each_compressed_source
+def test_plain_sink_with_room_and_store(make, nthreads, tmp_path):
+    sink = WithRoom(len(MANY))
+    with make(MANY, tmp_path) as source:
+        unpack(source, sink, nthreads=nthreads)
+    assert MANY == sink.memory
+    assert sink.complete
+    sizes = [len(chunk) for chunk in chunks_of(MANY)]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    here = threading.current_thread()
+    assert [(*pair, here) for pair in zip(starts, sizes, strict=True)] == sink.given
+    assert [here] * ((len(sizes) + 1) // 2) == sink.stored
+
+
+@each_nthreads
+def test_put_of_a_subclass_comes_before_room_and_store(nthreads):
+    class Older(WithRoom):
+        def put(self, compressed):
+            found.append(blosc.decompress(compressed))
+
+    found, sink = [], Older(len(MANY))
+    source = CompressedFPSource(io.BytesIO(reference(MANY)))
+    unpack(source, sink, nthreads=nthreads)
+    assert chunks_of(MANY) == found
+    assert ([], [], False) == (sink.given, sink.stored, sink.complete)
+
+
+@each_nthreads
+def test_compressed_sink_with_store(nthreads):
+    class Digested(CompressedSink):
+        def put(self, i, compressed):
+            raise AssertionError("put is not needed")
+
+        def store(self, i, compressed, digest):
+            found.append((i, compressed, digest))
+
+    class Older(Digested):
+        def put(self, i, compressed):
+            found.append((i, compressed, self.do_checksum(compressed)))
+
+    class OtherDigests(CompressedFPSink):
+        def do_checksum(self, compressed):
+            return bytes(4)
+
+    expected = [(i, *pair) for i, pair in enumerate(reference_pairs(MANY))]
+    for sink in Digested(), Older():
+        found = []
+        pack(PlainMemorySource(chunks_of(MANY)), sink, *cut(MANY), nthreads=nthreads)
+        assert expected == found
+    fp = io.BytesIO()
+    source = PlainMemorySource(chunks_of(MANY))
+    pack(source, OtherDigests(fp), *cut(MANY), nthreads=nthreads)
+    fp.seek(0)
+    assert {bytes(4)} == {bytes(digest) for _, digest in CompressedFPSource(fp)}
+
+
 @each_nthreads
 def test_file_sink_that_overrides_put(nthreads):
     class Counting(CompressedFPSink):

@@ -284,6 +284,7 @@ SHARD_EXTENTS = [(0, len(SHARDS[0]))]
 AS_UNIT = {"metadata": made_text(metadata="m"), "array": NUMBERS}
 AS_SHARD = {"metadata": made_text(shard=8), "array": NUMBERS}
 GROWN = {"metadata": made_text(shape=[20]), "array": {**NUMBERS, "shape": [20]}}
+UNDONE = {"notes": ("interrupted",)}
 CUT_BACK = states(made(grown), SOUND, [(0, len(made(grown)))])
 
 FILES: dict[str, Case] = {
@@ -352,14 +353,15 @@ FILES: dict[str, Case] = {
         metadata='{"a":1}',
     ),
     # Undo record
-    "undo-flagged": Case("X1", APPEND[1], **as_array()),
-    "undo-append": Case("X1", APPEND[2], **as_array()),
-    "undo-torn": Case("X1", APPEND[2][:100] + APPEND[1][100:], **as_array()),
+    "undo-flagged": Case("X1", APPEND[1], **as_array(**UNDONE)),
+    "undo-append": Case("X1", APPEND[2], **as_array(**UNDONE)),
+    "undo-torn": Case("X1", APPEND[2][:100] + APPEND[1][100:], **as_array(**UNDONE)),
     "undo-metadata": Case(
-        "X1", states(*UNITS, [(0, TABLE_AT + len(UNITS[0]) - len(SOUND))])[2], **AS_UNIT
+        "X1", states(*UNITS, [(0, TABLE_AT + len(UNITS[0]) - len(SOUND))])[2],
+        **AS_UNIT, **UNDONE,
     ),
-    "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD),
-    "undo-shorter": Case("X1", CUT_BACK[2], PLAIN * 2, **GROWN),
+    "undo-shard": Case("X1", states(*SHARDS, SHARD_EXTENTS)[2], **AS_SHARD, **UNDONE),
+    "undo-shorter": Case("X1", CUT_BACK[2], PLAIN * 2, **GROWN, **UNDONE),
     "undo-unused": Case(
         "C7 X7", APPEND[3], PLAIN * 2, **GROWN, notes=("trailing",)
     ),
